@@ -25,6 +25,6 @@ USER 10001:10001
 ENV TURNKEEPER_LISTEN=0.0.0.0:8722
 EXPOSE 8722
 # /healthz checks only the process; /readyz also checks the database, and would restart workers during its outages.
-HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8722/healthz"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --start-interval=1s CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8722/healthz"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/worker"]

@@ -9,9 +9,6 @@ import (
 // MaxOutputBytes is the maximum size of a stored tool result, as the tool produced it. The rest is cut.
 const MaxOutputBytes = 10_000_000
 
-// OutputChunkBytes is the size of the chunks in which a large result is stored, read and written.
-const OutputChunkBytes = 64 << 10
-
 // Bounds limit one turn. Zero values are not defaults: start from DefaultBounds.
 type Bounds struct {
 	MaxRounds      int           // model calls, including the first; 1 to 20

@@ -10,15 +10,3 @@ const (
 	// free slot.
 	MaxDetachedWait = 24 * time.Hour
 )
-
-// An AwaitedCall is an open detached call, as operators see it.
-type AwaitedCall struct {
-	Key       CallKey
-	Name      string
-	Since     time.Time
-	Until     time.Time // then it is CallOverdue or CallUnwanted
-	Attempt   int
-	WorkerID  WorkerID // its worker; empty: it waits for one
-	ClaimedAt time.Time
-	ArrivedAt time.Time // zero: it has no result yet
-}

@@ -20,6 +20,8 @@ const (
 	EventNotice        EventType = "notice"
 	EventRoundStop     EventType = "round_stop"
 	EventRoundRollback EventType = "round_rollback"
+	EventAskOpened     EventType = "ask_opened"
+	EventAskClosed     EventType = "ask_closed"
 	EventTurnWaiting   EventType = "turn_waiting"
 	EventTurnResumed   EventType = "turn_resumed"
 	EventTurnComplete  EventType = "turn_complete"

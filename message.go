@@ -34,9 +34,10 @@ type MessageState string
 // The states of a message. A message that waits for a retry is waiting.
 const (
 	MessageWaiting   MessageState = "waiting"
-	MessageRunning   MessageState = "running"  // it has an open turn
-	MessageAnswered  MessageState = "answered" // its turn succeeded or was degraded
-	MessageFailed    MessageState = "failed"   // its last attempt failed, and its reply says so
+	MessageRunning   MessageState = "running"   // it has an open turn
+	MessageSucceeded MessageState = "succeeded" // its turn has; these and the following are the outcome of its turn
+	MessageDegraded  MessageState = "degraded"
+	MessageFailed    MessageState = "failed" // its last attempt failed, and its reply says so
 	MessageCancelled MessageState = "cancelled"
 )
 
@@ -51,7 +52,7 @@ type Submission struct {
 	TraceParent  string // W3C trace context of the sender; empty: none
 
 	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:
-	// at once. At most MaxDelay ahead.
+	// at once. At most 3,660 days ahead.
 	DueAt time.Time
 }
 
@@ -149,14 +150,14 @@ func (s Submission) Check(maxBytes int) error {
 	return nil
 }
 
-// MaxDelay is the maximum time from the acceptance of a message until it is due.
-const MaxDelay = 3660 * 24 * time.Hour
+// maxDelay is the maximum time from the acceptance of a message until it is due.
+const maxDelay = 3660 * 24 * time.Hour
 
 // DueFrom returns when the message is due if it is accepted at now, in whole seconds. An error
 // matches ErrInvalidMessage.
 func (s Submission) DueFrom(now time.Time) (time.Time, error) {
 	switch {
-	case s.DueAt.After(now.Add(MaxDelay)):
+	case s.DueAt.After(now.Add(maxDelay)):
 		return time.Time{}, fmt.Errorf("%w: its time is more than ten years ahead", ErrInvalidMessage)
 	case s.DueAt.After(now):
 		return s.DueAt.Add(time.Second - time.Microsecond).Truncate(time.Second), nil

@@ -120,6 +120,7 @@ type Output struct {
 	CreatedAt   time.Time
 	Incomplete  bool // cut at MaxOutputBytes
 	Description string
+	ExpiredAt   time.Time // when retention deleted its content; zero: it is stored
 	// Drafted reports that the content was written before in parts, so Text is empty.
 	// Bytes then only distinguishes text (nil) from binary.
 	Drafted bool

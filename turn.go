@@ -94,6 +94,9 @@ type Turn struct {
 	InnerDialogue string     // text of the model in a scheduled turn without a reply
 	LastSeq       int64      // number of the newest event
 
+	// When retention deleted its events but the last one, and its ended dispatches; zero: it has not.
+	EventsExpiredAt, LeasesExpiredAt time.Time
+
 	Silence  *Silence  // of its worker; nil: the worker is alive, or not requested
 	UnderWay *UnderWay // nil: it is not running, or not requested
 }

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/asks"
 	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
@@ -63,14 +64,17 @@ func (p *people) open() []asks.Ask {
 	return slices.DeleteFunc(slices.Clone(p.asks), asks.Ask.Closed)
 }
 
-// unseen returns the asks whose answers the turn has not recorded as seen.
-func (p *people) unseen() (ids []asks.ID) {
-	for _, a := range p.asks {
-		if a.Closed() && !a.Seen {
-			ids = append(ids, a.ID)
-		}
+// unseen returns the closed asks that the turn has not recorded as seen.
+func (p *people) unseen() []asks.Ask {
+	return slices.DeleteFunc(slices.Clone(p.asks), func(a asks.Ask) bool { return !a.Closed() || a.Seen })
+}
+
+// see records that the turn has seen the answers given since its last execution.
+func (l approvals) see() {
+	for _, a := range l.people.unseen() {
+		l.pending.Seen = append(l.pending.Seen, a.ID)
+		l.events.Event(turnkeeper.EventAskClosed, a.Call.Round, 0, transcript.OfAsk(a))
 	}
-	return ids
 }
 
 // extensions counts the approvals to continue after the budget was used up.
@@ -95,7 +99,9 @@ type gate struct{ *execution }
 // put adds an ask to the next write.
 func (l *ledger) put(q asks.Question) {
 	q.Terms = l.def.Terms()
-	l.people.asks = append(l.people.asks, asks.Ask{Question: q, Turn: l.record.Turn.ID, State: asks.Open})
+	ask := asks.Ask{Question: q, Turn: l.record.Turn.ID, State: asks.Open}
+	l.people.asks = append(l.people.asks, ask)
+	l.events.Event(turnkeeper.EventAskOpened, q.Call.Round, 0, transcript.OfAsk(ask))
 	l.pending.Asks = append(l.pending.Asks, q)
 	l.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)), zap.String("tool", q.Tool), zap.String("reason", q.Reason))
 }
@@ -105,6 +111,12 @@ func (l *ledger) withdraw(key turnkeeper.CallKey) {
 	open := func(a asks.Ask) bool { return a.Call == key && !a.Closed() }
 	if !slices.ContainsFunc(l.people.asks, open) {
 		return
+	}
+	for _, a := range l.people.asks {
+		if open(a) {
+			a.State = asks.Withdrawn
+			l.events.Event(turnkeeper.EventAskClosed, key.Round, 0, transcript.OfAsk(a))
+		}
 	}
 	l.people.asks = slices.DeleteFunc(l.people.asks, open)
 	l.pending.Asks = slices.DeleteFunc(l.pending.Asks, func(q asks.Question) bool { return q.Call == key })
@@ -234,7 +246,7 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 	ask := e.people.approval(call.Key)
 	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
 		cleared, err := e.settle(ctx, call)
-		return cleared && (approvals{e.ledger}).mayStart(ctx, call, ask), err
+		return cleared && (approvals{e.ledger}).mayStart(ctx, call), err
 	}
 	if ask == nil {
 		if call.State != turnkeeper.CallPlanned {
@@ -256,7 +268,7 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 		return false, e.waitForPerson(ctx)
 	case asks.Approved:
 		l := approvals{e.ledger}
-		return l.useApproval(call, ask) && l.mayStart(ctx, call, ask), nil
+		return l.useApproval(call, ask) && l.mayStart(ctx, call), nil
 	default:
 		e.answer(call, textResult(call, turnkeeper.CallDenied, shownNotApproved(ask)))
 		return false, nil

@@ -615,24 +615,45 @@ func payText() *tool {
 	return pay
 }
 
-// TestACallWithAHandleIsDenied checks that a rule decides about the text in place of a handle.
-func TestACallWithAHandleIsDenied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pay := payText()
-		pay.spec.Approve = "nothing untrusted"
-		b := newBench(t, asks("page"), asks(withHandle), says("Done.")).with(labelled("page", "p", policy.Untrusted), pay)
-		b.bounds.OutputHandles = true
-		record, journal := b.store.dispatch()
-		rules := func(cfg *agentturn.Config) {
-			cfg.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return denyUntrusted{}, nil }}
-		}
-		if _, err := b.runnerWith(rules).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
-			t.Fatal(err)
-		}
-		if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied}) || pay.runs.count() != 0 {
-			t.Errorf("calls %v, %d runs", got, pay.runs.count())
-		}
-	})
+// aRule is a rule in Go.
+type aRule func(policy.Call) policy.Decision
+
+func (r aRule) Decide(c policy.Call) policy.Decision { return r(c) }
+
+// TestRulesSeeTheTextOfAHandle checks that a rule decides about the text in place of a handle, and about its labels.
+func TestRulesSeeTheTextOfAHandle(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule policy.Rule
+		want turnkeeper.CallState
+	}{
+		"denies what is untrusted": {denyUntrusted{}, turnkeeper.CallDenied},
+		"denies all other texts": {aRule(func(c policy.Call) policy.Decision {
+			if string(c.Arguments) == `{"text":"page ran"}` {
+				return policy.Decision{Verdict: policy.Allow}
+			}
+			return policy.Decision{Verdict: policy.Deny, Reason: "another text"}
+		}), turnkeeper.CallSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pay := payText()
+				pay.spec.Approve = "a rule"
+				b := newBench(t, asks("page"), asks(withHandle), says("Done.")).with(labelled("page", "page ran", policy.Untrusted), pay)
+				b.bounds.OutputHandles = true
+				record, journal := b.store.dispatch()
+				rules := func(cfg *agentturn.Config) {
+					cfg.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return c.rule, nil }}
+				}
+				if _, err := b.runnerWith(rules).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+					t.Fatal(err)
+				}
+				ran := map[turnkeeper.CallState]int{turnkeeper.CallSucceeded: 1}[c.want]
+				if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded, c.want}) || pay.runs.count() != ran {
+					t.Errorf("calls %v, %d runs", got, pay.runs.count())
+				}
+			})
+		})
+	}
 }
 
 // TestAGateStays continues a turn whose worker planned a call that needs an approval, and was lost before it asked. The rules of
@@ -671,6 +692,21 @@ func TestAGateStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAStartedCallIsNotRuledAgain loses a worker that had started a call without an approval. The tool of the next worker denies
+// the call, which may have happened and can be repeated.
+func TestAStartedCallIsNotRuledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := newTool("pay", turnkeeper.EffectKeyed)
+		b := newBench(t, asks("pay"), says("Done.")).with(pay)
+		b.lose(agentturn.PointChecked, 1)
+		b.tools = []tools.Tool{denier{pay}}
+		b.succeeds("Done.")
+		if pay.runs.count() != 1 || b.states()[0] != turnkeeper.CallSucceeded {
+			t.Errorf("%d runs, the call is %s", pay.runs.count(), b.states()[0])
+		}
+	})
 }
 
 // TestWhichCallsAreGated checks which calls the plan records as needing an approval.
@@ -721,6 +757,40 @@ func TestOtherArgumentsThanApproved(t *testing.T) {
 		if got := results(b.requests()[1]); pay.runs.count() != 0 || !strings.HasPrefix(got[0], "denied: the arguments of this call are no longer those that were approved") {
 			t.Errorf("the model is shown %q, %d runs", got, pay.runs.count())
 		}
+	})
+}
+
+// TestOtherArgumentsThanStarted does the same after the worker that had started the call was lost: it may have happened.
+func TestOtherArgumentsThanStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := newTool("pay", turnkeeper.EffectKeyed).needsApproval()
+		b := newBench(t, asks("pay"), says("It may be paid.")).with(pay)
+		b.waits()
+		b.answer(yes)
+		b.lose(agentturn.PointChecked, 1)
+		record, journal := b.store.dispatch()
+		record.Asks[0].Hash = tools.Hash("pay", `{"n":2}`)
+		if _, err := b.resume(t.Context(), record, journal); err != nil {
+			t.Fatal(err)
+		}
+		if pay.runs.count() != 0 || b.states()[0] != turnkeeper.CallUnknown {
+			t.Errorf("%d runs, the call is %s", pay.runs.count(), b.states()[0])
+		}
+	})
+}
+
+// TestAQuestionStaysOpen continues a turn, because the result of a call has arrived, whose question is not answered yet.
+func TestAQuestionStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("remote", `ask_person {"question":"Which?"}`), says("Thanks.")).with(far("remote", turnkeeper.EffectOnce), builtin.NewAskPerson())
+		b.waits()
+		b.store.arrive(keyOf(1), turnkeeper.CallSucceeded, "forty-two")
+		b.waits()
+		if all := b.store.asked(); len(all) != 1 || all[0].Closed() {
+			t.Errorf("asks %+v", all)
+		}
+		b.answer(askings.Answer{Decision: askings.Answered, Answer: `"this"`})
+		b.succeeds("Thanks.")
 	})
 }
 

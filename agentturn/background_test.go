@@ -101,6 +101,11 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		if b.store.turn().ChargedRounds > 2 {
 			t.Errorf("%d rounds were charged", b.store.turn().ChargedRounds)
 		}
+		for _, line := range []string{"tool call continues in the background", "tool call in the background ended"} {
+			if b.logged(line) != 1 {
+				t.Errorf("%q is logged %d times", line, b.logged(line))
+			}
+		}
 	})
 }
 

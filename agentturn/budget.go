@@ -65,7 +65,7 @@ func (t *task) noteLevel(chosen, now survival.Level) error {
 		return nil
 	}
 	if before := t.levelNow(); t.level.Swap(now) != now && before != now {
-		t.log.Info("the agent's survival level is "+string(now), zap.String("before", string(before)), zap.Strings("models", t.modelNames()))
+		t.log.Info("the agent's survival level has changed", zap.String("level", string(now)), zap.String("before", string(before)), zap.Strings("models", t.modelNames()))
 	}
 	if chosen != "" && chosen != now {
 		return &levelError{now}
@@ -73,7 +73,7 @@ func (t *task) noteLevel(chosen, now survival.Level) error {
 	return nil
 }
 
-// levelNow returns the agent's survival level at the newest reservation.
+// levelNow returns the agent's survival level at the newest reservation; before the first, when the record was read.
 func (t *task) levelNow() survival.Level {
 	level, ok := t.level.Load().(survival.Level)
 	if !ok {
@@ -91,7 +91,7 @@ func (t *task) settleSpend(ctx context.Context, r Reservation, used turnkeeper.U
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
 	if err := t.cfg.Budget.Settle(ctx, r, used); err != nil {
-		t.log.Warn("cannot settle spend; the reservation counts as used", zap.Error(err))
+		t.log.Error("cannot settle spend; the reservation counts as used", zap.Int64("reservation_id", r.ID), zap.Error(err))
 	}
 }
 

@@ -80,11 +80,16 @@ func TestTruncatedAnswerRunsNothing(t *testing.T) {
 		look := read("look")
 		b := newBench(t, inferStep(inference.Response{FinishReason: "length", Calls: []inference.Call{
 			{ID: "a", Name: "look", Arguments: `{"n":1}`},
+			{ID: "c", Name: "secret", Arguments: `{}`},
 			{ID: "b", Name: "look", Arguments: `{"n":`, Truncated: true},
 		}}), says("shorter")).with(look)
 		b.run(t.Context())
-		if look.runs.count() != 0 || !slices.Equal(b.states(), []turnkeeper.CallState{"denied", "denied"}) {
+		if look.runs.count() != 0 || !slices.Equal(b.states(), []turnkeeper.CallState{"denied", "denied", "denied"}) {
 			t.Errorf("%d runs, states %v", look.runs.count(), b.states())
+		}
+		// Otherwise the reply would show the name.
+		if shown := b.store.calls()[1].Shown; !strings.HasPrefix(shown, "tool not found: secret") {
+			t.Errorf("the call of an unknown tool is shown %q", shown)
 		}
 		b.requests()
 	})
@@ -435,6 +440,19 @@ func TestRepeatsAndTheCap(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARepeatInALaterRoundIsFree repeats a call after the last one that the turn may run.
+func TestARepeatInALaterRoundIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		send := once("send")
+		b := newBench(t, asks("send"), asks("send"), says("done")).with(send)
+		b.bounds.MaxToolCalls = 1
+		got := b.run(t.Context())
+		if states := b.states(); !slices.Equal(states, []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallSkipped}) || send.runs.count() != 1 || got.StopReason != turnkeeper.StopNone {
+			t.Errorf("calls %v, %d runs, stop %q", states, send.runs.count(), got.StopReason)
+		}
+	})
 }
 
 type pastCalls []turnlog.PastCall

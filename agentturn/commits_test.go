@@ -98,11 +98,11 @@ func TestStreamedText(t *testing.T) {
 	}{
 		{"a fast stream is one write", stream(time.Millisecond, "a", "b", "c"),
 			[]string{"answer+outcome"}, []string{"abc"}},
-		{"the time before the first piece does not count", inferencetest.Func(
+		{"after half a second without a piece, the turn is shown", inferencetest.Func(
 			func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 				time.Sleep(5 * time.Second)
 				return stream(time.Millisecond, "a", "b")(ctx, req, onDelta)
-			}), []string{"answer+outcome"}, []string{"ab"}},
+			}), []string{"events", "answer+outcome"}, []string{"ab"}},
 		{"a slow stream is written every 250 ms", stream(100*time.Millisecond, "a", "b", "c", "d", "e", "f"),
 			[]string{"events", "events", "answer+outcome"}, []string{"abc", "def"}},
 		{"what came before a pause is written in it", stream(10*time.Second, "a", "b"),

@@ -75,6 +75,17 @@ func TestWindowOfARequest(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a turn that grows too long after an effect degrades", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, inferencetest.Answer(asking(long, "send")), says("never asked")).with(once("send"))
+			b.def.ContextWindow = 1500
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError || got.Retry ||
+				got.ErrorClass != "context_overflow" || got.Reply != "Tool results: 1 succeeded, 0 failed.\n- send: succeeded" {
+				t.Errorf("%+v", got)
+			}
+		})
+	})
 	t.Run("a turn that grows too long fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inferencetest.Answer(asking(long, "look")), says("never asked")).with(read("look"))

@@ -99,7 +99,7 @@ func (l *ledger) waiting() *ending {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
 	for _, ask := range l.people.open() {
-		data.Asks = append(data.Asks, string(ask.Kind)+" "+ask.Call.String())
+		data.Asks = append(data.Asks, transcript.NameOfAsk(ask))
 	}
 	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}

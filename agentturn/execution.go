@@ -60,6 +60,9 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		finishAsked: a.Finish,
 		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
+	if a.Record.Level != "" {
+		given.level.Store(a.Record.Level)
+	}
 	if given.wall.IsZero() {
 		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
 	}
@@ -107,7 +110,8 @@ func (e *execution) runStates(ctx context.Context) (err error) {
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
 	e.openStream()
-	e.pending.Seen, e.pending.Labels = e.people.unseen(), e.labels.Before
+	approvals{e.ledger}.see()
+	e.pending.Labels = e.labels.Before
 	for _, call := range e.rounds.all() {
 		e.measure(ctx, call, e.sizes)
 	}

@@ -22,7 +22,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-const finishNotice = "the last one, because a person asked to finish: tools can no longer be called. Answer now from what you have, and say what is missing."
+const finishNotice = "the last one, because the turn was asked to finish: tools can no longer be called. Answer now from what you have, and say what is missing."
 
 // finishing returns a bench whose turn can be asked to finish.
 func finishing(t *testing.T, steps ...inferencetest.Step) *bench {

@@ -3,14 +3,17 @@ package agentturn_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/survival"
 )
 
@@ -127,6 +130,42 @@ func TestASummaryIsOfTheLevelsModel(t *testing.T) {
 		}
 		if n := len(dear.Requests()); n != 0 {
 			t.Errorf("the model of the normal level got %d requests", n)
+		}
+	})
+}
+
+// TestALevelLeadsAroundAModel begins turns of an agent whose level is known, while a model of another level is down.
+func TestALevelLeadsAroundAModel(t *testing.T) {
+	for level, down := range map[survival.Level]string{survival.Low: "main/model", survival.Normal: "cheap/model"} {
+		t.Run(string(level), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, says("done"))
+				b.models["main/model"], b.models["cheap/model"] = b.script, b.script
+				b.models[down] = inferencetest.NewScript()
+				b.def.Levels.Low.Model = "cheap/model"
+				budget := &tank{till: till{n: 9}, levels: []survival.Level{level}}
+				b.budget = budget
+				record, journal := b.store.dispatch()
+				record.Level, record.Down = level, []modelhealth.Health{{Model: down, DownSince: time.Now(), ErrorClass: "overloaded"}}
+				got, err := b.resume(t.Context(), record, journal)
+				if err != nil || got.Reply != "done" || len(budget.chosen) != 1 {
+					t.Errorf("%+v, error %v, after %d reservations", got, err, len(budget.chosen))
+				}
+			})
+		})
+	}
+}
+
+// TestNoModelAtALevelAfterAnEffect checks that a turn whose level changes to one without a model that is configured, after an effect,
+// names that model.
+func TestNoModelAtALevelAfterAnEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("order")).with(once("order"))
+		b.def.Levels.Low.Model = "cheap/model"
+		b.budget = &tank{till: till{n: 9}, levels: []survival.Level{"normal", "low"}}
+		got := b.run(t.Context())
+		if got.State != turnkeeper.TurnDegraded || !strings.Contains(got.Error, "cheap/model") {
+			t.Errorf("%+v", got)
 		}
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 )
 
 // markup is an answer whose text is a tool call.
@@ -34,6 +36,37 @@ func TestTheNextModelIsAskedAfterMarkup(t *testing.T) {
 	}
 	if last := b.script.Requests()[1].Messages; !strings.HasPrefix(last[len(last)-1].Text, "# System Notice") {
 		t.Errorf("the second request has no hint: %+v", last)
+	}
+}
+
+// lastText returns the last message of a request.
+func lastText(r inference.Request) string { return r.Messages[len(r.Messages)-1].Text }
+
+// TestTheHintOutlivesAnOverflow checks that a request that is made again, because it was too long or gets a summary, keeps the hint.
+func TestTheHintOutlivesAnOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, markup(), overflows(0, 0), says("done"))
+		for id := range turnkeeper.TurnID(3) {
+			b.store.history = append(b.store.history, turnlog.Past{TurnID: id + 1, Body: "old", Reply: strings.Repeat("a long word ", 1000)})
+		}
+		if got := b.run(t.Context()); got.Reply != "done" || len(b.requests()) != 3 {
+			t.Fatalf("%+v after %d requests", got, len(b.requests()))
+		}
+		for i, r := range b.requests()[1:] {
+			if !strings.Contains(lastText(r), "a tool call written as text") {
+				t.Errorf("request %d has no hint: %q", i+2, lastText(r))
+			}
+		}
+	})
+}
+
+// TestTheHintOfTheLastRound checks that a model that wrote a call as text while tools are off is not told to call them.
+func TestTheHintOfTheLastRound(t *testing.T) {
+	b := newBench(t, asks("look"), markup(), says("done")).with(read("look"))
+	b.bounds.MaxRounds = 2
+	b.wantReply(b.run(t.Context()), turnkeeper.TurnSucceeded, turnkeeper.StopNone, "done")
+	if got := lastText(b.requests()[2]); !strings.Contains(got, "a tool call written as text") || strings.Contains(got, "Call tools") {
+		t.Errorf("the hint is %q", got)
 	}
 }
 

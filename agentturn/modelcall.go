@@ -100,9 +100,11 @@ func (c *modelCall) askAtLevel(ctx context.Context, all, models []*candidate) (i
 		if _, ok := errors.AsType[*levelError](err); !ok {
 			return res, all, err
 		}
-		if all, err = c.exec.models.candidates(); err != nil {
-			return res, nil, err
+		now, err := c.exec.models.candidates()
+		if err != nil { // the level's models are not configured here
+			return res, all, err
 		}
+		all = now
 		if models = c.exec.models.usable(all, c.exec.rounds.effected()); len(models) == 0 {
 			return res, all, c.exec.models.allDown(all)
 		}
@@ -303,11 +305,11 @@ func (a *attempt) answeredTo(request prompt.Request, res inference.Response) pro
 // compact returns a smaller request after one was refused as too long. ok is false if err
 // is another error, if this was done before in this turn, or if there is no smaller one.
 func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Request, ok bool) {
-	if !a.exec.prompt.Refuse(a.model.Model, a.at, refused, err) {
+	if !a.exec.prompt.Refuse(a.model.Model, a.moment(), refused, err) {
 		return prompt.Request{}, false
 	}
 	failure, _ := errors.AsType[*inference.Error](err)
-	smaller, tooLong := a.exec.prompt.Build(a.model.Model, a.at)
+	smaller, tooLong := a.exec.prompt.Build(a.model.Model, a.moment())
 	ok = tooLong == nil && smaller.Tokens < refused.Tokens
 	said := "the provider refused the request as too long; sending a smaller one"
 	if !ok {
@@ -360,7 +362,7 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 const deltaBuffer = 16
 
 // listen makes a model call and passes on its deltas. It also flushes buffered text when
-// that is overdue. The provider runs in another goroutine, so that only the turn's own
+// that is overdue, and what was to be written with the answer if that takes long. The provider runs in another goroutine, so that only the turn's own
 // goroutine uses the turn's state.
 func (c *modelCall) listen(ctx context.Context, provider inference.Provider, request inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	ctx, leave := context.WithCancel(ctx) // also where a panic ends the turn
@@ -381,12 +383,17 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
+	later := c.exec.showLater()
 	for {
 		select {
 		case d := <-deltas:
 			onDelta(d)
 		case <-c.overdue():
 			c.flush()
+		case <-later:
+			if later = nil; c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
+				c.flush()
+			}
 		case <-done:
 			for len(deltas) > 0 {
 				onDelta(<-deltas)

@@ -2,11 +2,13 @@ package agentturn
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/asks"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
@@ -20,7 +22,7 @@ func askOf(id asks.ID, kind asks.Kind, n int, state asks.State) asks.Ask {
 
 // ledgerWith returns a ledger with asks.
 func ledgerWith(all []asks.Ask) *ledger {
-	l := &ledger{task: &task{log: zap.NewNop()}}
+	l := &ledger{task: &task{log: zap.NewNop()}, events: transcript.New(1, 1)}
 	l.people = people{asks: all, gates: map[turnkeeper.CallKey]bool{}, decisions: map[turnkeeper.CallKey]policy.Decision{}}
 	return l
 }
@@ -87,8 +89,14 @@ func TestWhichAnswersAreUnseen(t *testing.T) {
 	seen := askOf(4, asks.KindQuestion, 1, asks.Answered)
 	seen.Seen = true
 	p := people{asks: []asks.Ask{askOf(2, asks.KindApprove, 1, asks.Denied), askOf(3, asks.KindInput, 1, asks.Open), seen, askOf(5, asks.KindSettle, 1, asks.Expired)}}
-	if got := p.unseen(); !slices.Equal(got, []asks.ID{2, 5}) {
-		t.Errorf("%v", got)
+	l := ledgerWith(p.asks)
+	approvals{l}.see()
+	if !slices.Equal(l.pending.Seen, []asks.ID{2, 5}) {
+		t.Errorf("%v", l.pending.Seen)
+	}
+	events := l.events.Unwritten()
+	if len(events) != 2 || events[0].Type != turnkeeper.EventAskClosed || !strings.Contains(string(events[1].Data), `"state":"expired"`) {
+		t.Errorf("events: %v", events)
 	}
 }
 

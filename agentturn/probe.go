@@ -14,8 +14,8 @@ import (
 // The request of a worker's own, by which it finds out whether a model answers at all.
 const (
 	probePrompt = "Reply with ok."
-	probeTokens = 8 // maximum length of the answer
-	probeTime   = 30 * time.Second
+	probeTokens = 8                // maximum length of the answer
+	probeTime   = 30 * time.Second // the least time for it
 )
 
 // probe makes a request of the worker's own before the turn's first one to a model, if what the model fails at may be the turn's
@@ -55,10 +55,15 @@ func (a *attempt) probe(ctx context.Context) error {
 	return nil
 }
 
+// probeWithin returns how long a probe may take: longer than a model may be silent before a turn's request fails. A model that is slow to
+// begin would else never be found to be up.
+func probeWithin(idle time.Duration) time.Duration { return max(probeTime, idle+probeTime/3) }
+
 // askProbe asks the model once. The usage is added to the round's.
 func (a *attempt) askProbe(ctx context.Context) error {
-	ctx, stop := context.WithTimeoutCause(ctx, probeTime, &inference.Error{
-		Class: inference.ClassTransport, Provider: a.model.Provider, Model: a.model.Name, Detail: "no answer to a probe within " + probeTime.String(),
+	within := probeWithin(a.exec.bounds.ModelIdle)
+	ctx, stop := context.WithTimeoutCause(ctx, within, &inference.Error{
+		Class: inference.ClassTransport, Provider: a.model.Provider, Model: a.model.Name, Detail: "no answer to a probe within " + within.String(),
 	})
 	defer stop()
 	call := &sideCall{

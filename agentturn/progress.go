@@ -11,31 +11,42 @@ import (
 // progressInterval is the time between two writes of progress while a turn waits for a call.
 const progressInterval = 500 * time.Millisecond
 
-// awaitDone waits for done, and meanwhile writes the progress of calls. If the fence refuses
+// showLater returns a channel that fires when events that are not written yet, such as the start of a read, must be shown: what follows
+// takes long. It is nil if there are none.
+func (e *execution) showLater() <-chan time.Time {
+	if len(e.events.Unwritten()) == 0 {
+		return nil
+	}
+	return time.After(progressInterval)
+}
+
+// awaitDone waits for done, and meanwhile writes the progress of calls, and events that have waited for the next write. If the fence refuses
 // a write, awaitDone calls kill, waits for done, and returns turnkeeper.ErrFenced. After
 // any other failed write it writes no more: the next commit writes the same entry, and
 // returns the error.
 func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
-	var pause <-chan time.Time
-	news := e.progress.Bell()
+	news, pause := e.progress.Bell(), e.showLater()
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-news:
-			switch err := e.commit(ctx); {
-			case err == nil:
-				news, pause = nil, time.After(progressInterval)
-			case errors.Is(err, turnkeeper.ErrFenced):
-				kill(turnkeeper.ErrFenced)
-				<-done
-				return err
-			default:
-				<-done
-				return nil
-			}
 		case <-pause:
 			news, pause = e.progress.Bell(), nil
+			if len(e.events.Unwritten()) == 0 {
+				continue
+			}
+		}
+		switch err := e.commit(ctx); {
+		case err == nil:
+			news, pause = nil, time.After(progressInterval)
+		case errors.Is(err, turnkeeper.ErrFenced):
+			kill(turnkeeper.ErrFenced)
+			<-done
+			return err
+		default:
+			<-done
+			return nil
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/asks"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
@@ -27,8 +26,22 @@ func (l approvals) offeredNow() *tools.Registry {
 	return withSpawn(offered(l.cfg, l.newest, l.bounds), now.spawnable(), l.cfg.Agents)
 }
 
+// misfit returns why the arguments with which a call would run do not fit its tool of now. Empty: they fit. The texts in place of
+// handles may be longer than arguments.
+func (l approvals) misfit(now *tools.Registry, call *turnkeeper.ToolCall) (fault string) {
+	args := string(l.argumentsOf(call))
+	if !l.offered.HasHandles(call) {
+		return now.CheckAsWritten(call.Name, args)
+	}
+	_, fault, err := now.Resolve(call.Name, args, func(text string) (string, error) { return text, nil })
+	if err != nil { // cannot happen: they were read before
+		return err.Error()
+	}
+	return fault
+}
+
 // outdated returns why a call may not start with the arguments that a person allowed. Empty: it may.
-func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall, ask *asks.Ask) string {
+func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall) string {
 	if l.retired {
 		return "the agent was retired since"
 	}
@@ -36,10 +49,8 @@ func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall, ask 
 	if _, ok := now.Spec(call.Name); !ok {
 		return "the agent no longer has this tool"
 	}
-	if edited := ask != nil && ask.Edited != ""; edited || !l.offered.HasHandles(call) { // those with handles were just checked
-		if fault := now.CheckAsWritten(call.Name, string(l.argumentsOf(call))); fault != "" {
-			return "its arguments no longer fit the tool: " + fault
-		}
+	if fault := l.misfit(now, call); fault != "" {
+		return "its arguments no longer fit the tool: " + fault
 	}
 	if d := (rulings(l)).decide(ctx, call); d.Verdict == policy.Deny {
 		return fmt.Sprintf("a rule denies it now (%s)", cmp.Or(d.Reason, "this call is not allowed"))
@@ -48,8 +59,8 @@ func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall, ask 
 }
 
 // mayStart reports whether a call that a person allowed may start now. If not, it answers the call.
-func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall, ask *asks.Ask) bool {
-	why := l.outdated(ctx, call, ask)
+func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall) bool {
+	why := l.outdated(ctx, call)
 	if why == "" {
 		return true
 	}
@@ -58,7 +69,7 @@ func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall, ask 
 	switch {
 	case call.State == turnkeeper.CallPlanned:
 		l.answer(call, textResult(call, turnkeeper.CallDenied, text))
-	case call.State == turnkeeper.CallStarted && !call.Effect.Repeatable(): // a person said that it did not happen
+	case !call.Effect.Repeatable(): // it started, and a person said that it did not happen
 		l.answer(call, textResult(call, turnkeeper.CallFailed, text))
 	default: // it started before, and its worker was lost
 		l.markUnknown(call)

@@ -94,7 +94,7 @@ var changesSince = map[string]struct {
 	},
 	"another schema": {
 		change: func(b *bench, pay *tool) { b.schemaOf(pay, onlyText) },
-		shown:  "denied: a person allowed this call, but its arguments no longer fit the tool: ",
+		shown:  `denied: a person allowed this call, but its arguments no longer fit the tool: invalid arguments: missing "text"; unexpected "n". `,
 	},
 	"a schema that wants more": {
 		change: func(b *bench, pay *tool) {
@@ -215,6 +215,30 @@ func TestAnApprovedCallWithAHandle(t *testing.T) {
 				b.succeeds("Done.")
 				if pay.runs.count() != c.runs {
 					t.Errorf("%d runs; the call is %+v", pay.runs.count(), b.states())
+				}
+			})
+		})
+	}
+}
+
+// TestAnApprovedSpawnWithAHandle takes the sub-agent from the agent's file between the approval and the start. The schema of
+// spawn_agent names the agents.
+func TestAnApprovedSpawnWithAHandle(t *testing.T) {
+	for name, answer := range map[string]askings.Answer{
+		"as planned": yes, "edited": {Decision: askings.Approved, Edited: `{"agent":"scout","task":"find it"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := team(t, asks("page"), asks(charges("scout", "output:1")), says("Done.")).with(read("page"))
+				b.def.Approve = map[string]string{turnkeeper.ToolSpawnAgent: policy.Always}
+				b.bounds.OutputHandles = true
+				b.waits()
+				b.answer(answer)
+				b.newestIs(func(d *agentdef.Definition) { d.SubAgents = []string{"critic"} })
+				b.succeeds("Done.")
+				const want = "denied: a person allowed this call, but its arguments no longer fit the tool: "
+				if got := b.store.calls()[1].Shown; len(b.store.spawned()) != 0 || !strings.HasPrefix(got, want) {
+					t.Errorf("spawned %+v, and the model is shown %q", b.store.spawned(), got)
 				}
 			})
 		})

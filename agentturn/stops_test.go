@@ -273,6 +273,58 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// TestLogOfATurnThatEndedByACap checks the numbers in the lines about the bound, a warning, and about the end.
+func TestLogOfATurnThatEndedByACap(t *testing.T) {
+	line := func(b *bench, text string) map[string]any {
+		t.Helper()
+		lines := b.log.FilterMessage(text).All()
+		if len(lines) != 1 {
+			t.Fatalf("%d lines %q", len(lines), text)
+		}
+		fields := lines[0].ContextMap()
+		fields["level"] = lines[0].Level.String()
+		return fields
+	}
+	for name, c := range map[string]struct {
+		bound func(*turnkeeper.Bounds)
+		steps []inferencetest.Step
+		line  string
+		stop  turnkeeper.StopReason
+	}{
+		"rounds": {
+			func(b *turnkeeper.Bounds) { b.MaxRounds = 1 }, []inferencetest.Step{asks("look")},
+			"max tool rounds reached, completing turn", turnkeeper.StopMaxRounds,
+		},
+		"calls": {
+			func(b *turnkeeper.Bounds) { b.MaxToolCalls = 1 }, []inferencetest.Step{asks("look", `look {"n":2}`), says("One.")},
+			"max tool calls reached, completing turn", turnkeeper.StopMaxToolCalls,
+		},
+		"time": {
+			func(*turnkeeper.Bounds) {}, []inferencetest.Step{asks("look"), inferencetest.Block()},
+			"max turn duration reached, completing turn", turnkeeper.StopMaxDuration,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, c.steps...).with(read("look"))
+				b.wall = 50 * time.Second
+				c.bound(&b.bounds)
+				b.run(t.Context())
+				limit, ended := line(b, c.line), line(b, "turn ended")
+				if limit["level"] != "warn" || limit["max_rounds"] != int64(b.bounds.MaxRounds) ||
+					limit["executed_calls"] != int64(1) || limit["max_tool_calls"] != int64(b.bounds.MaxToolCalls) ||
+					limit["rounds"] != ended["inference_round_count"] || limit["max_duration"] != b.bounds.MaxDuration {
+					t.Errorf("the line about the bound is %v", limit)
+				}
+				if ended["continuation_stop_reason"] != string(c.stop) ||
+					ended["inference_round_count"] != int64(len(b.store.rounds())) || ended["turn_duration_ms"] == nil {
+					t.Errorf("the line about the end is %v", ended)
+				}
+			})
+		})
+	}
+}
+
 // TestLogOfATurnThatEndedWell checks that the log line of an end without an error has no
 // error field.
 func TestLogOfATurnThatEndedWell(t *testing.T) {

@@ -2,6 +2,7 @@ package agentturn_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/transcript"
+	askings "turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/turnlog"
@@ -312,6 +315,7 @@ func (s *store) violations() (all []string) {
 		default:
 		}
 	}
+	all = append(all, s.misaskedEvents(s.asked())...)
 	if !record.Turn.State.Terminal() {
 		return all
 	}
@@ -335,6 +339,40 @@ func (s *store) violations() (all []string) {
 		all = append(all, fmt.Sprintf("the turn took %+v, its parts %+v", record.Turn.Usage, used))
 	}
 	return all
+}
+
+// misaskedEvents returns the asks whose opening or answer the events do not show exactly once.
+func (s *store) misaskedEvents(all []askings.Ask) (faults []string) {
+	opened, closed, unseen := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, a := range all {
+		name := transcript.NameOfAsk(a)
+		opened[name]++
+		switch {
+		case a.Seen:
+			closed[name]++
+		case a.Closed(): // by the turn itself, or since it last ran
+			unseen[name]++
+		}
+	}
+	for _, e := range s.events() {
+		var data transcript.AskData
+		if json.Unmarshal(e.Data, &data) != nil {
+			continue
+		}
+		switch e.Type {
+		case turnkeeper.EventAskOpened:
+			opened[data.Ask]--
+		case turnkeeper.EventAskClosed:
+			closed[data.Ask]--
+		default:
+		}
+	}
+	for name := range opened {
+		if opened[name] != 0 || closed[name] > 0 || closed[name] < -unseen[name] {
+			faults = append(faults, fmt.Sprintf("%s: %d openings and %d answers have no event, or too many", name, opened[name], closed[name]))
+		}
+	}
+	return faults
 }
 
 // misplanned returns the faults in the calls of a new round.

@@ -23,7 +23,7 @@ const (
 // and has none. This makes one model call per turn. If the call fails, withSummary logs it
 // and returns the request unchanged, which says how many turns are not shown.
 func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prompt.Request, error) {
-	turns := a.exec.prompt.ToSummarise(a.model.Model, a.at, request)
+	turns := a.exec.prompt.ToSummarise(a.model.Model, a.moment(), request)
 	if len(turns) == 0 {
 		return request, nil
 	}
@@ -41,14 +41,14 @@ func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prom
 	a.exec.log.Info("older turns of the conversation were summarised", zap.Int("turns", len(turns)),
 		zap.Int64("up_to_turn", int64(made.UpTo)), zap.Int("characters", utf8.RuneCountInString(made.Text)))
 	a.exec.prompt.SetSummary(made)
-	return a.exec.prompt.Build(a.model.Model, a.at)
+	return a.exec.prompt.Build(a.model.Model, a.moment())
 }
 
 // summarise asks the model for a summary of the turns.
 func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
-	request := a.exec.prompt.SummaryRequest(a.model.Model, a.at, turns)
+	request := a.exec.prompt.SummaryRequest(a.model.Model, a.moment(), turns)
 	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
 	if err != nil {
 		return turnlog.Summary{}, err

@@ -36,7 +36,7 @@ type task struct {
 	wall   time.Time // deadline of the turn
 	lease  time.Time // end of the lease
 
-	level      atomic.Value  // survival.Level of the agent at the newest reservation; nil: none was made
+	level      atomic.Value  // survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
 	questions  *questions    // of the turn's tools
 	searches   chan struct{} // semaphore of the model calls that search stored results
 	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout

@@ -85,22 +85,19 @@ type Ending struct {
 
 // EndingOf returns the Ending of an outcome. Every store uses it.
 func EndingOf(o turnlog.Outcome) Ending {
-	e := Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
+	e := Ending{Message: turnkeeper.MessageState(o.State), Log: "finished"} // a message ends as its turn does
 	switch o.State {
 	case turnkeeper.TurnQueued:
-		e.Log = "handed_back"
+		e.Message, e.Log = turnkeeper.MessageRunning, "handed_back"
 		if o.Backoff > 0 {
 			e.Log = "deferred"
 		}
 	case turnkeeper.TurnWaiting:
-		e.Log = "waiting"
+		e.Message, e.Log = turnkeeper.MessageRunning, "waiting"
 	case turnkeeper.TurnFailed:
-		e.Message = turnkeeper.MessageFailed
 		if o.Retry {
 			e.Message, e.Pause = turnkeeper.MessageWaiting, o.Backoff
 		}
-	case turnkeeper.TurnCancelled:
-		e.Message = turnkeeper.MessageCancelled
 	default:
 	}
 	return e

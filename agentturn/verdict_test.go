@@ -109,12 +109,12 @@ func TestEndingOf(t *testing.T) {
 		outcome turnlog.Outcome
 		want    agentturn.Ending
 	}{
-		"succeeded":   {turnlog.Outcome{State: turnkeeper.TurnSucceeded}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}},
-		"degraded":    {turnlog.Outcome{State: turnkeeper.TurnDegraded}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}},
+		"succeeded":   {turnlog.Outcome{State: turnkeeper.TurnSucceeded}, agentturn.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
+		"degraded":    {turnlog.Outcome{State: turnkeeper.TurnDegraded}, agentturn.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"}},
 		"cancelled":   {turnlog.Outcome{State: turnkeeper.TurnCancelled}, agentturn.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"}},
-		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "handed_back"}},
-		"deferred":    {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"}},
-		"waiting":     {turnlog.Outcome{State: turnkeeper.TurnWaiting}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "waiting"}},
+		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
+		"deferred":    {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1}, agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "deferred"}},
+		"waiting":     {turnlog.Outcome{State: turnkeeper.TurnWaiting}, agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "waiting"}},
 		"failed":      {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}},
 		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", Pause: 5}},
 	} {

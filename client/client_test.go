@@ -67,7 +67,7 @@ func open(t *testing.T) *site {
 		insert into turnkeeper.replies (message_id, turn_id, agent, conversation, sent_by, outcome, body, stop_reason, error_class, calls)
 			values (m.id, turn, m.agent, m.conversation, m.sent_by, 'degraded', upper(m.body), 'max_rounds', 'odd',
 			'[{"ordinal":1,"id":"round-1-tool-2","name":"stock","effect":"keyed","state":"failed","duration_ms":12,"error":"no"}]');
-		update turnkeeper.messages set state = 'answered', closed_at = now(), turn_id = turn where id = message;
+		update turnkeeper.messages set state = 'succeeded', closed_at = now(), turn_id = turn where id = message;
 	end $$;
 	alter table turnkeeper.messages disable trigger user;
 	alter table turnkeeper.replies disable trigger user, enable trigger complete_reply`)

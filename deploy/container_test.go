@@ -271,7 +271,7 @@ func TestComposeUp(t *testing.T) {
 	for _, line := range documented(t) {
 		switch {
 		case strings.HasPrefix(line, "export POSTGRES_PASSWORD="):
-		case line == "docker compose up --build --detach":
+		case line == "docker compose up --build --detach --wait":
 			c.start()
 			if status, text := c.get("http://127.0.0.1:8722/v1/agents", ""); status != http.StatusUnauthorized || !strings.Contains(text, "turnctl tokens create") {
 				t.Errorf("without a token the API answers %d %s", status, text)

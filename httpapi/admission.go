@@ -54,7 +54,7 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 		if a.needsToken(c) {
 			return a.unknown(c, request.Refuse(http.StatusUnauthorized, "a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"))
 		}
-		return a.Take(c, "")
+		return a.Take(c, c.Caller.Name())
 	}
 	// An address that sent too many unknown tokens is refused without a query.
 	if from := c.From(); a.limits.blocks(from, secret) {
@@ -112,7 +112,7 @@ func (a *admission) admitToken(c *request.Call, token operate.Token, route reque
 	if token.User != "" && !route.OfUser {
 		return request.Refuse(http.StatusForbidden, "this token is bound to a user: use one that is not, because this is not about one user's messages, turns, replies or asks")
 	}
-	return a.Take(c, "token "+strconv.FormatInt(token.ID, 10))
+	return a.Take(c, c.Caller.Name())
 }
 
 // admitSession admits a signed-in browser. A session may use the page, and read the API: only pages

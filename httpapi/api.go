@@ -9,8 +9,10 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/page"
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/presence"
 	"turnkeeper/stream"
 )
@@ -24,7 +26,6 @@ type Store interface {
 	EventStore
 	OperateStore
 	ScheduleStore
-	WebhookStore
 	ServiceStore
 	access.Store
 	page.Store
@@ -39,12 +40,14 @@ type Config struct {
 	Log   *zap.Logger         // nil: none
 	Mask  func(string) string // masks secrets in errors; nil: no masking
 
-	FourEyes        bool     // the token that sent a message must not answer what its turn asks
-	NeedToken       bool     // require a token from everybody; false: not on loopback
-	Hosts           []string // allowed host names beside localhost
-	MaxMessageBytes int      // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
-	Rate            int      // requests per second and token; 0: 100
-	Requests        int      // maximum in progress, not counting /healthz and /readyz; 0: 2000
+	Diagnosis       diagnosis.Settings // of this process, for the findings of doctor
+	FourEyes        bool               // the token that sent a message must not answer what its turn asks
+	NeedToken       bool               // require a token from everybody; false: not on loopback
+	Hosts           []string           // allowed host names beside localhost
+	MaxMessageBytes int                // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
+	Rate            int                // requests per second and token; 0: 100
+	Requests        int                // maximum in progress, not counting /healthz and /readyz; 0: 2000
+	Streams         int                // maximum of streams of events at once and token; 0: 500
 
 	KeepAlive    time.Duration // interval of comments in a stream; 0: 15 s
 	QueryTimeout time.Duration // limit on the queries of a request, without its waits; 0: 20 s
@@ -67,6 +70,7 @@ type API struct {
 	admission  *admission
 	page       *page.Handler
 	inProgress chan struct{} // holds a value for each request in progress
+	streams    *request.Streams
 
 	// The handlers by subject.
 	messages  *messages
@@ -97,23 +101,28 @@ func New(cfg Config) *API {
 	if cfg.Refused == nil {
 		cfg.Refused = func() []presence.Refusal { return nil }
 	}
+	cfg.Diagnosis.Mask = cfg.Mask
 	setDefault(&cfg.MaxMessageBytes, turnkeeper.DefaultMaxMessageBytes)
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
+	setDefault(&cfg.Streams, 500)
 	setDefault(&cfg.KeepAlive, 15*time.Second)
 	setDefault(&cfg.QueryTimeout, 20*time.Second)
 	draining := make(chan struct{})
-	access := access.New(cfg.Store, cfg.FourEyes)
-	hub := stream.NewHub(source{cfg.Store, cfg.Rings})
+	access := access.New(cfg.Store, cfg.FourEyes, cfg.Diagnosis)
+	hub := stream.NewHub(source{cfg.Store, cfg.Rings}, func(what string, err error) {
+		cfg.Log.Warn("streams could not read "+what+", and read again; more such errors of the next minute are not logged", zap.String("error", cfg.Mask(err.Error())))
+	})
 	a := &API{
-		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests), draining: draining,
+		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests),
+		streams: request.NewStreams(cfg.Streams), draining: draining,
 		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
 		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
 		turns:     &turns{cfg.Store, access},
 		events:    &events{cfg.Store, access, hub, draining, cfg.KeepAlive, cfg.QueryTimeout},
 		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
-		webhooks:  webhooks{cfg.Store},
+		webhooks:  webhooks{access},
 		asking:    asking{access},
 		service:   &service{store: cfg.Store, refused: cfg.Refused, metrics: cfg.Metrics, draining: draining},
 	}

@@ -112,7 +112,7 @@ func TestAsksAreAnswered(t *testing.T) {
 	say(`{"decision":"approved","hash":"abc"}`).want(t, 409, "read the ask again")
 	say(`{"decision":"answered","hash":"HASH"}`).want(t, 400, "an ask of kind approve can be approved or denied, not answered")
 	say(`{"decision":"maybe","hash":"HASH"}`).want(t, 400, "not maybe")
-	say(`{"decision":"approved\u0000","hash":"HASH"}`).want(t, 400, "an ask of kind approve can be approved or denied")
+	say(`{"decision":"approved\u0000","hash":"HASH"}`).want(t, 400, "decision has a NUL character")
 	say(`{"decision":"answered","hash":"HASH","answer":1}`).want(t, 400, "an ask of kind approve can be approved or denied")
 	say(`{"decision":"approved","hash":"HASH","arguments":{"amount":"much"}}`).want(t, 400, "the arguments are invalid")
 	say(`{"decision":"approved","hash":"HASH","arguments":null}`).want(t, 400, "the arguments are invalid")
@@ -259,5 +259,23 @@ func TestSenders(t *testing.T) {
 	for of, sender := range map[int64]string{sent: "shop", local: "nobody", response: "other"} {
 		h.Exec("select turnkeeper.cancel_message($1, '')", of)
 		want(one[int64](h, "select message from turnkeeper.retry_message($1, false)", of), sender)
+	}
+}
+
+// TestAWaitForAPersonIsShown checks every page and list that shows a turn that waits.
+func TestAWaitForAPersonIsShown(t *testing.T) {
+	h := newEnv(t)
+	h.turn("clerk", "work").write(turnlog.Entry{
+		Asks: []asks.Question{approval("x")}, Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
+	}, journal.Ending{Log: "waiting"})
+	const text = "turn 1 waits for a person to answer 1 ask; the first expires at"
+	for path, want := range map[string]string{
+		"/": "1 for a person: the oldest began now, the first ends in", "/turns": "for a person", "/inbox": "for a person",
+		"/lanes": "turn 1 outside: for a person", "/turns/1": text, "/inbox/1": text,
+		"/v1/turns": text, "/v1/lanes": text, "/v1/turns/1": text, "/v1/messages/1": text,
+	} {
+		if a := h.ask("GET", path, ""); a.status != 200 || !strings.Contains(string(a.body), want) {
+			t.Errorf("%s is answered %d, without %q", path, a.status, want)
+		}
 	}
 }

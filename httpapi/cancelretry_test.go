@@ -76,14 +76,14 @@ func TestFinish(t *testing.T) {
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "What I have."},
-	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	h.ask("POST", path, "").want(t, 200, `"finished":true`)
 	h.ask("GET", "/v1/messages/1", "").want(t, 200, `"stop_reason":"finished"`)
 
 	done := h.turn("desk", "work")
 	done.finish("done")
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/finish", done.id), "").want(t, 409, "has ended already: it succeeded")
-	h.ask("POST", "/v1/messages/2/finish", "").want(t, 409, "message 2 is closed already: it is answered")
+	h.ask("POST", "/v1/messages/2/finish", "").want(t, 409, "message 2 is closed already: it succeeded")
 	h.ask("POST", "/v1/messages", `{"agent":"desk","body":"later"}`).want(t, 201, "")
 	h.ask("POST", "/v1/messages/3/finish", "").want(t, 409, "message 3 still waits, and has nothing to finish with; cancel it instead")
 	h.ask("POST", path, `{"why":"x"}`).want(t, 400, "unknown field")
@@ -111,10 +111,10 @@ func TestRetry(t *testing.T) {
 	}
 
 	h.dispatch("clerk").finish("done")
-	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", failed.id+1), "").want(t, 409, "was answered")
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", failed.id+1), "").want(t, 409, "has succeeded")
 
 	risky := h.turn("desk", "work")
-	risky.end(turnkeeper.TurnDegraded, turnkeeper.MessageAnswered, "Tool results: 1 succeeded, 0 failed.")
+	risky.end(turnkeeper.TurnDegraded, turnkeeper.MessageDegraded, "Tool results: 1 succeeded, 0 failed.")
 	path = fmt.Sprintf("/v1/turns/%d/retry", risky.id)
 	h.ask("POST", path, "").want(t, 409, `\"anyway\": true`)
 	h.ask("POST", path, `{"anyway":true}`).want(t, 201, "message_id")

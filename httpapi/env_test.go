@@ -245,7 +245,7 @@ func (d *dispatch) finish(reply string) {
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":0}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
-	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 }
 
 // everything lists all scopes but answer, which no token has together with send.

@@ -165,6 +165,9 @@ type feed struct {
 
 // serve answers with a stream of server-sent events. If the database is not reachable, the stream starts and ends.
 func (s *events) serve(c *request.Call, reachable bool, f feed) error {
+	if err := c.OpenStream(); err != nil {
+		return err
+	}
 	header := c.W.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")

@@ -228,3 +228,29 @@ func TestDraining(t *testing.T) {
 		t.Errorf("elsewhere it was not told that nothing follows: %v", err)
 	}
 }
+
+// TestAQuietStreamHasComments reads streams of a turn and of its message in which nothing happens.
+func TestAQuietStreamHasComments(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.KeepAlive = 5 * time.Millisecond })
+	d := h.turn("clerk", "talk")
+	for _, path := range []string{fmt.Sprintf("/v1/turns/%d/events", d.id), "/v1/messages/1/events"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		comments := 0
+		for lines := bufio.NewScanner(resp.Body); comments < 3 && lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), ":") {
+				comments++
+			}
+		}
+		if err := resp.Body.Close(); err != nil || comments < 3 {
+			t.Errorf("%s: %d comments, %v", path, comments, err)
+		}
+	}
+}

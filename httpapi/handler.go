@@ -116,7 +116,7 @@ func (a *API) serve(route Route) http.Handler {
 			return
 		}
 		p := a.problemOf(r, err)
-		if p != nil && p.Temporary() && route.eventSource && wantsStream(r) {
+		if p != nil && p.Temporary() && !p.Lasts && route.eventSource && wantsStream(r) {
 			retryLater(w)
 			return
 		}
@@ -154,7 +154,7 @@ func (a *API) handle(route Route, c *request.Call) error {
 		if err := route.checkQuery(c.URL.Query()); err != nil {
 			return err
 		}
-		return route.Handle(c)
+		return c.WithStreams(a.streams, func() error { return route.Handle(c) })
 	})
 }
 
@@ -237,6 +237,7 @@ var conditions = []struct {
 	{turnkeeper.ErrWrongState, http.StatusConflict},
 	{asks.ErrClosed, http.StatusConflict},
 	{asks.ErrInvalid, http.StatusBadRequest},
+	{operate.ErrTooManyConversations, http.StatusUnprocessableEntity},
 	{operate.ErrHeldUp, http.StatusServiceUnavailable},
 }
 

@@ -108,6 +108,23 @@ func (o *lanes) agents(c *request.Call) error {
 	return c.Answer(http.StatusOK, listOf(all, views.OfAgent, 0))
 }
 
+func (o *lanes) agent(c *request.Call) error {
+	v, err := o.access.Agent(c)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, v)
+}
+
+// diagnosis answers 200 whatever the findings are.
+func (o *lanes) diagnosis(c *request.Call) error {
+	report, err := o.access.Diagnosis(c)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, views.OfDiagnosis(report))
+}
+
 func (o *lanes) models(c *request.Call) error {
 	all, err := o.access.Models(c)
 	if err != nil {

@@ -146,7 +146,7 @@ func TestOutcomesOfReplies(t *testing.T) {
 		message turnkeeper.MessageState
 		tone    string
 	}{
-		{turnkeeper.TurnSucceeded, turnkeeper.MessageAnswered, "good"}, {turnkeeper.TurnDegraded, turnkeeper.MessageAnswered, "warn"},
+		{turnkeeper.TurnSucceeded, turnkeeper.MessageSucceeded, "good"}, {turnkeeper.TurnDegraded, turnkeeper.MessageDegraded, "warn"},
 		{turnkeeper.TurnFailed, turnkeeper.MessageFailed, "bad"}, {turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "warn"},
 	}
 	for i, end := range ends {

@@ -65,7 +65,7 @@ func (s *events) checkTurn(c *request.Call, id turnkeeper.MessageID, turn turnke
 			}
 		}
 	}
-	return request.Refuse(http.StatusBadRequest, "it is the id of an event of another message"), nil
+	return request.Refuse(http.StatusBadRequest, "the event with this id belongs to another message"), nil
 }
 
 // writeMessage writes the events of a message that the caller may see. A stream that ends before the last event, while the message

@@ -230,20 +230,22 @@ func TestWhatSendersAreShown(t *testing.T) {
 	d.event(turnkeeper.EventNotice, `{"text":"SECRET"}`)
 	d.event(turnkeeper.EventRoundStop, `{"model":"SECRET","calls":2,"usage":{"input_tokens":77001,"output_tokens":1,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}}`)
 	d.event(turnkeeper.EventRoundRollback, `{"reason":"SECRET"}`)
+	d.event(turnkeeper.EventAskOpened, `{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"open","reason":"SECRET"}`)
 	d.event(turnkeeper.EventTurnWaiting, `{"reasons":["person"],"for":"a person","calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
+	d.event(turnkeeper.EventAskClosed, `{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"approved","reason":"SECRET"}`)
 	d.event("of_a_later_release", `{"text":"SECRET"}`)
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "approved"},
-	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	id := turnkeeper.MessageID(one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id))
 	read, sent := stored(h.frames(t.Context(), id, "", "Authorization", reads)), stored(h.frames(t.Context(), id, "", "Authorization", sends))
-	if len(read) != 16 || !strings.Contains(read[1].raw, "SECRET") {
+	if len(read) != 18 || !strings.Contains(read[1].raw, "SECRET") {
 		t.Errorf("who may read got %d events: %v", len(read), kinds(read))
 	}
 	want := []string{
-		"turn_start", "block_delta", "block_start", "tool_started", "tool_result", "tool_result", "round_stop", "round_rollback", "turn_waiting",
-		"turn_complete", "message_closed",
+		"turn_start", "block_delta", "block_start", "tool_started", "tool_result", "tool_result", "round_stop", "round_rollback", "ask_opened", "turn_waiting",
+		"ask_closed", "turn_complete", "message_closed",
 	}
 	if diff := cmp.Diff(want, kinds(sent)); diff != "" {
 		t.Fatalf("who may send: %s", diff)
@@ -259,7 +261,7 @@ func TestWhatSendersAreShown(t *testing.T) {
 			t.Errorf("who may send got %s", f.raw)
 		}
 	}
-	for i, part := range map[int]string{1: `"text":"shown"`, 3: `"name":"look"`, 4: `"duration_ms":5`, 5: "(unknown tool)", 8: "approve round-1-tool-1", 10: "approved"} {
+	for i, part := range map[int]string{1: `"text":"shown"`, 3: `"name":"look"`, 4: `"duration_ms":5`, 5: "(unknown tool)", 8: "approve round-1-tool-1", 10: `"state":"approved"`, 12: "approved"} {
 		if !strings.Contains(sent[i].raw, part) {
 			t.Errorf("who may send got %s, want %s", sent[i].raw, part)
 		}
@@ -276,7 +278,7 @@ func TestPositionsOfAMessage(t *testing.T) {
 		return fmt.Sprintf("/v1/messages/%d/events", storagetest.One[int64](h.DB, "select message_id from turnkeeper.turns where id = $1", int64(id)))
 	}
 	for _, cursor := range []string{fmt.Sprintf("%d.1", other.id), "987654321.1"} {
-		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "it is the id of an event of another message")
+		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "the event with this id belongs to another message")
 	}
 	for _, cursor := range []string{"x", "1", "-1.2", "1.-2", "01.2", "1.2.3", "1.99999999999999999999", "."} {
 		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "Last-Event-ID must be the id of an event")
@@ -426,7 +428,7 @@ func TestEachTypeOfEventIsClassified(t *testing.T) {
 	for _, row := range views.EventRows {
 		listed[row.Type]++
 	}
-	for _, kind := range eventTypes(t, "../event.go", "../stream/message.go") {
+	for _, kind := range eventTypes(t, "../event.go", "../stream/message.go", "../agentturn/transcript/events.go") {
 		if listed[kind] != 1 {
 			t.Errorf("%s has %d rows in views.EventRows, want one", kind, listed[kind])
 		}

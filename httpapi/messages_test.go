@@ -126,7 +126,7 @@ func TestWaitingForTheReply(t *testing.T) {
 	go func() { answered <- h.ask("GET", "/v1/messages/1?wait=30s", "") }()
 	h.dispatch("clerk").finish("done")
 	a := <-answered
-	a.want(t, http.StatusOK, `"state":"answered"`)
+	a.want(t, http.StatusOK, `"state":"succeeded"`)
 	if reply := decode[accepted](t, a).Reply; reply == nil || reply.Body != "done" {
 		t.Errorf("the reply is %+v", reply)
 	}
@@ -181,7 +181,7 @@ func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 			*at = func() { d.finish("the reply") }
 			a := h.ask("GET", fmt.Sprintf(path, id), "")
 			replied := strings.Contains(string(a.body), "the reply")
-			closed := strings.Contains(string(a.body), `"state":"answered"`) || strings.Contains(string(a.body), ", closed <time")
+			closed := strings.Contains(string(a.body), `"state":"succeeded"`) || strings.Contains(string(a.body), ", closed <time")
 			if a.status != 200 || replied != closed || replied != (at == &before) {
 				t.Errorf("%s: with its reply %v, closed %v: %s", path, replied, closed, a.body)
 			}

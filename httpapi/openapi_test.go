@@ -281,7 +281,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/conversations/{id}", "/v1/conversations/"+conversation, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/conversations/{id}", "/v1/conversations/"+conversation, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}", "clerk/daily", "/v1/agents/{name}", "/v1/agents/clerk", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -341,6 +341,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/lanes", "", "", 200)
 	ask("GET", "/v1/schedules", "", "", 200)
 	ask("GET", "/v1/agents", "", "", 200)
+	ask("GET", "/v1/agents/{name}", "", "", 200)
+	ask("GET", "/v1/doctor", "", "", 200)
 	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks", "", "", 200)); len(got.Items) != 1 || got.Items[0]["pending"] != 1.0 {
 		t.Errorf("the webhooks are %v", got)
 	}
@@ -358,7 +360,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
 	ask("POST", "/v1/turns/{id}/retry", "", "", 200)
 	ask("POST", "/v1/messages/retry", "", `{"state":"failed","since":"1h","agent":"clerk","error_class":"auth"}`, 200)
-	ask("POST", "/v1/messages/retry", "", `{"state":"answered"}`, 422)
+	ask("POST", "/v1/messages/retry", "", `{"state":"succeeded"}`, 422)
 	ask("POST", "/v1/messages/retry", "", `{"state":"failed","since":"yesterday"}`, 422)
 	one[string](h, `insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error)
 		values ('p/m', now(), now(), 1, 'auth', 'who are you?') returning model`)

@@ -24,5 +24,7 @@ func TestAddressesThatAreNoText(t *testing.T) {
 	for path, status := range map[string]int{"/turns?agent=%00": 400, "/inbox?agent=%ff": 400, "/outputs/%00": 404} {
 		h.ask("GET", path, "", "Accept", "text/html").wantPage(t, status)
 	}
-	h.submit("/scheduler/pause", url.Values{"reason": {"\xff"}}).wantPage(t, http.StatusUnprocessableEntity, "Reason must say")
+	for _, values := range []url.Values{{"reason": {"\xff"}}, {"reason": {"a\x00"}}, {"a\x00": {"b"}}} {
+		h.submit("/scheduler/pause", values).wantPage(t, http.StatusBadRequest, "The form is not valid UTF-8 text without NUL characters")
+	}
 }

@@ -69,7 +69,7 @@ func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*r
 func (o *openai) answer(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
 	c.PauseTimeout() // the API waits for replies: boundedResponses limits each query
 	err := handle(o.api, responses.Call{
-		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(),
+		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(), OpenStream: c.OpenStream,
 	})
 	if errors.Is(err, responses.ErrGone) {
 		return request.ErrGone

@@ -35,7 +35,9 @@ func (c *chat) say(role string, content any, fields ...string) {
 func (c *chat) send() response {
 	c.t.Helper()
 	a := c.ask("POST", "/v1/responses", c.body(), c.auth...)
-	a.want(c.t, http.StatusOK, "")
+	if a.status != http.StatusOK { // nothing waits for an answer
+		c.t.Fatalf("answered %d %s", a.status, a.body)
+	}
 	return decode[response](c.t, a)
 }
 
@@ -179,6 +181,53 @@ func TestTwoClientsWithOneHistory(t *testing.T) {
 	a, b := <-got, <-got
 	if a.Conversation.ID == b.Conversation.ID || (a.Conversation.ID == began.Conversation.ID) == (b.Conversation.ID == began.Conversation.ID) {
 		t.Errorf("they are in %q and %q, and it began in %q", a.Conversation.ID, b.Conversation.ID, began.Conversation.ID)
+	}
+}
+
+// TestNamedConversationsAreNotFound checks that a history continues no conversation that began under a name, and that whoever names it
+// may send its history.
+func TestNamedConversationsAreNotFound(t *testing.T) {
+	h := newEnv(t)
+	for _, how := range []string{"by name", "created", "created with items"} {
+		holder := &chat{env: h}
+		name := "order 17"
+		if how != "by name" {
+			body := `{}`
+			if how == "created with items" {
+				body = `{"items":[{"role":"user","content":"I am Ann."},{"role":"assistant","content":"Hi Ann."}]}`
+				holder.say("user", "I am Ann.")
+				holder.say("assistant", "Hi Ann.")
+			}
+			name = decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations", body)).ID
+		}
+		named := fmt.Sprintf(`,"conversation":%q`, name)
+		holder.options = named
+		holder.turn("Hello", "Hi.")
+		guess := func(what string) {
+			t.Helper()
+			guesser := &chat{env: h}
+			guesser.items = append(guesser.items, holder.items...)
+			if r := guesser.turn("What did I say?", "Nothing."); r.Conversation.ID == name || !strings.Contains(h.bodyOf(r), "Earlier messages") {
+				t.Errorf("%s, %s: a history is in %q, %q", how, what, r.Conversation.ID, h.bodyOf(r))
+			}
+		}
+		guess("at first")
+		r := holder.turn("By name", "Yes.")
+		if r.Conversation.ID != name || h.bodyOf(r) != "By name" {
+			t.Errorf("%s: with its name and history it is in %q, %q", how, r.Conversation.ID, h.bodyOf(r))
+		}
+		guess("after a history with its name")
+		holder.options = fmt.Sprintf(`,"previous_response_id":%q`, r.ID)
+		short := &chat{env: h, options: holder.options}
+		if r := short.turn("By id", "Yes."); r.Conversation.ID != name {
+			t.Errorf("%s: with an id it is in %q", how, r.Conversation.ID)
+		}
+		holder.items = append(holder.items, short.items...)
+		guess("after an id")
+		holder.options = named
+		if r := holder.turn("Again", "Yes."); r.Conversation.ID != name || h.bodyOf(r) != "Again" {
+			t.Errorf("%s: after an id, with its name and history it is in %q, %q", how, r.Conversation.ID, h.bodyOf(r))
+		}
 	}
 }
 
@@ -336,8 +385,61 @@ func TestConversations(t *testing.T) {
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.api_conversations set created_at = clock_timestamp() - interval '31 days' where id = $1", old.ID); err != nil {
 		t.Fatal(err)
 	}
-	create("")
+	young := create(`{"metadata":{"old":"no"}}`)
+	if err := h.ForgetConversations(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ask("GET", "/v1/conversations/"+young.ID, "").want(t, http.StatusOK, "no")
 	h.ask("GET", "/v1/conversations/"+old.ID, "").want(t, http.StatusNotFound, "there is no conversation")
+}
+
+// TestUnusedConversationsAreBounded checks that a token cannot fill the table with conversations that have no message.
+func TestUnusedConversationsAreBounded(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
+	shop := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}})
+	mall := h.token(operate.Token{Name: "mall", Scopes: []string{"send"}})
+	create := func(token string) answer { return h.ask("POST", "/v1/conversations", "", "Authorization", token) }
+	id := decode[struct{ ID string }](t, create(shop)).ID
+	_, err := h.Pool().Exec(t.Context(), "insert into turnkeeper.api_conversations (id, sent_by, metadata, items) select 'conv_' || n, c.sent_by, '{}', '[]' "+
+		"from turnkeeper.api_conversations c, generate_series(1, 998) n where c.id = $1", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(shop).want(t, http.StatusOK, "conv_")
+	create(shop).want(t, http.StatusUnprocessableEntity, "has created 1000 conversations that have no message")
+	create(mall).want(t, http.StatusOK, "conv_")
+	h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"x"}`, id), "Authorization", shop)
+	create(shop).want(t, http.StatusOK, "conv_") // one is used now
+}
+
+// TestAConversationOfTwoUsers checks that what a token has created stays while one of its users has messages in it.
+func TestAConversationOfTwoUsers(t *testing.T) {
+	h := newEnv(t)
+	id := decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations", `{"metadata":{"order":"17"},"items":[{"role":"user","content":"I am Ann."}]}`)).ID
+	get := func(status int, contains string) {
+		t.Helper()
+		h.ask("GET", "/v1/conversations/"+id, "").want(t, status, contains)
+	}
+	for _, who := range [][2]string{{"clerk", "ann"}, {"clerk", "bob"}, {"desk", "bob"}, {"clerk", "bob"}} {
+		r := h.respond(fmt.Sprintf(`{"model":%q,"user":%q,"background":true,"conversation":%q,"input":"x"}`, who[0], who[1], id))
+		if first := strings.Contains(h.bodyOf(r), "I am Ann."); first != (who[1] == "ann") {
+			t.Errorf("the message of %s is %q", who[1], h.bodyOf(r))
+		}
+		h.dispatch(who[0]).finish("done")
+		get(http.StatusOK, `"order":"17"`)
+	}
+	purge := func(agent, user string) {
+		t.Helper()
+		if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: agent, User: user}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	purge("clerk", "ann")
+	get(http.StatusOK, `"order":"17"`)
+	purge("clerk", "bob")
+	get(http.StatusOK, `"order":"17"`)
+	purge("desk", "bob")
+	get(http.StatusNotFound, "there is no conversation")
 }
 
 // TestConversationsOfAnotherToken checks that a token finds neither the metadata nor the items of another's conversation.

@@ -221,7 +221,7 @@ func TestRefusedResponses(t *testing.T) {
 		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                   {400, "input[0].content[0].type", "unsupported_value"},
 		`{"model":"clerk","input":[{"type":"function_call_output","output":"x"}]}`:                         {400, "input[0].type", "unsupported_value"},
 		`{"model":"clerk","input":"` + strings.Repeat("x", 1001) + `"}`:                                    {400, "input", "string_above_max_length"},
-		`{"model":"clerk","input":"x\u0000"}`:                                                              {400, "", ""},
+		`{"model":"clerk","input":"x\u0000"}`:                                                              {400, "input", "invalid_value"},
 		`{"model":"clerk","input":"x"`:                                                                     {400, "", "invalid_json"},
 		`{"model":"clerk","input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                {400, "metadata", "string_above_max_length"},
 		`{"model":"clerk","input":"x","conversation":"` + strings.Repeat("x", 201) + `"}`:                  {400, "", ""},
@@ -337,7 +337,7 @@ func TestHowResponsesEnd(t *testing.T) {
 		status  string
 		last    string
 	}{
-		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageAnswered, "incomplete", "incomplete"},
+		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageDegraded, "incomplete", "incomplete"},
 		{turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}, turnkeeper.MessageFailed, "failed", "failed"},
 		{turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"}, turnkeeper.MessageCancelled, "cancelled", "incomplete"},
 	} {
@@ -367,6 +367,51 @@ func TestHowResponsesEnd(t *testing.T) {
 			// Cancelling a response that has ended returns it unchanged.
 			h.ask("POST", "/v1/responses/"+id+"/cancel", "").want(t, http.StatusOK, `"status":"`+test.status+`"`)
 		})
+	}
+}
+
+// TestAnswersThatAreCut checks that a response whose last answer the provider cut says so, with OpenAI's reasons.
+func TestAnswersThatAreCut(t *testing.T) {
+	h := newEnv(t)
+	succeeded := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "half"}
+	filtered := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "refused", Reply: "half"}
+	limited := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}
+	for _, test := range []struct {
+		finishes string // of the rounds
+		outcome  turnlog.Outcome
+		reason   string // empty: it is completed
+	}{
+		{"stop", succeeded, ""}, {"length stop", succeeded, ""}, {"", succeeded, ""}, {"unheard_of", succeeded, ""},
+		{"length", succeeded, "max_output_tokens"}, {"tool_calls MAX_TOKENS", succeeded, "max_output_tokens"},
+		{"network_error", succeeded, "inference_error"}, {"content_filter", succeeded, "content_filter"},
+		{"content_filter", filtered, "content_filter"}, {"SAFETY", filtered, "content_filter"}, {"", filtered, "content_filter"},
+		{"length", limited, "max_rounds"},
+	} {
+		id := h.respond(`{"model":"clerk","input":"work","background":true}`).ID
+		d := h.dispatch("clerk")
+		for n, finish := range strings.Fields(test.finishes) {
+			d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: n + 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: finish, Text: "half"}}, journal.Ending{})
+		}
+		d.write(turnlog.Entry{
+			Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}, Outcome: &test.outcome,
+		}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
+		status, r := "incomplete", h.response(id)
+		reason := func(r response) string {
+			if r.Incomplete == nil {
+				return ""
+			}
+			return r.Incomplete.Reason
+		}
+		if test.reason == "" {
+			status = "completed"
+		}
+		if r.Status != status || reason(r) != test.reason || r.text() != "half" {
+			t.Errorf("after %q and %s it is %+v", test.finishes, test.outcome.State, r)
+		}
+		all, err := h.events(h.base, "/v1/responses/"+id+"?stream=true", 0)
+		if last := all[len(all)-1]; err != nil || types(all)[len(types(all))-1] != status || last.Response.Status != status || reason(*last.Response) != test.reason {
+			t.Errorf("after %q and %s its stream ended with %v, %v", test.finishes, test.outcome.State, types(all), err)
+		}
 	}
 }
 
@@ -506,4 +551,30 @@ func TestAPurgeTakesResponses(t *testing.T) {
 		t.Errorf("%d responses are left", n)
 	}
 	h.ask("GET", "/v1/responses/resp_1", "").want(t, http.StatusNotFound, "there is no response")
+}
+
+// unreadable is a store that can read no response.
+type unreadable struct{ httpapi.Store }
+
+func (unreadable) Response(context.Context, turnkeeper.MessageID) (operate.Response, error) {
+	return operate.Response{}, errAway
+}
+
+// TestWhoFindsAResponse asks for a response by its id and by its number, and with tokens of two agents.
+func TestWhoFindsAResponse(t *testing.T) {
+	h := newEnv(t)
+	id := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x","background":true}`)).ID
+	h.ask("GET", "/v1/responses/"+id, "").want(t, http.StatusOK, id)
+	h.ask("GET", "/v1/responses/"+strings.TrimPrefix(id, "resp_"), "").want(t, http.StatusNotFound, "there is no response")
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	desk := h.token(operate.Token{Name: "desk", Scopes: []string{"read"}, Agents: []string{"desk"}})
+	h.ask("GET", "/v1/responses/"+id, "", "Authorization", clerk).want(t, http.StatusOK, id)
+	h.ask("GET", "/v1/responses/"+id, "", "Authorization", desk).want(t, http.StatusNotFound, "there is no response")
+}
+
+// TestAResponseThatCannotBeRead checks that a token of an agent is not answered that there is none.
+func TestAResponseThatCannotBeRead(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = unreadable{c.Store} })
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	h.ask("GET", "/v1/responses/resp_1", "", "Authorization", clerk).want(t, http.StatusServiceUnavailable, "the request failed")
 }

@@ -242,6 +242,7 @@ func (t *turns) routes() []Route {
 		},
 		{
 			Route: ofUser(get("/v1/outputs/{id}", forRead, t.output)), ID: "getOutput", Tag: tag, Summary: "The full text or bytes of a tool's result",
+			Note: "410: it has expired: retention has deleted its content.",
 			Parameters: []Parameter{
 				{Name: "id", In: "path", Type: ""},
 				{Name: "from", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "first character, or first byte of binary content"},
@@ -312,6 +313,16 @@ func (o *lanes) routes() []Route {
 		{
 			Route: ofUser(get("/v1/agents", forRead, o.agents)), ID: "listAgents", Tag: tag, Summary: "Registered agents",
 			Answers: []Answer{answer(200, "all agents", list[views.Agent]{})},
+		},
+		{
+			Route: get("/v1/agents/{name}", forRead, o.agent), ID: "getAgent", Tag: tag, Summary: "An agent with its models, tools, schedules and survival level",
+			Parameters: []Parameter{{Name: "name", In: "path", Type: ""}},
+			Answers:    []Answer{answer(200, "the agent", views.WholeAgent{})},
+		},
+		{
+			Route: get("/v1/doctor", forRead, o.diagnosis), ID: "getDiagnosis", Tag: tag, Summary: "What \"turnctl doctor\" finds in the database",
+			Note:    "A token for some agents gets the findings about these. Files of agents, providers and MCP servers are checked by \"turnctl doctor\" alone.",
+			Answers: []Answer{answer(200, "the findings", views.Diagnosis{})},
 		},
 		{
 			Route: get("/v1/model-health", forRead, o.models), ID: "listModelHealth", Tag: tag, Summary: "The models that agents use, and whether they are down",

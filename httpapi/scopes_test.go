@@ -37,6 +37,8 @@ var allowed = map[string][]string{
 	"GET /v1/lanes":                         {"read"},
 	"GET /v1/schedules":                     {"read"},
 	"GET /v1/agents":                        {"read"},
+	"GET /v1/agents/{name}":                 {"read"},
+	"GET /v1/doctor":                        {"read"},
 	"GET /v1/webhooks":                      {"read"},
 	"GET /v1/webhooks/{name}/deliveries":    {"read"},
 	"GET /v1/asks":                          {"answer", "read"},

@@ -192,6 +192,9 @@ func TestListsOfOneUser(t *testing.T) {
 	}
 	u.ask("GET", "/v1/messages?user=", "", "Authorization", u.tokens[0]).want(t, 400, "user is empty")
 	u.ask("GET", "/v1/messages?user=a%0Ab", "", "Authorization", u.tokens[0]).want(t, 400, "control character")
+	u.ask("GET", "/v1/messages?agent=clerk&conversation=main&user=", "", "Authorization", u.tokens[0]).want(t, 200, "")
+	u.ask("GET", "/v1/messages?user=bert", "", "Authorization", u.tokens[1]).want(t, 200, "mine-bert")
+	u.ask("GET", "/v1/messages?user="+annas, "", "Authorization", u.tokens[1]).want(t, 404, "this token sees no user")
 	deliveries := u.ask("GET", "/v1/webhooks/hook/deliveries?user=bert", "", "Authorization", u.tokens[0])
 	if deliveries.want(t, 200, `"user":"bert"`); strings.Contains(string(deliveries.body), annas) {
 		t.Errorf("the deliveries of bert: %s", deliveries.body)
@@ -234,6 +237,7 @@ func TestAResponseContinuesItsUsersOwn(t *testing.T) {
 		{u.tokens[0], "a\nb", u.bertsR, "control character"},
 		{u.tokens[0], "bert", u.bertsR, ""},
 		{u.tokens[1], "", u.bertsR, ""},
+		{u.tokens[1], "bert", u.bertsR, ""},
 	} {
 		a := send(c.token, c.user, c.previous)
 		if c.want != "" {
@@ -244,6 +248,27 @@ func TestAResponseContinuesItsUsersOwn(t *testing.T) {
 		if got := decode[response](t, a); got.Conversation.ID != "talk" {
 			t.Errorf("it continues %s", got.Conversation.ID)
 		}
+	}
+}
+
+// TestAResponseOfATokensAgent sends to an agent that the token covers, and to another.
+func TestAResponseOfATokensAgent(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
+	token := h.token(operate.Token{Name: "desk", Scopes: []string{"send"}, Agents: []string{"desk"}})
+	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x","background":true}`, "Authorization", token).want(t, 404, "model_not_found")
+	h.ask("POST", "/v1/responses", `{"model":"desk","input":"x","background":true}`, "Authorization", token).want(t, 200, `"queued"`)
+}
+
+// TestWhoSeesTheLastError reads a message whose last attempt failed with a token that may only send, and with one that may read.
+func TestWhoSeesTheLastError(t *testing.T) {
+	u := newTwoUsers(t, true)
+	u.Exec("update turnkeeper.messages set last_error = 'the key is wrong' where id = $1", u.berts)
+	path := fmt.Sprintf("/v1/messages/%d", u.berts)
+	sends, reads := u.token(operate.Token{Name: "sends", Scopes: []string{"send"}}), u.token(operate.Token{Name: "reads", Scopes: []string{"read"}})
+	u.ask("GET", path, "", "Authorization", reads).want(t, 200, "the key is wrong")
+	a := u.ask("GET", path, "", "Authorization", sends)
+	if a.want(t, 200, "mine-bert"); strings.Contains(string(a.body), "the key is wrong") {
+		t.Errorf("a sender is shown %s", a.body)
 	}
 }
 
@@ -269,7 +294,7 @@ func TestThePageShowsWhoseAConversationIs(t *testing.T) {
 	for path, want := range map[string]string{
 		"/turns": "main of " + annas, fmt.Sprintf("/turns/%d", u.turn): "main of " + annas, fmt.Sprintf("/inbox/%d", u.message): "main of " + annas,
 		"/conversation?agent=clerk&conversation=main&user=" + annas: "message " + annas, "/conversation?agent=clerk&conversation=main&user=bert": "message mine-bert",
-		"/inbox?user=bert": "message mine-bert", "/turns?user=bert": "main of bert", "/replies?user=bert": "reply mine-bert",
+		"/inbox?user=": "message " + annas, "/inbox?user=bert": "message mine-bert", "/turns?user=bert": "main of bert", "/replies?user=bert": "reply mine-bert",
 	} {
 		a := u.ask("GET", path, "", "Cookie", cookie)
 		if a.status != 200 || !strings.Contains(string(a.body), want) || strings.Contains(path, "=bert") && strings.Contains(string(a.body), annas) {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -127,6 +129,9 @@ func (t *turns) output(c *request.Call) error {
 	o, err := t.access.Output(c)
 	if err != nil {
 		return err
+	}
+	if !o.ExpiredAt.IsZero() {
+		return request.Refuse(http.StatusGone, "%s", words.ExpiredOutput(o, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
 	}
 	if o.Bytes != nil {
 		return t.outputBytes(c, o.ID)

@@ -18,11 +18,16 @@ import (
 type counted struct {
 	httpapi.Store
 	reads, looks atomic.Int64
+	bodies       atomic.Int64 // watched messages that were read with their text
 }
 
 func (c *counted) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error) {
 	c.looks.Add(1)
-	return c.Store.WatchedMessages(ctx, ids)
+	all, err := c.Store.WatchedMessages(ctx, ids)
+	for _, m := range all {
+		c.bodies.Add(int64(len(m.Body)))
+	}
+	return all, err
 }
 
 func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
@@ -35,7 +40,7 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 	store := &counted{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	const watchers, events = 1000, 40
-	_, h.base = h.serveUpTo(watchers+10, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
+	_, h.base = h.serveUpTo(watchers+10, func(c *httpapi.Config) { store.Store, c.Store, c.Streams = c.Store, store, watchers })
 	d := h.turn("clerk", "talk")
 	var group sync.WaitGroup
 	all := make([]*watcher, watchers)

@@ -93,7 +93,7 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 			t.Errorf("dispatch %+v", d)
 		}
 	}
-	if view.Message.State != turnkeeper.MessageAnswered {
+	if view.Message.State != turnkeeper.MessageDegraded {
 		t.Errorf("the message is %s", view.Message.State)
 	}
 	if n := len(tally.asked()); n > 3 {

@@ -18,6 +18,9 @@ create table turnkeeper.settings (
     max_dispatches_per_tick integer check (max_dispatches_per_tick between 1 and 10000),
     paused_at               timestamptz, -- no turn is granted while this is set
     paused_reason           text,
+    -- For how long outputs and events are kept after their message was closed, for workers whose setting retention does not say: 30 days
+    -- in a database that is created with this column; null: for ever, as in older databases, in which nothing is deleted without a setting.
+    kept_for                interval check (kept_for > interval '0'),
     -- written by the scheduler
     last_tick_at            timestamptz,
     timeline                text,        -- of the server, at the newest tick
@@ -33,7 +36,7 @@ create table turnkeeper.settings (
         and greatest(paused_at, last_tick_at, server_started, hold_until, silence_from) < timestamptz '2200-01-01 00:00:00+00'),
     constraint lane_token_in_range check (lane_token between 0 and 4611686018427387903)
 );
-insert into turnkeeper.settings default values;
+insert into turnkeeper.settings (kept_for) values (interval '30 days');
 
 -- Rows that a tick, a purge or a delivery failed at. They are left out until next_try, so that they stop no others, and are
 -- deleted once they succeed or need no work any more. A step of a tick, and the tick itself, are rows of the kinds step and tick:
@@ -141,7 +144,7 @@ return to_timestamp((extract(epoch from due_at) - priority)::float8);
 -- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An empty
 -- user_name means no user. The same rule is ConversationKey.CheckUser in Go.
 create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql
-return p_user = '' or octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
+return octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
 
 -- The lane of a conversation: the agent's, if it has one lane for all, else AGENT/NAME, and AGENT@USER/NAME with a user, in whose name "%"
 -- and "/" are written %25 and %2F. So two conversations never have one lane, because agents' names contain neither "@" nor "/". A sub-agent's lane
@@ -199,7 +202,7 @@ create table turnkeeper.messages (
         when 'message' then schedule is null and slot is null
         when 'schedule' then schedule is not null and slot is not null and octet_length(schedule) between 1 and 200 else false end),
     constraint state_fits_closed_at check (case when state in ('waiting', 'running') then closed_at is null
-        else state in ('answered', 'failed', 'cancelled') and closed_at is not null end),
+        else state in ('succeeded', 'degraded', 'failed', 'cancelled') and closed_at is not null end),
     constraint counters_in_range check (attempts between 0 and 1000000 and faults between 0 and 1000000
         and (state <> 'waiting' or attempts < 1000000)),
     constraint times_in_range check (
@@ -278,18 +281,20 @@ create table turnkeeper.responses (
 );
 create index responses_history on turnkeeper.responses (history_sha256, message_id) where history_sha256 is not null;
 
--- Conversations that were created before their first message. Such a row is deleted with the last message of its conversation
--- or, if it has none, 30 days later: see create_conversation.
+-- Conversations that were created before their first message: one row until then, and later one for each agent and user to whom the
+-- sender has continued it. Such a row is deleted with the last message of its conversation or, if it has none, after 30 days.
 create table turnkeeper.api_conversations (
-    id         text primary key,
+    id         text not null,
+    agent      text not null default '',  -- empty: it has no message
+    user_name  text not null default '',  -- whose conversation it is. While it has no message: that the sender's token is bound to; empty: none
     sent_by    text not null,             -- who created it, as in messages; nobody else finds it
-    user_name  text not null default '',  -- that the sender's token is bound to; empty: none
     metadata   jsonb not null check (jsonb_typeof(metadata) = 'object'),
     items      jsonb not null check (jsonb_typeof(items) = 'array'), -- what the client says was said before; empty once a message has it
     created_at timestamptz not null default clock_timestamp(),
-    used_at    timestamptz                -- of its first message; null: it has none
+    used_at    timestamptz,               -- of its first message; null: it has none
+    primary key (id, agent, user_name)
 );
-create index api_conversations_unused on turnkeeper.api_conversations (created_at) where used_at is null;
+create index api_conversations_unused on turnkeeper.api_conversations (sent_by, created_at) where used_at is null;
 
 ----------------------------------------------------------------------------------------------------
 -- Leases and workers
@@ -447,11 +452,14 @@ create table turnkeeper.turns (
     error_class       text,
     error             text,
     inner_dialogue    text,                        -- the model's text in a turn without a reply
+    -- when retention deleted its events but the last, and its ended grants; null: it has not: see expire
+    events_expired_at timestamptz,
+    leases_expired_at timestamptz,
     unique (message_id, attempt),
     check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until)),
     constraint times_in_range check (
-        least(granted_at, lease_until, created_at, due_at, ended_at) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(granted_at, lease_until, created_at, due_at, ended_at) < timestamptz '2200-01-01 00:00:00+00')
+        least(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at, leases_expired_at) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at, leases_expired_at) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 50); -- grants and ends update the row
 -- The predicate is not about the state: a query for one state would read this index, in which every turn leaves an entry for as
 -- long as a transaction is open.
@@ -463,6 +471,9 @@ create index turns_models on turnkeeper.turns (due_at) where waits_for is not nu
 create index turns_agent on turnkeeper.turns (agent, id);
 create index turns_conversation on turnkeeper.turns (agent, user_name, conversation, id);
 create index turns_user on turnkeeper.turns (user_name, id) where user_name <> '';
+-- The oldest turns whose events, and whose grants, are still stored.
+create index turns_with_events on turnkeeper.turns (ended_at) where ended_at is not null and events_expired_at is null;
+create index turns_with_leases on turnkeeper.turns (ended_at) where ended_at is not null and leases_expired_at is null;
 
 -- Requests to end turns: to cancel a turn at once, or to let it answer with what it has. A turn has one; a request to cancel replaces
 -- one to finish. The row is kept as long as the turn, as the reason why it ended.
@@ -475,7 +486,7 @@ create table turnkeeper.requested_ends (
 create index requested_ends_finish on turnkeeper.requested_ends (turn_id) where how = 'finish';
 
 -- The journal: one row for each write of a turn, with everything that was decided and done since the row before. Rows are only
--- added, and the times of a turn's rows never decrease. The views rounds, calls and turn_events show what the rows contain.
+-- added, and the times of a turn's rows never decrease; only the events of a closed turn are deleted by age: see expire. The views rounds, calls and turn_events show what the rows contain.
 create table turnkeeper.journal (
     turn_id  bigint not null,
     n        bigint not null, -- of the write, from 1 without gaps
@@ -536,7 +547,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, coal
     coalesce(j.input_tokens, t.input_tokens) as input_tokens, coalesce(j.output_tokens, t.output_tokens) as output_tokens,
     coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens, coalesce(j.reasoning_tokens, t.reasoning_tokens) as reasoning_tokens,
     coalesce(j.usage_estimated, t.usage_estimated) as usage_estimated,
-    t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for
+    t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for,
+    t.events_expired_at, t.leases_expired_at
 from turnkeeper.turns t left join lateral (
     select * from turnkeeper.journal w where w.turn_id = t.id and t.state = 'running' order by w.n desc limit 1
 ) j on true;
@@ -714,9 +726,12 @@ create table turnkeeper.outputs (
     description text not null,
     retrieved   bigint not null default 0,
     created_at  timestamptz not null default clock_timestamp(),
-    check ((content is null) <> (bytes is null))
+    expired_at  timestamptz, -- when retention deleted its content: content or bytes is empty then; null: it has not
+    check ((content is null) <> (bytes is null)),
+    check (expired_at is null or not chunked and coalesce(content, '') = '' and coalesce(bytes, '') = '')
 );
 create index outputs_call on turnkeeper.outputs (turn_id, round, ordinal);
+create index outputs_stored on turnkeeper.outputs (created_at) where expired_at is null;
 
 -- Parts of large contents, each at most 64 KB of whole characters, so that reading a part of an output reads only its
 -- chunks, and so that an output can be written while it arrives. They are compressed (storage EXTENDED, the default):

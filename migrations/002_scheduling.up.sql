@@ -312,10 +312,11 @@ end $$;
 
 -- Put the message of a response into the inbox. A repeat with the same key returns the same response; repeated_response says
 -- when it fails. p_follows is the newest message of the conversation as the caller has read it, 0 if there is none. If it is not
--- any more, a strict call fails, and another one is stored without the hash of its history.
+-- any more, a strict call fails, and another one is stored without the hash of its history. p_texts are the texts that the sender put
+-- together in the body, and p_labels, with their sources, are those of what it named in place of texts: see label_message.
 create function turnkeeper.enqueue_response(
     p_sender text, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_trace_parent text,
-    p_response jsonb, p_follows bigint, p_strict boolean
+    p_response jsonb, p_follows bigint, p_strict boolean, p_texts text[], p_labels text[], p_sources text[]
 ) returns bigint language plpgsql as $$
 declare
     given turnkeeper.responses := jsonb_populate_record(null::turnkeeper.responses, p_response);
@@ -337,18 +338,32 @@ begin
         return turnkeeper.repeated_response(p_agent, p_user, p_key, given.request_sha256);
     end if;
     insert into turnkeeper.responses select given.*;
-    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]'
-        where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
+    perform turnkeeper.label_message(given.message_id, p_user, p_texts, p_labels, p_sources);
+    perform turnkeeper.use_conversation(p_sender, p_agent, p_user, p_conversation);
     return given.message_id;
 end $$;
 
--- Create a conversation, and delete up to 100 others that have had no message for 30 days.
+-- Note that a created conversation has a message to an agent of a user.
+create function turnkeeper.use_conversation(p_sender text, p_agent text, p_user text, p_conversation text) returns void language plpgsql as $$
+begin
+    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]', agent = p_agent, user_name = p_user
+        where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
+    if not found then
+        insert into turnkeeper.api_conversations (id, agent, user_name, sent_by, metadata, items, created_at, used_at)
+        select c.id, p_agent, p_user, c.sent_by, c.metadata, '[]', c.created_at, clock_timestamp()
+        from turnkeeper.api_conversations c where c.id = p_conversation and (c.agent, c.user_name) <> (p_agent, p_user) and c.sent_by = p_sender and c.used_at is not null limit 1
+        on conflict do nothing;
+    end if;
+end $$;
+
+-- Create a conversation. Null: the sender has 1,000 others that have no message.
 create function turnkeeper.create_conversation(p_id text, p_sender text, p_user text, p_metadata jsonb, p_items jsonb) returns timestamptz language plpgsql as $$
 declare
     created timestamptz;
 begin
-    delete from turnkeeper.api_conversations c where c.id in (select o.id from turnkeeper.api_conversations o
-        where o.used_at is null and o.created_at < clock_timestamp() - interval '30 days' order by o.created_at limit 100 for update skip locked);
+    if (select count(*) from (select from turnkeeper.api_conversations o where o.sent_by = p_sender and o.used_at is null limit 1000) o) >= 1000 then
+        return null;
+    end if;
     insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values (p_id, p_sender, p_user, p_metadata, p_items)
         returning created_at into created;
     return created;
@@ -590,18 +605,15 @@ end $$;
 create trigger lease_stays before delete on turnkeeper.leases
     for each row execute function turnkeeper.lease_may_go();
 
--- Delete the leases of lanes without messages, turns and grants, because a lane's name contains those of its user and its conversation.
--- p_agent, p_user and p_conversation as in purge.
-create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language plpgsql as $$
+-- Delete the leases of lanes, but of those that have messages, turns and grants.
+create function turnkeeper.forget_unused(p_lanes text[]) returns void language plpgsql as $$
 declare
     names text[];
     most  bigint;
 begin
     select array_agg(b.lane), max(b.token) into names, most from (
         select l.lane, l.token from turnkeeper.leases l
-        where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
-          and (p_conversation = '' or l.lane = turnkeeper.lane_of(l.agent, coalesce(p_user, ''), p_conversation, true))
-          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))
+        where l.grant_id is null and l.lane = any(p_lanes)
           and not exists (select from turnkeeper.ended_grants g where g.lane = l.lane)
           and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
@@ -611,6 +623,16 @@ begin
         delete from turnkeeper.leases where lane = any(names);
     end if;
 end $$;
+
+-- Delete the leases of unused lanes, because a lane's name contains those of its user and its conversation. p_agent, p_user and
+-- p_conversation as in purge.
+create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language sql as $$
+    select turnkeeper.forget_unused(array(
+        select l.lane from turnkeeper.leases l
+        where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
+          and (p_conversation = '' or l.lane = turnkeeper.lane_of(l.agent, coalesce(p_user, ''), p_conversation, true))
+          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))))
+$$;
 
 ----------------------------------------------------------------------------------------------------
 -- Lost workers. These functions work even if the clock is set back by any amount: a time that is more than 10 s in the
@@ -1029,6 +1051,13 @@ begin
     return coalesce(turnkeeper.service_wait(m.id) >= p_after, false);
 end $$;
 
+-- Why a queued turn waits whose next try is later; null: it does not wait, as it was handed back for a newer worker and there is another
+-- one, to which it is offered at once.
+create function turnkeeper.deferred_for(p_turn bigint, p_class text) returns text stable language sql return case
+    when p_class = 'budget' then 'budget_spent'
+    when p_class is distinct from 'needs_newer_worker' then 'deferred'
+    when turnkeeper.other_worker(p_turn) is null then 'newer_worker' end;
+
 -- What a turn itself waits for that waits or is queued. A turn that was handed back for a newer worker is offered to others at once.
 create function turnkeeper.turn_waits(t turnkeeper.turns) returns setof turnkeeper.blocker stable language plpgsql as $$
 declare
@@ -1037,10 +1066,12 @@ declare
     asked boolean := false;
 begin
     r.turn_id := t.id; r.turn_state := t.state;
-    if t.state = 'queued' and t.due_at > statement_timestamp()
-        and not (t.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(t.id) is not null) then
-        r.reason := case t.error_class when 'budget' then 'budget_spent' when 'needs_newer_worker' then 'newer_worker' else 'deferred' end; r.until := t.due_at; r.why := t.error;
-        return next r;
+    if t.state = 'queued' and t.due_at > statement_timestamp() then
+        r.reason := turnkeeper.deferred_for(t.id, t.error_class);
+        if r.reason is not null then
+            r.until := t.due_at; r.why := t.error;
+            return next r;
+        end if;
     end if;
     if t.state <> 'waiting' then
         return;
@@ -1116,9 +1147,8 @@ begin
             where m.model = any(p.waits_for) and m.down_since is not null) h
         where p.state = 'waiting' and p.waits_for is not null
         union all
-        select case p.error_class when 'budget' then 'budget_spent' when 'needs_newer_worker' then 'newer_worker' else 'deferred' end, null, p.due_at
-        from parked p where p.state = 'queued'
-            and not (p.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(p.id) is not null)
+        select d.reason, null, p.due_at from parked p, lateral (select turnkeeper.deferred_for(p.id, p.error_class) as reason offset 0) d
+        where p.state = 'queued' and d.reason is not null
     )
     select r.reason, count(*), min(r.since), min(r.until) from reasons r group by r.reason order by r.reason;
 end $$;

@@ -38,7 +38,8 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and last event in the
 -- arrays of events. The events and starts of all writes are in one array each; p_start_writes has the number of each start's
 -- write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the approved arguments (empty: no
--- approval is needed): see check_approvals. p_run_args are the arguments that will run (empty: as planned), p_hashes their hashes. p_answered are models that answered, and p_proofs what that proves: see note_models.
+-- approval is needed): see check_approvals. p_run_args are the arguments that will run (empty: as planned), p_hashes their
+-- hashes. p_answered are models that answered, and p_proofs what that proves: see note_models.
 -- Two writes may be of one turn, which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are locked, lets
@@ -728,8 +729,10 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays are of one
 -- turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is recorded before its
 -- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried. One that is to finish does not wait for what its end stops. A turn that waits with a back-off waits for models, which NoteFault names, at most that long. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them. The conditions with any()
--- only repeat the joins: with them, Postgres looks up the keys even if it planned the statement when the table had few rows.
+-- retried. One that is to finish does not wait for what its end stops. A turn that waits with a back-off waits for models, which
+-- NoteFault names, at most that long. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them.
+-- The conditions with any() only repeat the joins: with them, Postgres looks up the keys even if it planned the statement when
+-- the table had few rows.
 create function turnkeeper.end_many(
     p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
     p_replies text[], p_calls text[], p_inner text[], p_error_classes text[], p_errors text[],

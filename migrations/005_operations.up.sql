@@ -217,7 +217,7 @@ end $$;
 ----------------------------------------------------------------------------------------------------
 
 -- Retry a message: a closed one is put into the inbox as a new message, at most once; one that waits for its time becomes
--- due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, answered, risky (effects may
+-- due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, succeeded, risky (effects may
 -- be repeated; p_anyway overrides this); null: no such message. A turn that was cancelled before its first grant has had no
 -- effects.
 create function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text, out message bigint) language plpgsql as $$
@@ -274,7 +274,7 @@ begin
     message := p_message;
     select t.state into outcome from turnkeeper.turns t where t.id = m.turn_id;
     if outcome = 'succeeded' then
-        verdict := 'answered';
+        verdict := 'succeeded';
     elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t where t.id = m.turn_id and t.dispatches = 0) then
         verdict := 'risky';
     else
@@ -330,6 +330,19 @@ end $$;
 -- Purge
 ----------------------------------------------------------------------------------------------------
 
+-- Roughly the id of the first message that was accepted after a time: see first_turn. A message that was closed by then has a lower id,
+-- so that a purge by age does not look at those that are younger.
+create function turnkeeper.first_message(p_at timestamptz) returns bigint stable language sql as $$
+    with recursive half (low, high) as (
+        select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.messages
+        union all
+        select case when m.accepted_at <= p_at then m.id + 1 else h.low end, case when m.accepted_at <= p_at then h.high else h.middle end
+        from (select low, high, (low + high) / 2 as middle from half where low < high) h
+        left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high order by id limit 1) m on true
+    )
+    select low from half where low >= high
+$$;
+
 -- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, including
 -- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty texts and
 -- null do not restrict, but an empty p_user means the messages without a user. An agent's definition, notes, schedules, daily spend and the leases of lanes in use are kept; so are
@@ -344,21 +357,22 @@ create function turnkeeper.purge(
 declare
     m_ids  bigint[];
     v_id   bigint;
+    v_end  bigint := case when p_before is null then 9223372036854775807 else turnkeeper.first_message(p_before) end;
     counts record;
 begin
     if p_dry then
         select array_agg(b.id) into m_ids from (
             select m.id from turnkeeper.messages m
-            where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
-              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+            where m.id > p_after and m.id < v_end and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
+              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at <= p_before)
               and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit) b;
     else
         select array_agg(b.id) into m_ids from (
             select m.id from turnkeeper.messages m
-            where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
-              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+            where m.id > p_after and m.id < v_end and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
+              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at <= p_before)
               and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit for update skip locked) b;
@@ -375,8 +389,11 @@ begin
     end if;
     if last is null then
         perform turnkeeper.forget_lanes(p_agent, p_user, p_conversation);
-        delete from turnkeeper.api_conversations c where c.used_at is null -- those that no agent has had a message of
-            and (c.id = p_conversation or p_conversation = '' and p_user <> '' and c.user_name = p_user);
+        -- Those that no agent has had a message of. A token that is bound to no user may have named him in the metadata.
+        delete from turnkeeper.api_conversations c where c.used_at is null
+            and (c.id = p_conversation or p_conversation = '' and p_user <> '' and (c.user_name = p_user
+                or c.user_name = '' and exists (select from jsonb_each_text(c.metadata) d where p_user in (d.key, d.value))));
+        delete from turnkeeper.pinned_levels where until <= clock_timestamp() and p_agent in ('', agent);
         return;
     end if;
     begin
@@ -445,7 +462,7 @@ begin
             where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
               and (j.request ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.api_conversations c using turnkeeper.messages m
-    where m.id = any(m_ids) and c.id = m.conversation and not exists (select from turnkeeper.messages o
+    where m.id = any(m_ids) and c.id = m.conversation and c.agent = m.agent and c.user_name = m.user_name and not exists (select from turnkeeper.messages o
         where o.agent = m.agent and o.user_name = m.user_name and o.conversation = m.conversation and o.id <> all(m_ids));
     delete from turnkeeper.messages where id = any(m_ids);
     if exists (select from turnkeeper.set_aside) then -- whose errors may quote them
@@ -453,4 +470,124 @@ begin
             or kind = 'turn' and id = any(t_ids::text[]) or kind in ('call', 'sub_agent') and split_part(id, '/', 1) = any(t_ids::text[]);
         perform turnkeeper.forget_aside();
     end if;
+end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Retention of a class: of the outputs, the events or the leases of closed turns, which go before their messages
+----------------------------------------------------------------------------------------------------
+
+-- The turns with the oldest outputs, events or leases that may go: their messages were closed at p_before or earlier. It locks the
+-- messages, as purge does, and leaves out those that are locked, and those that are set aside.
+create function turnkeeper.expirable(p_class text, p_before timestamptz, p_limit integer) returns bigint[] language plpgsql as $$
+declare
+    t_ids bigint[];
+begin
+    if p_class = 'outputs' then
+        select array_agg(distinct b.id) into t_ids from (
+            select t.id from turnkeeper.outputs o join turnkeeper.turns t on t.id = o.turn_id join turnkeeper.messages m on m.id = t.message_id
+            where o.expired_at is null and o.created_at <= p_before and m.closed_at <= p_before and not turnkeeper.purge_is_aside(m.id)
+            order by o.created_at limit p_limit for update of m skip locked) b;
+    elsif p_class = 'events' then
+        select array_agg(b.id) into t_ids from (
+            select t.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+            where t.ended_at is not null and t.events_expired_at is null and t.ended_at <= p_before and m.closed_at <= p_before
+              and not turnkeeper.purge_is_aside(m.id)
+            order by t.ended_at limit p_limit for update of m skip locked) b;
+    elsif p_class = 'leases' then
+        select array_agg(b.id) into t_ids from (
+            select t.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+            where t.ended_at is not null and t.leases_expired_at is null and t.ended_at <= p_before and m.closed_at <= p_before
+              and not turnkeeper.purge_is_aside(m.id)
+            order by t.ended_at limit p_limit for update of m skip locked) b;
+    else
+        raise exception 'unknown class %', quote_literal(p_class);
+    end if;
+    return coalesce(t_ids, '{}');
+end $$;
+
+-- Whether a message, or what belongs to it, could not be deleted a short time ago.
+create function turnkeeper.purge_is_aside(p_message bigint) returns boolean stable language sql
+return exists (select from turnkeeper.set_aside s where s.kind = 'purge' and s.id = p_message::text and s.next_try > clock_timestamp());
+
+-- Delete the content of the outputs of turns. Their rows stay, so that whoever has an id learns that it has expired.
+create function turnkeeper.expire_outputs(t_ids bigint[]) returns void language plpgsql as $$
+begin
+    delete from turnkeeper.output_chunks c where c.output_id in (
+        select o.id from turnkeeper.outputs o where o.turn_id = any(t_ids) and o.expired_at is null);
+    update turnkeeper.outputs o set expired_at = clock_timestamp(), chunked = false,
+        content = case when o.content is not null then '' end, bytes = case when o.bytes is not null then ''::bytea end
+    where o.turn_id = any(t_ids) and o.expired_at is null;
+    delete from turnkeeper.extractions where turn_id = any(t_ids); -- parts of outputs
+end $$;
+
+-- Delete the events of turns but the last, which says how the turn ended. The one before it becomes events_expired, which says which
+-- events were deleted: so whoever goes on after an older event learns of it, and of the end.
+create function turnkeeper.expire_events(t_ids bigint[]) returns void language plpgsql as $$
+begin
+    update turnkeeper.journal j set types = '{}', rounds = '{}', blocks = '{}', data = '{}'
+    from turnkeeper.turns t
+    where t.id = any(t_ids) and j.turn_id = t.id and cardinality(j.types) > 0 and j.last_seq < t.last_seq;
+    update turnkeeper.journal j set seq = t.last_seq - 1,
+        types = array['events_expired', j.types[cardinality(j.types)]], rounds = array[0, j.rounds[cardinality(j.types)]],
+        blocks = array[0, j.blocks[cardinality(j.types)]],
+        data = array[format('{"first":1,"last":%s}', t.last_seq - 1), j.data[cardinality(j.types)]]
+    from turnkeeper.turns t
+    where t.id = any(t_ids) and j.turn_id = t.id and cardinality(j.types) > 0 and j.last_seq = t.last_seq and t.last_seq > 1;
+    update turnkeeper.turns set events_expired_at = clock_timestamp() where id = any(t_ids);
+end $$;
+
+-- Delete the ended grants of turns, and the leases of their lanes if nothing uses these any more.
+create function turnkeeper.expire_leases(t_ids bigint[]) returns void language plpgsql as $$
+declare
+    lanes text[];
+begin
+    with gone as (delete from turnkeeper.ended_grants where turn_id = any(t_ids) returning lane)
+    select array_agg(distinct lane) into lanes from gone;
+    update turnkeeper.turns set leases_expired_at = clock_timestamp() where id = any(t_ids);
+    perform turnkeeper.forget_unused(lanes);
+end $$;
+
+create function turnkeeper.expire_turns(p_class text, t_ids bigint[]) returns void language plpgsql as $$
+begin
+    if p_class = 'outputs' then
+        perform turnkeeper.expire_outputs(t_ids);
+    elsif p_class = 'events' then
+        perform turnkeeper.expire_events(t_ids);
+    else
+        perform turnkeeper.expire_leases(t_ids);
+    end if;
+    delete from turnkeeper.set_aside s using turnkeeper.turns t where t.id = any(t_ids) and s.kind = 'purge' and s.id = t.message_id::text;
+end $$;
+
+-- Delete one class of what is stored of up to p_limit turns whose messages were closed at p_before or earlier: outputs, events or leases.
+-- done is the number of turns; repeat until done and failed are 0. The message of a turn at which it fails is set aside and counted in
+-- failed, and stops no other.
+create function turnkeeper.expire(p_class text, p_before timestamptz, p_limit integer, out done bigint, out failed bigint) language plpgsql as $$
+declare
+    t_ids bigint[] := turnkeeper.expirable(p_class, p_before, p_limit);
+    v_id  bigint;
+begin
+    done := 0;
+    failed := 0;
+    if t_ids = '{}' then
+        return;
+    end if;
+    begin
+        perform turnkeeper.expire_turns(p_class, t_ids);
+        done := cardinality(t_ids);
+        return;
+    exception when others then
+        if not turnkeeper.belongs_to_row(sqlstate) then
+            raise;
+        end if;
+    end;
+    foreach v_id in array t_ids loop
+        begin
+            perform turnkeeper.expire_turns(p_class, array[v_id]);
+            done := done + 1;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('purge', (select t.message_id::text from turnkeeper.turns t where t.id = v_id), sqlstate, sqlerrm);
+            failed := failed + 1;
+        end;
+    end loop;
 end $$;

@@ -302,10 +302,11 @@ begin
     return n;
 end $$;
 
--- Withdraw open asks of a turn whose row the caller has locked: those of calls that were answered without them, or all asks of
--- an ended turn.
+-- Withdraw open asks of a turn whose row the caller has locked: those of calls that the turn has answered without them, or all
+-- asks of a turn that ends or finishes.
 create function turnkeeper.withdraw_asks(p_turn bigint, p_rounds integer[] default null, p_ordinals integer[] default null) returns void language sql as $$
-    update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at), seen_at = greatest(clock_timestamp(), opened_at)
+    update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at),
+        seen_at = case when p_rounds is not null then greatest(clock_timestamp(), opened_at) end
     where turn_id = p_turn and state = 'open'
       and (p_rounds is null or (round, ordinal) in (select * from unnest(p_rounds, p_ordinals)))
 $$;
@@ -478,11 +479,12 @@ $$;
 -- tried since waits from the time at which its whole chain was down, and it was due and waited neither for a person nor a budget.
 -- null: it does not wait for one.
 create function turnkeeper.failing_from(p_message bigint) returns timestamptz stable language sql return (
-    select coalesce(m.failing_since, case when turnkeeper.chain_down(a.models) then greatest(m.accepted_at, m.due_at, m.failing_after,
-        (select max(h.down_since) from turnkeeper.model_health h where h.model = any(a.models)),
+    select coalesce(m.failing_since, case when turnkeeper.chain_down(now.models) then greatest(m.accepted_at, m.due_at, m.failing_after,
+        (select max(h.down_since) from turnkeeper.model_health h where h.model = any(now.models)),
         (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id)) end)
     from turnkeeper.messages m
     left join turnkeeper.agents a on a.name = m.agent
+    left join lateral (select turnkeeper.models_now(a) as models offset 0) now on true
     left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
     where m.id = p_message);
 

@@ -5,7 +5,7 @@
 --
 --   call      the result of a call       id is the turn, round and ordinal the call
 --   turn      content that a turn saw    id is the turn; rounds after round have seen it. 0: all rounds, for example history
---   message   a message to a sub-agent   id is the message
+--   message   a message to an agent      id is the message
 --   reply     the reply to a message     id is the message
 --   summary   of earlier turns           id is the last turn in it
 --   note      an agent's note            the key of the note
@@ -60,7 +60,7 @@ end $$;
 -- Replace the labels of a file, after it was written. The caller holds the lock on its row. A file without labels needs no row.
 create function turnkeeper.relabel_file(p_path text, p_agent text, p_labels text[], p_sources text[]) returns void language plpgsql as $$
 begin
-    delete from turnkeeper.labels l where l.kind = 'file' and l.name = p_path and l.label <> all(p_labels);
+    delete from turnkeeper.labels l where l.kind = 'file' and l.name = p_path;
     if cardinality(p_labels) = 0 then
         delete from turnkeeper.files f where f.path = p_path;
     else
@@ -80,6 +80,35 @@ begin
     return new;
 end $$;
 create trigger reply_labelled before insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
+
+-- What texts are compared by: a hash of the text without white space.
+create function turnkeeper.said_key(body text) returns text immutable parallel safe language sql
+return md5(translate(body, E' \t\n\x0b\x0c\r', ''));
+
+create index replies_labelled on turnkeeper.replies (user_name, turnkeeper.said_key(body)) where labels <> '{}';
+
+-- Add labels to a message: the given ones, and those of the labelled replies to the same user that are one of the texts.
+create function turnkeeper.label_message(p_message bigint, p_user text, p_texts text[], p_labels text[], p_sources text[]) returns void language plpgsql as $$
+begin
+    insert into turnkeeper.labels (kind, id, label, source)
+    select distinct on (a.label) 'message', p_message, a.label, a.source from (
+        select g.label, g.source, 0 as id from unnest(p_labels, p_sources) as g(label, source)
+        union all
+        select l.label, l.source, l.id
+        from (select distinct turnkeeper.said_key(t) as key from unnest(p_texts) t where translate(t, E' \t\n\x0b\x0c\r', '') <> '') s
+        join turnkeeper.replies r on r.user_name = p_user and turnkeeper.said_key(r.body) = s.key and r.labels <> '{}'
+        join turnkeeper.labels l on l.kind = 'reply' and l.id = r.message_id) a
+    order by a.label, a.id
+    on conflict do nothing;
+end $$;
+
+-- A message that is a labelled reply to its user gets the labels of the reply, however it is written.
+create function turnkeeper.label_repeat() returns trigger language plpgsql as $$
+begin
+    perform turnkeeper.label_message(new.id, new.user_name, array[new.body], '{}', '{}');
+    return null;
+end $$;
+create trigger message_labelled after insert or update of body on turnkeeper.messages for each row execute function turnkeeper.label_repeat();
 
 -- A retried message gets the labels of the first one.
 create function turnkeeper.label_retry() returns trigger language plpgsql as $$

@@ -15,6 +15,9 @@ import (
 	"turnkeeper"
 )
 
+// ChunkBytes is the size of the chunks in which a large result is stored, read and written.
+const ChunkBytes = 64 << 10
+
 // Defaults of Limits.
 const (
 	DefaultMaxBytes = turnkeeper.MaxOutputBytes

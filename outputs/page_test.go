@@ -160,3 +160,17 @@ func TestAnchorsAcrossParts(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaultsOfASlice checks how much a slice has that does not say so.
+func TestDefaultsOfASlice(t *testing.T) {
+	text := strings.Repeat("a", 3000) + "!" + strings.Repeat("b", 3000)
+	for request, want := range map[outputs.SliceRequest]string{
+		{Start: 10}:   text[10:1010],
+		{Anchor: "!"}: text[2500:3501],
+	} {
+		span, err := outputs.Slice(t.Context(), outputs.Text(text), request)
+		if err != nil || span.Text != want {
+			t.Errorf("%+v: characters %d to %d, error %v", request, span.Start, span.End, err)
+		}
+	}
+}

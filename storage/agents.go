@@ -91,14 +91,14 @@ const (
 func (s *DB) registerAll(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return pg.Translate(pgx.BeginFunc(ctx, s.core.Pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
-		models := []string{}
+		names := []string{}
 		for _, a := range agents {
 			if err := register(ctx, q, a); err != nil {
 				return err
 			}
-			models = append(models, a.Models...)
+			names = append(names, a.Name)
 		}
-		if _, err := q.TryModels(ctx, models); err != nil { // after all lanes, as the ends of turns do
+		if err := q.TryModelsOfAgents(ctx, names); err != nil { // after all lanes, as the ends of turns do
 			return err
 		}
 		return q.RingInbox(ctx)

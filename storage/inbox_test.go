@@ -315,17 +315,18 @@ func TestAcceptTellsRepeats(t *testing.T) {
 	h := newEnv(t)
 	ids := map[string]turnkeeper.MessageID{}
 	for _, c := range []struct {
-		agent, key string
-		repeated   bool
+		agent, user, key string
+		repeated         bool
 	}{
-		{"clerk", "a", false}, {"desk", "a", false}, {"desk", "b", false}, {"clerk", "b", false},
-		{"desk", "b", true}, {"clerk", "b", true}, {"clerk", "a", true}, {"desk", "a", true}, {"clerk", "", false}, {"clerk", "", false},
+		{"clerk", "", "a", false}, {"desk", "", "a", false}, {"desk", "", "b", false}, {"clerk", "", "b", false}, {"desk", "anna", "a", false}, {"desk", "bert", "a", false},
+		{"desk", "", "b", true}, {"clerk", "", "b", true}, {"clerk", "", "a", true}, {"desk", "", "a", true}, {"desk", "bert", "a", true}, {"desk", "anna", "a", true},
+		{"clerk", "", "", false}, {"clerk", "", "", false},
 	} {
-		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, Key: c.key, Body: "x"})
-		if err != nil || repeated != c.repeated || (ids[c.agent+c.key] == id) != c.repeated {
-			t.Errorf("to %s with the key %q: message %d, repeated %t, error %v", c.agent, c.key, id, repeated, err)
+		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, User: c.user, Key: c.key, Body: "x"})
+		if err != nil || repeated != c.repeated || (ids[c.agent+"@"+c.user+c.key] == id) != c.repeated {
+			t.Errorf("to %s of %q with the key %q: message %d, repeated %t, error %v", c.agent, c.user, c.key, id, repeated, err)
 		}
-		ids[c.agent+c.key] = id
+		ids[c.agent+"@"+c.user+c.key] = id
 	}
 }
 

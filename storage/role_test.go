@@ -351,3 +351,111 @@ func TestOtherRolesCannotTakeTheSchedulersLock(t *testing.T) {
 		t.Error("the lock is held")
 	}
 }
+
+// TestAnEditedMessageOfAResponse edits a message that has earlier messages before its text. The new text has none, and nobody continues
+// the response by what was said before. Another response keeps its own, and cannot be edited once it has had a turn.
+func TestAnEditedMessageOfAResponse(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	edited, other := app.one("select turnkeeper.enqueue('clerk', 'hello')"), app.one("select turnkeeper.enqueue('clerk', 'hello')")
+	h.Exec(`insert into turnkeeper.responses (message_id, background, drafts, metadata, preface, request_sha256, history_sha256)
+		select id, true, false, '{}', 3, '', 'x' from turnkeeper.messages`)
+	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", edited); got != "done" {
+		t.Fatal(got)
+	}
+	left := storagetest.One[int64](h, "select message_id from turnkeeper.responses where preface = 3 and history_sha256 is not null")
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.responses where preface = 0 and history_sha256 is null"); n != 1 || left != other {
+		t.Errorf("%d responses have no preface; message %d keeps it, want %d", n, left, other)
+	}
+	h.Exec("update turnkeeper.messages set attempts = 1 where id = $1", other)
+	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", other); !strings.Contains(got, "because it has had a turn") {
+		t.Errorf("a message that has had a turn is edited: %s", got)
+	}
+}
+
+// TestWhichTransactionsChangeARow asks whether transactions are open that may change a row: the one that asks, which counts as none,
+// one that began after its snapshot, and the same after its end.
+func TestWhichTransactionsChangeARow(t *testing.T) {
+	h := newEnv(t)
+	ctx := t.Context()
+	asks, err := h.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asks.Rollback(context.Background()) }()
+	var own string
+	if err := asks.QueryRow(ctx, "select pg_current_xact_id()::xid::text from turnkeeper.settings").Scan(&own); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(what, xid string, want bool) {
+		t.Helper()
+		var open bool
+		if err := asks.QueryRow(ctx, "select turnkeeper.being_changed($1::text::xid)", xid).Scan(&open); err != nil || open != want {
+			t.Errorf("%s is open: %t, %v", what, open, err)
+		}
+	}
+	later, err := h.Pool().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = later.Rollback(context.Background()) }()
+	var xid string
+	if err := later.QueryRow(ctx, "select pg_current_xact_id()::xid::text").Scan(&xid); err != nil {
+		t.Fatal(err)
+	}
+	wants("the transaction itself", own, false)
+	wants("a later one", xid, true)
+	if err := later.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wants("the later one after its end", xid, false)
+}
+
+// TestWhoseRepliesASenderReads has replies to messages of two senders, of which some are a user's and another agent's.
+func TestWhoseRepliesASenderReads(t *testing.T) {
+	h := newEnv(t)
+	app, other := h.sender("_app"), h.sender("_other")
+	for i, c := range []struct {
+		sent        *sender
+		agent, user string
+	}{{other, "clerk", "anna"}, {app, "clerk", ""}, {other, "desk", ""}, {app, "desk", "anna"}, {app, "clerk", "anna"}, {other, "clerk", "anna"}, {app, "clerk", ""}} {
+		id := c.sent.one("select turnkeeper.enqueue($1, 'x', user_name => $2)", c.agent, c.user)
+		h.Exec(`insert into turnkeeper.replies (id, message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
+			select $1, m.id, m.id, m.agent, m.user_name, m.conversation, 'succeeded', 'none', 'said', '[]', m.sent_by from turnkeeper.messages m where m.id = $2`, i+1, id)
+	}
+	for arguments, want := range map[string]int64{
+		"0": 2457, "0, 1": 2, "2, 1": 4, "4": 57, "7": 0, "0, 25, 'clerk'": 257, "0, 1, 'desk'": 4, "0, 25, '', 'anna'": 45, "0, 1, 'clerk', 'anna'": 5, "4, 1, '', 'anna'": 5, "0, 25, 'nobody'": 0,
+	} {
+		if got := app.one("select coalesce(string_agg(r.id::text, '' order by r.id), '0')::bigint from turnkeeper.my_replies_after(" + arguments + ") r"); got != want {
+			t.Errorf("the replies after %s are %d, want %d", arguments, got, want)
+		}
+	}
+}
+
+// TestASenderMissesNoReply reads replies while one with a lower id is not committed.
+func TestASenderMissesNoReply(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	const reply = `insert into turnkeeper.replies (id, message_id, turn_id, agent, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
+		select $1::bigint, m.id, m.id, m.agent, m.conversation, 'succeeded', 'none', 'said', '[]', m.sent_by from turnkeeper.messages m where m.id = $2`
+	first, second := app.one("select turnkeeper.enqueue('clerk', 'x')"), app.one("select turnkeeper.enqueue('clerk', 'x')")
+	writer, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = writer.Rollback(context.Background()) }()
+	if _, err := writer.Exec(t.Context(), reply, 1, first); err != nil {
+		t.Fatal(err)
+	}
+	h.Exec(reply, 2, second)
+	const count = "select count(*) from turnkeeper.my_replies_after(0)"
+	if n := app.one(count); n != 0 {
+		t.Errorf("%d replies are read before the first is there", n)
+	}
+	if err := writer.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := app.one(count); n != 2 {
+		t.Errorf("%d replies are read", n)
+	}
+}

@@ -25,6 +25,11 @@ update turnkeeper.river_job set state = state where false;
 delete from turnkeeper.replies where false;
 set constraints all immediate`
 
+// RecheckWrites tries a write if this process gave one up because the server refused it, and has written nothing since.
+func (s *DB) RecheckWrites(ctx context.Context) {
+	s.core.Refusals.Recheck(func() error { return s.TryWrite(ctx) })
+}
+
 // TryWrite writes as the turns of a worker do, and rolls the transaction back. It fails as they would, and waits for locks for 2 s.
 func (s *DB) TryWrite(ctx context.Context) error {
 	tx, err := s.core.Pool.Begin(ctx)

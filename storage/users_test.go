@@ -73,6 +73,13 @@ func TestNamesOfUsers(t *testing.T) {
 			t.Errorf("%q is inserted: %v", name, err)
 		}
 	}
+	latin := turnkeeper.ConversationKey{Agent: "clerk", User: "a\xff"}
+	if err := latin.CheckUser(); err == nil || !strings.Contains(err.Error(), "not valid UTF-8") {
+		t.Errorf("a name in Latin-1: %v", err)
+	}
+	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", User: latin.User, Body: "x"}); err == nil {
+		t.Error("a name in Latin-1 is enqueued")
+	}
 }
 
 // TestAUserInEachWayToSend enqueues for a user by position, by name and by JSON, and reads it back with the rights of a sender.
@@ -82,7 +89,7 @@ func TestAUserInEachWayToSend(t *testing.T) {
 	for i, sql := range []string{
 		"select turnkeeper.enqueue('clerk', 'x', 'main', 'k', 0, null, null, 'anna')",
 		"select turnkeeper.enqueue('clerk', 'x', idempotency_key => 'k', user_name => 'anna')",
-		`select turnkeeper.enqueue_message('{"agent": "clerk", "user": "anna", "body": "x", "idempotency_key": "k"}')`,
+		`select turnkeeper.enqueue_message('{"agent": "clerk", "user": "anna", "body": "x", "idempotency_key": "k", "priority": null}')`,
 	} {
 		if id := app.one(sql); id != app.one("select min(id) from turnkeeper.my_messages") {
 			t.Errorf("way %d gives message %d", i, id)
@@ -94,6 +101,13 @@ func TestAUserInEachWayToSend(t *testing.T) {
 	}
 	if got := app.refused(`select turnkeeper.enqueue_message('{"agent": "clerk", "user": 7, "body": "x"}')`); !strings.Contains(got, "user must be a string") {
 		t.Errorf("a number as the user: %s", got)
+	}
+	for name, want := range map[string]string{
+		"repeat('a', 201)": "is longer than 200 bytes", "repeat('a', 199) || chr(7)": "has a control character",
+	} {
+		if got := app.refused("select turnkeeper.enqueue('clerk', 'y', user_name => " + name + ")"); !strings.Contains(got, "the user's name "+want) {
+			t.Errorf("the user %s: %s", name, got)
+		}
 	}
 	users := texts(h, "select user_name from turnkeeper.messages order by id")
 	if fmt.Sprint(users) != "[anna ]" {

@@ -13,13 +13,14 @@ import (
 // A MessageSource also reads messages. Implementations are safe for concurrent use.
 type MessageSource interface {
 	Source
-	// WatchedMessages reads messages with their Waits and Turns, in any order, without those that do not exist.
+	// WatchedMessages reads ID, State, TurnID, ClosedAt, Waits and Turns of messages, in any order, without those that do not exist.
 	WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error)
 }
 
 // A board holds the states of the messages that are watched. One reader reads them for all watchers, together.
 type board struct {
 	source MessageSource
+	faults *faults
 	joined chan struct{} // rings when a watcher comes
 
 	mu      sync.Mutex
@@ -41,8 +42,8 @@ type state struct {
 	asked   time.Time // before the query; zero: it was not read yet
 }
 
-func newBoard(source MessageSource) *board {
-	return &board{source: source, joined: make(chan struct{}, 1), watched: map[turnkeeper.MessageID]*watched{}}
+func newBoard(source MessageSource, faults *faults) *board {
+	return &board{source: source, faults: faults, joined: make(chan struct{}, 1), watched: map[turnkeeper.MessageID]*watched{}}
 }
 
 func (b *board) join(ctx context.Context, id turnkeeper.MessageID, bell chan struct{}) {
@@ -127,7 +128,8 @@ func (b *board) look(ctx context.Context) (changed bool) {
 	for some := range slices.Chunk(ids, atOnce) {
 		asked := time.Now()
 		found, err := b.source.WatchedMessages(ctx, some)
-		if err != nil {
+		if err != nil { // the next look reads them again
+			b.faults.add(ctx, "the states of watched messages", err)
 			continue
 		}
 		states := map[turnkeeper.MessageID]state{}

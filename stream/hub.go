@@ -1,9 +1,12 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"sync"
+	"time"
 
 	"turnkeeper"
 )
@@ -12,15 +15,44 @@ import (
 // for all of them. It is safe for concurrent use.
 type Hub struct {
 	source MessageSource
+	faults *faults
 	board  *board
 
 	mu    sync.Mutex
 	tails map[turnkeeper.TurnID]*tail
 }
 
-// NewHub returns a Hub. It reads only while there are watchers.
-func NewHub(source MessageSource) *Hub {
-	return &Hub{source: source, board: newBoard(source), tails: map[turnkeeper.TurnID]*tail{}}
+// NewHub returns a Hub. It reads only while there are watchers. It retries errors of the source, and reports at most one a minute, with
+// what could not be read; a nil report is not called.
+func NewHub(source MessageSource, report func(what string, err error)) *Hub {
+	f := &faults{report: report}
+	return &Hub{source: source, faults: f, board: newBoard(source, f), tails: map[turnkeeper.TurnID]*tail{}}
+}
+
+// reportEvery is the minimum time between two reports of errors.
+const reportEvery = time.Minute
+
+// faults reports errors of the source.
+type faults struct {
+	report func(what string, err error) // nil: nobody is told
+
+	mu   sync.Mutex
+	last time.Time // of the last report
+}
+
+func (f *faults) add(ctx context.Context, what string, err error) {
+	if f.report == nil || ctx.Err() != nil { // nobody waits for it any more
+		return
+	}
+	f.mu.Lock()
+	due := f.last.IsZero() || time.Since(f.last) >= reportEvery
+	if due {
+		f.last = time.Now()
+	}
+	f.mu.Unlock()
+	if due {
+		f.report(what, err)
+	}
 }
 
 // Follow is like the function Follow, but it retries most errors of the source instead of
@@ -49,7 +81,7 @@ func (h *Hub) join(ctx context.Context, turn turnkeeper.TurnID, after int64) *ta
 	t := h.tails[turn]
 	if t == nil {
 		reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-		t = &tail{source: h.source, before: after, stop: stop, done: make(chan struct{}), subs: map[chan struct{}]struct{}{}}
+		t = &tail{source: h.source, faults: h.faults, before: after, stop: stop, done: make(chan struct{}), subs: map[chan struct{}]struct{}{}}
 		h.tails[turn] = t
 		go t.read(reading, turn, after)
 	}
@@ -80,22 +112,25 @@ const tailEvents = 1000
 // A tail holds the newest events of a turn. It is the Source of the turn's watchers.
 type tail struct {
 	source   Source
+	faults   *faults
 	watchers int // under the hub's lock
 	stop     context.CancelFunc
 	done     chan struct{}
 
 	mu     sync.Mutex
 	before int64              // number before that of the first event
-	events []turnkeeper.Event // without gaps
+	events []turnkeeper.Event // in order; with a gap where old events were deleted
 	subs   map[chan struct{}]struct{}
 }
 
 func (t *tail) read(ctx context.Context, turn turnkeeper.TurnID, after int64) {
 	defer close(t.done)
 	for event, err := range Follow(ctx, t.source, turn, after) {
-		if err == nil {
-			t.add(event)
+		if err != nil {
+			t.faults.add(ctx, "the events of a turn", err)
+			continue
 		}
+		t.add(event)
 	}
 }
 
@@ -127,7 +162,8 @@ func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, ok bool
 	if after < t.before {
 		return nil, false
 	}
-	from := min(after-t.before, int64(len(t.events)))
+	// Numbers have a gap where old events were deleted.
+	from, _ := slices.BinarySearchFunc(t.events, after+1, func(e turnkeeper.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
 	rest := t.events[from:]
 	return rest[:min(limit, len(rest))], true
 }

@@ -17,7 +17,7 @@ import (
 func TestWatchersShareTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		const watchers, events = 100, 50
 		var group sync.WaitGroup
 		for range watchers {
@@ -53,7 +53,7 @@ func TestWatchersShareTheReading(t *testing.T) {
 func TestALateWatcherMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		const events = 5000
 		slow := make(chan struct{})
 		var group sync.WaitGroup
@@ -91,12 +91,48 @@ func TestALateWatcherMissesNothing(t *testing.T) {
 	})
 }
 
+// TestWatchersOfDeletedEvents follows a turn of which only the last two events are left, from each number, while others follow it too.
+func TestWatchersOfDeletedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &table{rings: make(chan struct{})}
+		source.events = []turnkeeper.Event{{TurnID: turn, Seq: 9, Type: turnkeeper.EventNotice}, {TurnID: turn, Seq: 10, Type: turnkeeper.EventTurnComplete}}
+		hub := stream.NewHub(source, nil)
+		stay := make(chan struct{})
+		go func() { // keeps what it has read for the others
+			for _, err := range hub.Follow(t.Context(), turn, 0) {
+				if err != nil {
+					t.Error(err)
+				}
+				<-stay
+			}
+		}()
+		synctest.Wait()
+		for after := range int64(10) {
+			seen, want := []int64{}, []int64{9, 10}
+			if after == 9 {
+				want = want[1:]
+			}
+			for event, err := range hub.Follow(t.Context(), turn, after) {
+				if err != nil {
+					t.Error(err)
+				}
+				seen = append(seen, event.Seq)
+			}
+			if !slices.Equal(seen, want) {
+				t.Errorf("after %d a watcher saw %v", after, seen)
+			}
+		}
+		close(stay)
+		synctest.Wait()
+	})
+}
+
 // A source that fails is read again. A watcher that leaves does not affect others.
 func TestAHubOutlastsFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
 		source := &table{rings: make(chan struct{}), fail: []error{away, away}}
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		leaving, leave := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {

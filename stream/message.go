@@ -178,6 +178,9 @@ func (w *messageWatcher) events(ctx context.Context, turn turnkeeper.TurnID, end
 				return finished
 			}
 		}
+		if err != nil {
+			w.hub.faults.add(ctx, "the events of a turn", err)
+		}
 		if err != nil || len(events) == 0 {
 			return unfinished
 		}
@@ -202,6 +205,7 @@ func (w *messageWatcher) enter(ctx context.Context, turn turnkeeper.TurnID) bool
 	if w.at.Turn == turn {
 		seq, err := stored(ctx, w.hub.source, turn, w.at.Seq)
 		if err != nil {
+			w.hub.faults.add(ctx, "the events of a turn", err)
 			return false
 		}
 		at.Seq = seq

@@ -120,7 +120,7 @@ func (s *inbox) play() {
 	s.change(func(m *waiting.Message) { m.Waits = []waiting.Wait{{Reason: waiting.Person}} })
 	s.say(9, turnkeeper.EventTurnResumed)
 	s.say(9, turnkeeper.EventTurnComplete)
-	s.change(func(m *waiting.Message) { m.State, m.ClosedAt = turnkeeper.MessageAnswered, time.Now() })
+	s.change(func(m *waiting.Message) { m.State, m.ClosedAt = turnkeeper.MessageSucceeded, time.Now() })
 }
 
 var played = []string{
@@ -156,7 +156,7 @@ func TestAMessageFromItsWaitToItsEnd(t *testing.T) {
 				source := newInbox()
 				source.fail = failures
 				go source.play()
-				all, err := watch(t.Context(), stream.NewHub(source), "", 0)
+				all, err := watch(t.Context(), stream.NewHub(source, nil), "", 0)
 				if diff := cmp.Diff(played, all); diff != "" || err != nil {
 					t.Errorf("error %v, events (-want +got):\n%s", err, diff)
 				}
@@ -176,7 +176,7 @@ func TestAMessageFromEachPosition(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			source := newInbox()
 			source.play()
-			hub := stream.NewHub(source)
+			hub := stream.NewHub(source, nil)
 			all, err := watch(t.Context(), hub, id, 0)
 			if diff := cmp.Diff(stored[i+1:], all); diff != "" || err != nil {
 				t.Errorf("after %s: error %v, events (-want +got):\n%s", text, err, diff)
@@ -204,7 +204,7 @@ func TestReasonsThatAreOver(t *testing.T) {
 			source.message.Waits = nil
 		}
 		go source.say(7, turnkeeper.EventTurnComplete)
-		all, err := watch(t.Context(), stream.NewHub(source), "", 4)
+		all, err := watch(t.Context(), stream.NewHub(source, nil), "", 4)
 		if want := []string{"7.1 turn_start", "7.2 turn_waiting", "7.3 turn_resumed", "7.4 turn_complete"}; !slices.Equal(all, want) || err != nil {
 			t.Errorf("saw %q, %v", all, err)
 		}
@@ -219,7 +219,7 @@ func TestATurnWithoutItsLastEvent(t *testing.T) {
 		source.say(9, turnkeeper.EventTurnStart)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		all, err := watch(ctx, stream.NewHub(source), "", 2)
+		all, err := watch(ctx, stream.NewHub(source, nil), "", 2)
 		if want := []string{"7.1 turn_start", "9.1 turn_start"}; !slices.Equal(all, want) || err != nil {
 			t.Errorf("saw %q, %v", all, err)
 		}
@@ -229,7 +229,7 @@ func TestATurnWithoutItsLastEvent(t *testing.T) {
 func TestWatchersOfAMessageShareTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newInbox()
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		began := time.Now()
 		go source.play()
 		const watchers = 100
@@ -253,7 +253,7 @@ func TestTheEndOfWatchingAMessage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			source := newInbox()
 			go source.play()
-			all, err := watch(t.Context(), stream.NewHub(source), "", i+1)
+			all, err := watch(t.Context(), stream.NewHub(source, nil), "", i+1)
 			if !slices.Equal(all, played[:i+1]) || err != nil || source.subs != 0 {
 				t.Errorf("the consumer broke off after %v, %v; %d subscriptions are left", all, err, source.subs)
 			}
@@ -264,7 +264,7 @@ func TestTheEndOfWatchingAMessage(t *testing.T) {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
 		defer cancel()
-		all, err := watch(ctx, stream.NewHub(newInbox()), "", 0)
+		all, err := watch(ctx, stream.NewHub(newInbox(), nil), "", 0)
 		if len(all) != 1 || !errors.Is(err, enough) {
 			t.Errorf("saw %v, %v", all, err)
 		}
@@ -275,7 +275,7 @@ func TestTheEndOfWatchingAMessage(t *testing.T) {
 			source.say(7, turnkeeper.EventTurnStart)
 			source.change(func(m *waiting.Message) { m.ID = 0 })
 		}()
-		all, err := watch(t.Context(), stream.NewHub(source), "", 0)
+		all, err := watch(t.Context(), stream.NewHub(source, nil), "", 0)
 		if len(all) != 2 || !errors.Is(err, turnkeeper.ErrNotFound) {
 			t.Errorf("of a purged message came %v, %v", all, err)
 		}
@@ -283,7 +283,7 @@ func TestTheEndOfWatchingAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a turn at the position that the message does not have, yet
 		source := newInbox()
 		go source.say(7, turnkeeper.EventTurnStart, turnkeeper.EventBlockDelta)
-		all, err := watch(t.Context(), stream.NewHub(source), "7.1", 1)
+		all, err := watch(t.Context(), stream.NewHub(source, nil), "7.1", 1)
 		if !slices.Equal(all, []string{"7.2 block_delta"}) || err != nil {
 			t.Errorf("saw %v, %v", all, err)
 		}
@@ -301,6 +301,37 @@ func FuzzCursors(f *testing.F) {
 		}
 		if again, err := stream.ParseCursor(fmt.Sprint(c)); err != nil || again != c {
 			t.Errorf("%q is read as %+v, and that as %+v, %v", text, c, again, err)
+		}
+	})
+}
+
+// TestErrorsOfTheSourceAreReported checks that reads that fail are repeated, and told, but not each time.
+func TestErrorsOfTheSourceAreReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newInbox()
+		source.fail = 50
+		told := map[string]int{}
+		hub := stream.NewHub(source, func(what string, err error) { told[what+": "+err.Error()]++ })
+		go source.play()
+		if all, err := watch(t.Context(), hub, "", 0); err != nil || len(all) == 0 {
+			t.Errorf("%d events came, %v", len(all), err)
+		}
+		synctest.Wait()
+		if told["the states of watched messages: away"] != 1 || len(told) != 1 {
+			t.Errorf("told is %v", told)
+		}
+		// After a minute, and of events too.
+		time.Sleep(time.Minute)
+		source.fail = 3
+		for _, err := range hub.Follow(t.Context(), 7, 0) {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if told["the events of a turn: away"] != 1 || len(told) != 2 {
+			t.Errorf("told is %v", told)
 		}
 	})
 }

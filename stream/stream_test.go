@@ -40,7 +40,7 @@ func (t *table) Events(_ context.Context, id turnkeeper.TurnID, after int64, lim
 	if id != turn {
 		return nil, nil
 	}
-	rest := slices.Clone(t.events[min(int(after), len(t.events)):])
+	rest := slices.DeleteFunc(slices.Clone(t.events), func(e turnkeeper.Event) bool { return e.Seq <= after })
 	return rest[:min(limit, len(rest))], nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -55,5 +56,31 @@ func TestContinuationErrorsOfClosedTurns(t *testing.T) {
 	text := read(t, told)
 	if strings.Count(text, "\ntool_continuation_errors{") != 1 || !strings.Contains(text, `tool_continuation_errors{agent="clerk",stop_reason="worker_lost"} 1`) {
 		t.Error(text)
+	}
+}
+
+// TestTokensAndCostOfAModelCall checks what is counted of an answer.
+func TestTokensAndCostOfAModelCall(t *testing.T) {
+	t.Parallel()
+	told, err := start(t, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cost := range []string{"0.25", "", "0.5"} {
+		_, end := told.ModelCall(t.Context(), agentturn.ModelBegin{Agent: "clerk", Provider: "p", Model: "m"})
+		end(agentturn.ModelEnd{Response: inference.Response{Cost: cost, Usage: turnkeeper.Usage{
+			InputTokens: 100, OutputTokens: 10, CachedTokens: 60, ReasoningTokens: 4,
+		}}})
+	}
+	text := read(t, told)
+	const model = `{agent="clerk",model="m",provider="p"`
+	for _, line := range []string{
+		"turnkeeper_cost_total" + model + "} 0.75\n", "turnkeeper_tokens_total" + model + `,type="input"} 300`,
+		"turnkeeper_tokens_total" + model + `,type="output"} 30`, "turnkeeper_tokens_total" + model + `,type="cached"} 180`,
+		"turnkeeper_tokens_total" + model + `,type="reasoning"} 12`,
+	} {
+		if !strings.Contains(text, "\n"+line) {
+			t.Errorf("%s is not in\n%s", line, text)
+		}
 	}
 }

@@ -137,3 +137,33 @@ func TestTheDatabaseIsAskedSeldom(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitsAreMetrics checks what is told of turns that wait: how many, for how long, and until when.
+func TestWaitsAreMetrics(t *testing.T) {
+	t.Parallel()
+	told, err := start(t, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = told.Watch(telemetry.Sources{Queue: func(context.Context) (telemetry.Queue, error) {
+		return telemetry.Queue{Waits: 5, Reasons: []telemetry.Wait{
+			{Reason: "person", Turns: 3, Age: 2 * time.Hour, Left: 10 * time.Minute}, {Reason: "sub_agents", Turns: 2, Age: -1, Left: -1},
+		}}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, told)
+	for line, want := range map[string]bool{
+		`turnkeeper_turns_open{state="waiting"} 5`: true, `turnkeeper_turns_waiting{reason="person"} 3`: true,
+		`turnkeeper_turns_waiting_age_seconds{reason="person"} 7200`: true,
+		`turnkeeper_turns_waiting_left_seconds{reason="person"} 600`: true,
+		`turnkeeper_turns_waiting{reason="sub_agents"} 2`:            true,
+		`turnkeeper_turns_waiting_age_seconds{reason="sub_agents"}`:  false,
+		`turnkeeper_turns_waiting_left_seconds{reason="sub_agents"}`: false,
+	} {
+		if strings.Contains(text, "\n"+line) != want {
+			t.Errorf("%s: want %t in\n%s", line, want, text)
+		}
+	}
+}

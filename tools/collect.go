@@ -94,7 +94,7 @@ func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error
 	stop := context.AfterFunc(ctx, func() { closeBody(body) })
 	defer stop()
 	reader := untilDone{ctx, body}
-	buffer := make([]byte, turnkeeper.OutputChunkBytes)
+	buffer := make([]byte, 64<<10)
 	for total := 0; ; {
 		left := turnkeeper.MaxOutputBytes - total
 		n, err := reader.Read(buffer[:min(len(buffer), left+1)])

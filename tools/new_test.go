@@ -81,3 +81,24 @@ func TestFuncResults(t *testing.T) {
 		t.Error("a function was encoded as JSON")
 	}
 }
+
+// TestMayGoOn checks which calls may go to the background.
+func TestMayGoOn(t *testing.T) {
+	const none = turnkeeper.EffectNone
+	for name, c := range map[string]struct {
+		spec tools.Spec
+		want bool
+	}{
+		"a read":                       {tools.Spec{Effect: none}, true},
+		"a read that may not":          {tools.Spec{Effect: none, Background: new(false)}, false},
+		"an effect":                    {tools.Spec{Effect: turnkeeper.EffectOnce}, false},
+		"an effect that may":           {tools.Spec{Effect: turnkeeper.EffectKeyed, Background: new(true)}, true},
+		"a reader of outputs":          {tools.Spec{Effect: none, Paging: true}, false},
+		"a reader, whatever it says":   {tools.Spec{Effect: none, Paging: true, Background: new(true)}, false},
+		"a tool that may ask a person": {tools.Spec{AsksInput: true, Background: new(true)}, false},
+	} {
+		if got := c.spec.MayGoOn(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

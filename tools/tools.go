@@ -165,6 +165,8 @@ type Output struct {
 	Running bool
 	// Failure is the error of a failed background call; else empty.
 	Failure string
+	// Expired is true if retention has deleted the content: nothing can be read.
+	Expired bool
 	// Read returns the characters from one position up to another.
 	Read func(ctx context.Context, from, to int64) (string, error)
 	// Retrieved counts a retrieval.

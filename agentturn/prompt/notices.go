@@ -29,14 +29,20 @@ const handlesNote = " Any text argument of a tool may be output:ID, with the id 
 func (s *State) notice(at Moment, full int) string {
 	notice := withCutWarning(s.statusNotice(at, full), at.Rounds)
 	if at.Unparsed {
-		notice = withParagraph(notice, unparsedHint)
+		notice = withParagraph(notice, unparsedHint(at.Final))
 	}
 	return notice
 }
 
-// unparsedHint is said to a model that wrote a tool call as text.
-const unparsedHint = "Your last answer was not used, and nothing was run: it contained a tool call written as text. " +
-	"Call tools only through the interface for tool calls, or answer in plain words. To quote such a call, put it in a code block."
+// unparsedHint returns what a model is sent that wrote a tool call as text. In the last round it can call none.
+func unparsedHint(final bool) string {
+	how := "Call tools only through the interface for tool calls, or answer in plain words."
+	if final {
+		how = "Answer in plain words."
+	}
+	return "Your last answer was not used, and nothing was run: it contained a tool call written as text. " + how +
+		" To quote such a call, put it in a code block."
+}
 
 // withParagraph adds a paragraph to a notice, which may be empty.
 func withParagraph(notice, text string) string {
@@ -54,7 +60,7 @@ func (s *State) statusNotice(at Moment, full int) string {
 	if at.Final {
 		why := ""
 		if at.Finish {
-			why = ", because a person asked to finish"
+			why = ", because the turn was asked to finish"
 		}
 		fmt.Fprintf(&b, "This is turn %d of %d, the last one%s: tools can no longer be called. "+
 			"Answer now from what you have, and say what is missing.", charged+1, charged+1, why)

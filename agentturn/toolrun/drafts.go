@@ -27,7 +27,7 @@ type Drafts interface {
 }
 
 // draftBytes is the size of a part. Smaller results are not drafted.
-const draftBytes = 4 * turnkeeper.OutputChunkBytes
+const draftBytes = 4 * outputs.ChunkBytes
 
 // Collect returns a function for tools.ExecuteOptions.Collect that writes large results to
 // drafts, under the id.

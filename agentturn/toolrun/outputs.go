@@ -71,7 +71,7 @@ func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, foun
 		return o, false, err
 	}
 	s.stored(&o, call, stored)
-	if prompt.WentOn(call) && call.State != turnkeeper.CallSucceeded {
+	if prompt.WentOn(call) && call.State != turnkeeper.CallSucceeded && !o.Expired {
 		o.Failure, err = o.Read(ctx, 0, int64(s.MaxChars))
 	}
 	s.extractable(&o, stored.SHA256)
@@ -113,7 +113,7 @@ func shownWhole(o *tools.Output, text string) {
 // stored sets the fields of a result that is stored as out.
 func (s *OutputStore) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper.Output) {
 	o.Chars, o.Bytes, o.Tokens, o.Binary = out.Chars, out.SizeBytes, out.Tokens, out.Description != ""
-	o.Cut = out.Incomplete
+	o.Cut, o.Expired = out.Incomplete, !out.ExpiredAt.IsZero()
 	if o.Binary {
 		o.Chars = int64(utf8.RuneCountInString(out.Description))
 	}

@@ -10,8 +10,13 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 )
+
+// EventsExpired is the type of the event that a store leaves in place of those that retention has deleted. No turn writes it.
+const EventsExpired turnkeeper.EventType = "events_expired"
 
 // Data of the events of a turn. Round and block are fields of the event itself.
 //
@@ -38,6 +43,16 @@ type (
 		Calls   []string         `json:"calls" send:"yes" doc:"calls that run outside the turn, as round-R-tool-I"`
 		Asks    []string         `json:"asks,omitempty" send:"yes" doc:"asks that a person must answer, as KIND round-R-tool-I"`
 		Models  []string         `json:"models,omitempty" doc:"models that are down, as in the agent's file"`
+	}
+
+	// AskData is the data of ask_opened and ask_closed.
+	AskData struct {
+		Ask    string     `json:"ask" send:"yes" doc:"KIND round-R-tool-I, as in turn_waiting"`
+		Kind   asks.Kind  `json:"kind" send:"yes" doc:"kinds may be added"`
+		Call   string     `json:"call" send:"yes" doc:"round-R-tool-I; of a budget or a reply, the place of the round"`
+		Tool   string     `json:"tool,omitempty" send:"yes" doc:"the tool's name"`
+		State  asks.State `json:"state" send:"yes" doc:"open in ask_opened"`
+		Reason string     `json:"reason,omitempty" doc:"why a person is asked, or the question"`
 	}
 
 	// RoundStartData is the data of round_start.
@@ -98,20 +113,19 @@ type (
 		Usage        turnkeeper.Usage `json:"usage" doc:"of the round"`
 	}
 
+	// EventsExpiredData is the data of events_expired.
+	EventsExpiredData struct {
+		First int64 `json:"first" send:"yes" doc:"number of the first event that was deleted"`
+		Last  int64 `json:"last" send:"yes" doc:"number of the last one, and of this event"`
+	}
+
 	// RollbackData is the data of round_rollback.
 	RollbackData struct {
 		Reason string `json:"reason"`
 	}
 
 	// NoticeData is the data of notice.
-	NoticeData struct {
-		Text string `json:"text"`
-		Call string `json:"call,omitempty" doc:"of progress of a call: round-R-tool-I"`
-
-		// Of a write to the journal that had to wait for the database. The store adds these notices: see turnlog.RefusedWrite.
-		WaitedMs int64  `json:"waited_ms,omitempty" doc:"of a write to the journal that had to wait for the database: for how long"`
-		SQLState string `json:"sqlstate,omitempty" doc:"why the database refused that write; empty: it could not be reached"`
-	}
+	NoticeData = turnlog.NoticeData
 
 	// TurnEndData is the data of turn_complete and turn_error.
 	TurnEndData struct {
@@ -179,6 +193,14 @@ func encode(data any) json.RawMessage {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
+
+// OfAsk returns the data of ask_opened or ask_closed.
+func OfAsk(a asks.Ask) AskData {
+	return AskData{Ask: NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: a.State, Reason: a.Reason}
+}
+
+// NameOfAsk returns the name of an ask in events.
+func NameOfAsk(a asks.Ask) string { return string(a.Kind) + " " + a.Call.String() }
 
 // WaitingFor returns the data of turn_waiting for what a turn waits for.
 func WaitingFor(reasons ...waiting.Reason) TurnWaitingData {

@@ -57,7 +57,7 @@ func (h *Handler) showOutput(c *request.Call) error {
 	}
 	v.From = min(v.From, o.Chars)
 	v.To = min(v.From+outputStep, o.Chars)
-	if !v.Binary() {
+	if !v.Binary() && o.ExpiredAt.IsZero() {
 		if v.Text, err = h.access.OutputText(c.Context(), o, v.From, v.To); err != nil {
 			return err
 		}

@@ -43,6 +43,11 @@ func readFormUpTo(c *request.Call, limit int64) error {
 		return request.Refuse(http.StatusBadRequest, "the form is malformed")
 	}
 	_ = control.SetReadDeadline(time.Time{})
+	for name, values := range c.PostForm {
+		if !request.IsText(name) || !request.IsText(strings.Join(values, "")) {
+			return request.Refuse(http.StatusBadRequest, "the form is not valid UTF-8 text without NUL characters")
+		}
+	}
 	return nil
 }
 

@@ -61,7 +61,7 @@ type Config struct {
 	MaxMessageBytes int
 	Mask            func(string) string // masks secrets in errors
 	Log             *zap.Logger
-	Refused         func() []presence.Refusal // what the database refuses this process; nil: nothing
+	Refused         func() []presence.Refusal // what the database refuses this process
 }
 
 // A Handler serves the page: HTML, also for problems.
@@ -88,6 +88,12 @@ func (h *Handler) Routes() []request.Route {
 		{get, "/inbox/{id}", read, h.showMessage},
 		{get, "/replies", read, h.showReplies},
 		{get, "/agents", read, h.showAgents},
+		{get, "/agents/{name}", read, h.showAgent},
+		{post, "/agents/{name}/level/pin", operate, h.pinLevel},
+		{post, "/agents/{name}/level/unpin", operate, h.unpinLevel},
+		{get, "/webhooks", read, h.showWebhooks},
+		{get, "/webhooks/{name}", read, h.showWebhook},
+		{get, "/doctor", read, h.showDoctor},
 		{get, "/lanes", read, h.showLanes},
 		{get, "/schedules", read, h.showSchedules},
 		{get, "/conversation", read, h.showTranscript},

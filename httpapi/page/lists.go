@@ -50,12 +50,15 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 			v.Levels = append(v.Levels, views.OfAgentLevel(a))
 		}
 	}
+	if v.Webhooks, err = failing(c, h.access); err != nil {
+		return err
+	}
 	workers, err := store.Workers(ctx)
 	if err != nil {
 		return err
 	}
 	v.NoWorker = !slices.ContainsFunc(workers, func(w presence.Heartbeat) bool { return w.State() == presence.Alive })
-	v.Refused = h.refused(workers)
+	v.Refused = presence.Longest(h.cfg.Refused(), workers)
 	agents, err := h.access.Agents(c)
 	if err != nil {
 		return err
@@ -64,9 +67,9 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 		v.Agents = append(v.Agents, agent.Name)
 	}
 	if c.Caller.SeesAll() {
-		err = h.allAgents(ctx, &v)
+		err = v.readAll(ctx, store)
 	} else {
-		err = h.someAgents(c, &v)
+		err = v.readSome(c, store)
 	}
 	if err != nil {
 		return err
@@ -74,46 +77,29 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 	return h.show(c, http.StatusOK, v)
 }
 
-// refused returns the longest refusal of the database, by the workers' heartbeats and of this process. It returns nil if there is none.
-func (h *Handler) refused(workers []presence.Heartbeat) (longest *presence.Refusal) {
-	var all []presence.Refusal
-	if h.cfg.Refused != nil {
-		all = h.cfg.Refused()
-	}
-	for _, w := range workers {
-		if w.State() != presence.Stopped {
-			all = append(all, w.Refused...)
-		}
-	}
-	for i, r := range all {
-		if longest == nil || r.For > longest.For {
-			longest = &all[i]
-		}
-	}
-	return longest
-}
-
-func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
-	figures, err := h.cfg.Store.Totals(ctx, figuresWindow)
+// readAll reads what the overview shows of all agents.
+func (v *Overview) readAll(ctx context.Context, store Store) error {
+	figures, err := store.Totals(ctx, figuresWindow)
 	if err != nil {
 		return err
 	}
 	v.Totals = &figures
-	if v.Workers, err = h.cfg.Store.Workers(ctx); err != nil {
+	if v.Workers, err = store.Workers(ctx); err != nil {
 		return err
 	}
-	if v.Open, err = h.cfg.Store.OpenTurns(ctx, openShown); err != nil {
+	if v.Open, err = store.OpenTurns(ctx, openShown); err != nil {
 		return err
 	}
-	newest, err := h.cfg.Store.Turns(ctx, operate.Page{Limit: openShown + endedShown})
+	newest, err := store.Turns(ctx, operate.Page{Limit: openShown + endedShown})
 	v.Ended = ended(newest)
 	return err
 }
 
-func (h *Handler) someAgents(c *request.Call, v *Overview) error {
+// readSome reads what the overview shows to a caller who sees some agents alone.
+func (v *Overview) readSome(c *request.Call, store Store) error {
 	var newest []waiting.Turn
 	for _, agent := range c.Caller.Token.Agents {
-		turns, err := h.cfg.Store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
+		turns, err := store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
 		if err != nil {
 			return err
 		}
@@ -290,17 +276,6 @@ func (h *Handler) showLanes(c *request.Call) error {
 	return showList(h, c, nil, h.cfg.Store.Lanes, passed[operate.LaneView],
 		func(l Listing, found []operate.LaneView) Page {
 			return Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
-		})
-}
-
-func (h *Handler) showAgents(c *request.Call) error {
-	read := func(_ context.Context, p operate.Page) ([]turnkeeper.AgentRegistration, error) {
-		all, err := h.access.Agents(c)
-		return part(all, p), err
-	}
-	return showList(h, c, nil, read, passed[turnkeeper.AgentRegistration],
-		func(l Listing, found []turnkeeper.AgentRegistration) Page {
-			return Agents{Listing: l, Agents: found}
 		})
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,7 +99,7 @@ func parse() map[string]*template.Template {
 var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
-	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "refusing": func(r presence.Refusal) string { return words.Refusing(r.For, r.Attempts, r.SQLState) }, "clause": words.Clause,
+	"sign": sign, "tone": tone, "state": func(state any) string { return words.State(fmt.Sprint(state)) }, "millis": func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }, "reason": words.StopReason, "silence": silence, "refusing": func(r presence.Refusal) string { return words.Refusing(r.For, r.Attempts, r.SQLState) }, "clause": words.Clause,
 	"doing": func(t waiting.Turn, now time.Time) string { return waiting.Doing(t, agoFrom(now)) },
 	"waits": func(all []waiting.Tally, now time.Time) (lines []string) {
 		for _, t := range all {
@@ -117,41 +118,44 @@ var functions = template.FuncMap{
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
 }
 
-// sign returns the symbol of a state: that of the terminal, with additions for open and lasting states.
-func sign(state any) string {
-	switch text := fmt.Sprint(state); text {
-	case "running", "started", "held":
-		return "▸"
-	case "waiting", "queued", "planned", "deferred", "open":
-		return "…"
-	case "answered", "finished", "approved":
-		return words.Sign("succeeded")
-	case "alive", "serving", "on":
-		return "●"
-	case "free", "off", "stopped":
-		return "○"
-	case "paused":
-		return "‖"
-	default:
-		return words.Sign(text)
-	}
+// A look is the symbol and the colour of a state. The colour adds nothing to the symbol and the word.
+type look struct{ sign, tone string }
+
+// looks has each state that a page can show. Colours are good, bad, warn, active and idle.
+var looks = map[string]look{
+	// Turns, messages and calls.
+	"queued": {"…", "idle"}, "waiting": {"…", "idle"}, "planned": {"…", "idle"}, "deferred": {"…", "warn"},
+	"running": {"▸", "active"}, "started": {"▸", "active"}, "sending": {"▸", "active"},
+	"succeeded": {"✓", "good"}, "degraded": {"!", "warn"}, "failed": {"✗", "bad"}, "cancelled": {"!", "warn"},
+	"skipped": {"↷", "idle"}, "denied": {"!", "warn"}, "unknown": {"?", "warn"},
+	// Asks.
+	"open": {"…", "warn"}, "approved": {"✓", "good"}, "answered": {"✓", "good"}, "expired": {"!", "warn"}, "withdrawn": {"·", "idle"},
+	// Workers and models: what is down is as bad as what has failed.
+	"alive": {"●", "good"}, "serving": {"●", "good"}, "draining": {"!", "warn"}, "silent": {"✗", "bad"}, "stopped": {"○", "idle"},
+	"up": {"●", "good"}, "down": {"✗", "bad"}, "probing": {"▸", "warn"}, "unused": {"○", "idle"},
+	// Lanes and ends of dispatches.
+	"held": {"▸", "active"}, "free": {"○", "idle"}, "finished": {"✓", "good"}, "lost": {"✗", "bad"}, "handed_back": {"!", "warn"}, "unclaimed": {"!", "warn"},
+	// Schedules.
+	"on": {"●", "good"}, "off": {"○", "idle"}, "paused": {"‖", "warn"},
+	// Webhooks and deliveries.
+	"active": {"●", "good"}, "failing": {"✗", "bad"}, "no_worker": {"✗", "bad"}, "asked_to_wait": {"…", "warn"},
+	"pending": {"…", "idle"}, "delivered": {"✓", "good"}, "dead": {"✗", "bad"},
+	// Survival levels and findings of doctor.
+	"normal": {"●", "good"}, "low": {"!", "warn"}, "critical": {"✗", "bad"},
+	"ok": {"✓", "good"}, "fail": {"✗", "bad"}, "warn": {"!", "warn"},
 }
 
-// tone returns the colour of a state. It adds nothing to the symbol and the word.
-func tone(state any) string {
-	switch fmt.Sprint(state) {
-	case "succeeded", "answered", "approved", "alive", "serving", "finished", "on":
-		return "good"
-	case "failed", "silent", "lost", "critical":
-		return "bad"
-	case "degraded", "denied", "unknown", "cancelled", "draining", "paused", "handed_back", "deferred", "unclaimed", "open", "expired", "low":
-		return "warn"
-	case "running", "started", "held":
-		return "active"
-	default:
-		return "idle"
+// lookOf returns the look of a state; one that is not known is a plain word.
+func lookOf(state any) look {
+	if l, known := looks[fmt.Sprint(state)]; known {
+		return l
 	}
+	return look{"·", "idle"}
 }
+
+func sign(state any) string { return lookOf(state).sign }
+
+func tone(state any) string { return lookOf(state).tone }
 
 // A messageState is the state of a message, and why it waits.
 type messageState struct{ State, Note string }
@@ -199,8 +203,12 @@ func (d data) At(t time.Time) moment {
 // Title returns the title of the window.
 func (d data) Title() string { return words.Plain(d.Page.title()) }
 
-// asksSection is the path of the asks in the navigation.
-const asksSection = "/asks"
+// Paths of entries in the navigation.
+const (
+	asksSection     = "/asks"
+	agentsSection   = "/agents"
+	webhooksSection = "/webhooks"
+)
 
 // A link of the navigation.
 type link struct {
@@ -212,7 +220,10 @@ type link struct {
 func (d data) Nav() []link {
 	links := []link{
 		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {asksSection + "?state=open", "Asks", false}, {"/replies", "Replies", false},
-		{"/agents", "Agents", false}, {"/lanes", "Lanes", false}, {"/schedules", "Schedules", false},
+		{agentsSection, "Agents", false}, {"/lanes", "Lanes", false}, {"/schedules", "Schedules", false}, {webhooksSection, "Webhooks", false}, {"/doctor", "Doctor", false},
+	}
+	if !d.Viewer.All() { // webhooks serve all agents
+		links = slices.DeleteFunc(links, func(l link) bool { return l.Href == webhooksSection })
 	}
 	for i := range links {
 		path, _, _ := strings.Cut(links[i].Href, "?")
@@ -232,6 +243,8 @@ var notices = map[string]string{
 	"paused":    "The scheduler is paused: no turn is dispatched; running turns continue.",
 	"resumed":   "The scheduler dispatches turns again.",
 	"schedule":  "The schedule was changed.",
+	"pinned":    "The survival level is pinned.",
+	"unpinned":  "The pin of this agent has ended.",
 	"sent":      "The message is in the inbox.",
 	"ran":       "The schedule runs now, with this message.",
 	"approved":  "The ask is approved: its turn continues.",

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -51,6 +52,7 @@ type Overview struct {
 	Agents    []string             // names
 	Down      []modelhealth.Health // models that are down
 	Levels    []views.AgentLevel   // that are not normal, or are pinned
+	Webhooks  []views.Webhook      // that fail, or deliver nothing
 	NoWorker  bool                 // no live worker runs turns
 	Refused   *presence.Refusal    // the longest refusal of the database, of any worker or this process; nil: none
 }
@@ -123,6 +125,17 @@ func (Message) section() string { return "/inbox" }
 // Waits returns the reasons why the message waits, as sentences.
 func (p Message) Waits(now time.Time) []string { return sentences(p.Message.Waits, now) }
 
+// ToDo returns what an operator can do about it.
+func (p Message) ToDo() []string {
+	var all []string
+	for _, w := range p.Message.Waits {
+		if advice := w.Advice(p.Message.ID, "worker"); advice != "" && !slices.Contains(all, advice) {
+			all = append(all, advice)
+		}
+	}
+	return all
+}
+
 func sentences(waits []waiting.Wait, now time.Time) (all []string) {
 	for _, w := range waits {
 		all = append(all, words.Sentence(w.Long(momentAt(now))))
@@ -132,7 +145,13 @@ func sentences(waits []waiting.Wait, now time.Time) (all []string) {
 
 // momentAt formats a time with its distance from now.
 func momentAt(now time.Time) func(time.Time) string {
-	return func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") + " (" + words.Ago(now, t) + ")" }
+	return func(t time.Time) string {
+		layout := "15:04:05 UTC"
+		if t.UTC().Format(time.DateOnly) != now.UTC().Format(time.DateOnly) {
+			layout = "2006-01-02 " + layout
+		}
+		return t.UTC().Format(layout) + " (" + words.Ago(now, t) + ")"
+	}
 }
 
 // Open reports whether the message is open.
@@ -147,16 +166,6 @@ type Replies struct {
 func (Replies) file() string    { return "replies" }
 func (Replies) title() string   { return "Replies" }
 func (Replies) section() string { return "/replies" }
-
-// Agents is a list of agents.
-type Agents struct {
-	Listing
-	Agents []turnkeeper.AgentRegistration
-}
-
-func (Agents) file() string    { return "agents" }
-func (Agents) title() string   { return "Agents" }
-func (Agents) section() string { return "/agents" }
 
 // Lanes is a list of lanes.
 type Lanes struct {

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -28,6 +29,11 @@ func (Turn) section() string { return "/turns" }
 
 // Open reports whether the turn is open.
 func (p Turn) Open() bool { return !p.Turn.State.Terminal() }
+
+// Deleted returns a sentence for each class of what was stored of the turn that retention has deleted.
+func (p Turn) Deleted() []string { return words.Expired(p.Turn, p.Outputs, rfc3339) }
+
+func rfc3339(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // Finishing reports whether the turn was asked to finish.
 func (p Turn) Finishing() bool { return p.End != nil && p.End.How == turnlog.EndFinish }

@@ -3,11 +3,13 @@ package main
 import (
 	tk "turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
+	"turnkeeper/storage/operate"
 )
 
 const (
@@ -32,7 +34,7 @@ var tags = object{
 var names = map[string]string{
 	"turnkeeper.Usage": "EventUsage", "httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry", "httpapi.failedMessages": "RetryFailed",
 	"asks.Kind": "AskKind", "asks.State": "AskState", "turnkeeper.Effect": "ToolEffect", "turnkeeper.Trigger": "MessageTrigger",
-	"presence.State": "WorkerState", "waiting.Reason": "WaitReason",
+	"presence.State": "WorkerState", "operate.WebhookState": "WebhookState", "diagnosis.Verdict": "DoctorVerdict", "views.Check": "DoctorCheck", "waiting.Reason": "WaitReason",
 	"views.Silence": "WorkerSilence", "views.Call": "ToolCall", "views.Model": "ModelHealth",
 	"responses.Request": "ResponseRequest", "responses.failure": "ResponseFailure", "responses.incompleteDetails": "ResponseIncomplete",
 	"responses.named": "ResponseConversation", "responses.usage": "ResponseUsage", "responses.own": "ResponseTurn", "responses.item": "ResponseItem",
@@ -88,7 +90,7 @@ var enums = map[string]enum{
 	"TurnOutcome": values("how a turn ended; degraded: answered, but not as planned",
 		tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed, tk.TurnCancelled),
 	"MessageState": values("waiting and running messages are open",
-		tk.MessageWaiting, tk.MessageRunning, tk.MessageAnswered, tk.MessageFailed, tk.MessageCancelled),
+		tk.MessageWaiting, tk.MessageRunning, tk.MessageSucceeded, tk.MessageDegraded, tk.MessageFailed, tk.MessageCancelled),
 	"StopReason": values("why a turn ended; none: the model finished",
 		tk.StopNone, tk.StopMaxRounds, tk.StopMaxDuration, tk.StopMaxToolCalls, tk.StopInferenceError, tk.StopBudget, tk.StopCancelled, tk.StopWorkerLost, tk.StopFinished, tk.StopWithheld),
 	"ToolEffect": values("none: reads only; keyed: may run again with the same key; once: never started twice",
@@ -103,6 +105,9 @@ var enums = map[string]enum{
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
 	"WantedEnd":  values("cancel: at once; finish: after one more model call, with what the turn has", turnlog.EndCancel, turnlog.EndFinish),
 	"WaitReason": waitReasons(),
+	"WebhookState": values("no_worker: no worker has it in its settings; asked_to_wait: the endpoint asked for a pause; failing: the newest attempt failed",
+		operate.WebhookStates...),
+	"DoctorVerdict": values("of a finding of doctor", diagnosis.Verdicts...),
 	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),
 	"SurvivalLevel": values("what is left of an agent's budget of the day: low is under 20 %, critical under 5 %",

@@ -32,6 +32,9 @@ more turns if an attempt fails.
 - Append ` + "`data.text`" + ` of each ` + "`block_delta`" + ` to the block ` + "`block`" + ` of the turn ` + "`turn_id`" + `. Reasoning and arguments of tools come in other fields
   (` + "`thinking`, `arguments`" + `), so they never look like text.
 - ` + "`round_rollback`" + ` voids the blocks of its round since the newest ` + "`round_start`" + ` of that round: a worker was lost, or the model was asked again.
+- The text of the first answer of a model in a worker's process comes whole, at its end, unless its provider says ` + "`separates_reasoning`" + `
+  ([configuration.md](configuration.md)): until then nobody knows whether the model begins with reasoning that is not marked.
+- ` + "`turn_start`" + ` and ` + "`tool_started`" + ` come within half a second. ` + "`round_start`" + ` comes with the first of the answer, which may take long.
 - ` + "`turn_error`" + ` with ` + "`retry`" + ` voids the whole turn: the attempt failed, and another turn will try again.
 - ` + "`message_closed`" + ` has the reply. Its body replaces all text that was streamed: the text of the last round is usually the same, but a reply may
   also be a text of Turnkeeper's own, be withheld, or leave out the text of earlier rounds.

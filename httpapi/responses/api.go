@@ -73,6 +73,8 @@ type Call struct {
 	Caller      Caller
 	Body        []byte // body of the request, if it has one
 	TraceParent string // W3C trace context of the sender; empty: none
+	// OpenStream counts the answer as a stream, or refuses it. Further calls do nothing.
+	OpenStream func() error
 }
 
 // DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: its value is "true".
@@ -97,6 +99,11 @@ func (a *API) Create(c Call) error {
 		return invalid("user", "invalid_value", "this token is bound to another user: leave out user, or name its own")
 	}
 	r.user = cmp.Or(r.user, c.Caller.User)
+	if r.stream {
+		if err := c.OpenStream(); err != nil {
+			return err
+		}
+	}
 	id, err := a.accept(c, r)
 	if err != nil {
 		return err
@@ -129,7 +136,7 @@ func (a *API) accept(c Call, r *request) (id turnkeeper.MessageID, err error) {
 		if err := a.place(c, r, &n, apart); err != nil {
 			return 0, err
 		}
-		n.Preface = r.preface()
+		n.Preface, n.Words = r.preface(), r.words()
 		n.Submission.Agent, n.Submission.User, n.Submission.Body = r.agent, r.user, r.body()
 		n.Submission.Key, n.Submission.TraceParent = keyOf(c.Request), c.TraceParent
 		if err := a.checkSize(n); err != nil {

@@ -65,10 +65,11 @@ func parseConversation(body []byte, to *operate.Created) error {
 				return err
 			}
 		default:
-			if err := checkItems(fields[name]); err != nil {
+			items, err := storedItems(fields[name])
+			if err != nil {
 				return err
 			}
-			to.Items = fields[name]
+			to.Items = items
 		}
 	}
 	to.Metadata = r.metadata
@@ -78,21 +79,36 @@ func parseConversation(body []byte, to *operate.Created) error {
 	return nil
 }
 
-func checkItems(value json.RawMessage) error {
+// storedItems checks items, and returns them with what is known of them alone: Postgres cannot store every number, for example.
+func storedItems(value json.RawMessage) (json.RawMessage, error) {
 	all, _, err := itemsOf("items", value)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, e := range all {
 		if e.ref != 0 {
-			return invalid("items", "unsupported_value", "items cannot refer to items: send their texts")
+			return nil, invalid("items", "unsupported_value", "items cannot refer to items: send their texts")
 		}
 	}
-	var items []json.RawMessage
+	var items []inputItem
 	if err := json.Unmarshal(value, &items); err != nil || len(items) > maxItems {
-		return invalid("items", "array_above_max_length", "there are %d items, the limit is %d", len(items), maxItems)
+		return nil, invalid("items", "array_above_max_length", "there are %d items, the limit is %d", len(items), maxItems)
 	}
-	return nil
+	for i := range items {
+		var parts []inputPart
+		if json.Unmarshal(items[i].Content, &parts) == nil {
+			items[i].Content = encoded(parts)
+		}
+	}
+	return encoded(items), nil
+}
+
+func encoded(value any) json.RawMessage {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it has only texts
+	}
+	return text
 }
 
 // Opened answers with a conversation that the caller has created.

@@ -47,10 +47,11 @@ func (a *API) resolve(ctx context.Context, key turnkeeper.ConversationKey, all [
 		if !ok {
 			return noItem("input", outputID(e.ref))
 		}
-		e.text = said.Sent
+		words := said.Sent
 		if e.assistant {
-			e.text = said.Reply // empty before its end
+			words = said.Reply // empty before its end
 		}
+		e.text, e.words = words.Text, []operate.Words{words}
 		if size += len(e.text); size > maxReferred {
 			return invalid("input", "too_large", "the items to which input refers have more than %d bytes: leave out the oldest messages", maxReferred)
 		}
@@ -100,6 +101,12 @@ type chain []byte
 
 func (a *API) begin(c Call, key turnkeeper.ConversationKey) chain {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", key.Agent, key.User, c.Caller.TokenID))
+	return sum[:]
+}
+
+// under returns the chain of a conversation that begins under a name: a history alone, without the name, does not find it.
+func (h chain) under(name string) chain {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00named\x00%s", []byte(h), name))
 	return sum[:]
 }
 
@@ -198,9 +205,12 @@ func (a *API) goOn(c Call, r *request, n *operate.NewResponse, key turnkeeper.Co
 		return err
 	}
 	if head.Message == 0 {
-		return a.first(c, r, n, start)
+		return a.first(c, r, n, start.under(key.Name))
 	}
 	history, news := cut(r.entries)
+	if began := start.under(key.Name); isOf(began, history, head) {
+		start = began
+	}
 	own := isOf(start, history, head) && (n.Previous == 0 || n.Previous == head.Message)
 	switch {
 	case len(history) > 0 && !own:
@@ -278,7 +288,7 @@ func (r *request) preface() string {
 	if r.instructions != nil {
 		guidance = append([]string{*r.instructions}, guidance...)
 	}
-	if text := strings.TrimSpace(strings.Join(guidance, "\n\n")); text != "" {
+	if text := strings.TrimSpace(strings.Join(guidance, separator)); text != "" {
 		quotes = append(quotes, quote{"Instructions of the sender", text})
 	}
 	var said []string
@@ -292,7 +302,7 @@ func (r *request) preface() string {
 		}
 	}
 	if len(said) > 0 {
-		quotes = append(quotes, quote{"Earlier messages, as the sender has them", strings.Join(said, "\n\n")})
+		quotes = append(quotes, quote{"Earlier messages, as the sender has them", strings.Join(said, separator)})
 	}
 	if len(quotes) == 0 {
 		return ""
@@ -305,11 +315,23 @@ func (r *request) preface() string {
 	return b.String()
 }
 
+// words returns what the body and the preface are made of.
+func (r *request) words() []operate.Words {
+	all := wordsOf(append(slices.Clone(r.guidance), strings.Join(r.guidance, separator))...)
+	if r.instructions != nil {
+		all = append(all, operate.Words{Text: *r.instructions})
+	}
+	for _, e := range slices.Concat(r.imported, r.news) {
+		all = append(append(all, e.words...), operate.Words{Text: e.text})
+	}
+	return all
+}
+
 // body returns the new messages as one.
 func (r *request) body() string {
 	texts := make([]string, len(r.news))
 	for i, e := range r.news {
 		texts[i] = e.text
 	}
-	return strings.Join(texts, "\n\n")
+	return strings.Join(texts, separator)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/storage/operate"
 )
 
 // An entry is one message of a history as the client has it.
@@ -15,13 +16,30 @@ type entry struct {
 	assistant bool // said by the agent; else by the user
 	text      string
 	ref       turnkeeper.MessageID // the response that it names in place of its text; 0: none
+	words     []operate.Words      // what text is made of
 }
+
+// entryOf returns an entry of texts.
+func entryOf(assistant bool, texts ...string) entry {
+	whole := strings.Join(texts, separator)
+	return entry{assistant: assistant, text: whole, words: wordsOf(append(texts, whole)...)}
+}
+
+func wordsOf(texts ...string) (all []operate.Words) {
+	for _, text := range texts {
+		all = append(all, operate.Words{Text: text})
+	}
+	return all
+}
+
+// separator is what stands between texts that become one.
+const separator = "\n\n"
 
 // takeInput reads a text, or a list of items.
 func takeInput(r *request, value json.RawMessage) error {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
-		r.entries = []entry{{text: text}}
+		r.entries = []entry{entryOf(false, text)}
 		return nil
 	}
 	var err error
@@ -48,11 +66,11 @@ func itemsOf(name string, value json.RawMessage) (all []entry, guidance []string
 		case kind != "message":
 			return nil, nil, invalid(at+".type", "unsupported_value", "%s cannot be of type %.40q: only messages can be sent", at, item.Type)
 		case item.Role == "system" || item.Role == "developer":
-			text, err := item.text(at, "input_text")
+			texts, err := item.texts(at, "input_text")
 			if err != nil {
 				return nil, nil, err
 			}
-			guidance = append(guidance, text)
+			guidance = append(guidance, texts...)
 		default:
 			e, err := item.said(at)
 			if err != nil {
@@ -69,8 +87,10 @@ type inputItem struct {
 	ID      string
 	Role    string
 	Phase   string
-	Content json.RawMessage
+	Content json.RawMessage // a string, or a list of parts
 }
+
+type inputPart struct{ Type, Text, Refusal string }
 
 func (item inputItem) kind() string {
 	switch {
@@ -87,38 +107,37 @@ func (item inputItem) kind() string {
 func (item inputItem) said(at string) ([]entry, error) {
 	switch item.Role {
 	case "user":
-		text, err := item.text(at, "input_text")
-		return []entry{{text: text}}, err
+		texts, err := item.texts(at, "input_text")
+		return []entry{entryOf(false, texts...)}, err
 	case "assistant":
-		text, err := item.text(at, "output_text", "refusal", "input_text")
-		if err != nil || item.Phase == phaseCommentary || strings.TrimSpace(text) == "" {
+		texts, err := item.texts(at, "output_text", "refusal", "input_text")
+		if err != nil || item.Phase == phaseCommentary || strings.TrimSpace(strings.Join(texts, "")) == "" {
 			return nil, err
 		}
-		return []entry{{assistant: true, text: text}}, nil
+		return []entry{entryOf(true, texts...)}, nil
 	default:
 		return nil, invalid(at+".role", "unsupported_value", "%s has the role %.40q, it must be user, assistant, system or developer", at, item.Role)
 	}
 }
 
-// text returns the text of an item whose parts have one of the types.
-func (item inputItem) text(at string, types ...string) (string, error) {
+// texts returns the texts of an item whose parts have one of the types.
+func (item inputItem) texts(at string, types ...string) (texts []string, _ error) {
 	var text string
 	if json.Unmarshal(item.Content, &text) == nil {
-		return text, nil
+		return []string{text}, nil
 	}
-	var parts []struct{ Type, Text, Refusal string }
+	var parts []inputPart
 	if json.Unmarshal(item.Content, &parts) != nil {
-		return "", invalid(at+".content", "invalid_type", "%s.content must be a string, or a list of parts", at)
+		return nil, invalid(at+".content", "invalid_type", "%s.content must be a string, or a list of parts", at)
 	}
-	var texts []string
 	for j, part := range parts {
 		if !slices.Contains(types, part.Type) {
-			return "", invalid(fmt.Sprintf("%s.content[%d].type", at, j), "unsupported_value",
+			return nil, invalid(fmt.Sprintf("%s.content[%d].type", at, j), "unsupported_value",
 				"%s.content[%d] cannot be of type %.40q: only text (%s) is supported", at, j, part.Type, types[0])
 		}
 		texts = append(texts, part.Text+part.Refusal)
 	}
-	return strings.Join(texts, "\n\n"), nil
+	return texts, nil
 }
 
 // reference returns the entry of a reference to an item of a response: its input, its reply, or a part of it that was streamed.
@@ -149,7 +168,8 @@ func merged(all []entry) (some []entry) {
 		case e.ref != 0:
 			some[last] = e
 		case some[last].ref == 0:
-			some[last].text += "\n\n" + e.text
+			some[last].text += separator + e.text
+			some[last].words = append(some[last].words, e.words...)
 		}
 	}
 	return some

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -15,7 +16,7 @@ const (
 	statusQueued     = "queued"
 	statusInProgress = "in_progress"
 	statusCompleted  = "completed"
-	statusIncomplete = "incomplete" // the reply is degraded
+	statusIncomplete = "incomplete" // the reply is degraded, or cut
 	statusFailed     = "failed"
 	statusCancelled  = "cancelled"
 )
@@ -26,7 +27,7 @@ type Response struct {
 	Object            string             `json:"object" schema:"const=response"`
 	CreatedAt         int64              `json:"created_at"`
 	CompletedAt       *int64             `json:"completed_at"`
-	Status            string             `json:"status" schema:"enum=queued|in_progress|completed|incomplete|failed|cancelled" doc:"incomplete: the reply is degraded"`
+	Status            string             `json:"status" schema:"enum=queued|in_progress|completed|incomplete|failed|cancelled" doc:"incomplete: the reply is degraded, or its end was cut"`
 	Background        bool               `json:"background"`
 	Error             *failure           `json:"error"`
 	IncompleteDetails *incompleteDetails `json:"incomplete_details"`
@@ -64,7 +65,7 @@ type failure struct {
 }
 
 type incompleteDetails struct {
-	Reason string `json:"reason" doc:"the turn's continuation_stop_reason"`
+	Reason string `json:"reason" doc:"max_output_tokens or content_filter: the provider cut the answer; else the turn's continuation_stop_reason, or inference_error if the answer was broken off"`
 }
 
 type named struct {
@@ -142,6 +143,9 @@ func messageOf(id string) (turnkeeper.MessageID, bool) {
 func statusOf(r operate.Response) string {
 	switch r.Outcome {
 	case turnkeeper.TurnSucceeded:
+		if incomplete(r) != "" {
+			return statusIncomplete
+		}
 		return statusCompleted
 	case turnkeeper.TurnDegraded:
 		return statusIncomplete
@@ -155,6 +159,29 @@ func statusOf(r operate.Response) string {
 		return statusQueued
 	}
 	return statusInProgress // also between attempts
+}
+
+// Reasons for an incomplete response that OpenAI's API has.
+const (
+	reasonLimit    = "max_output_tokens"
+	reasonFiltered = "content_filter"
+)
+
+// incomplete returns why the reply of a response is not the whole answer; empty: it is.
+func incomplete(r operate.Response) string {
+	finish, degraded := inference.FinishOf(r.Finish), r.Outcome == turnkeeper.TurnDegraded
+	switch {
+	case degraded && r.ErrorClass == string(inference.ClassRefused), !degraded && finish == inference.FinishFiltered:
+		return reasonFiltered
+	case degraded:
+		return string(r.StopReason)
+	case finish == inference.FinishCut && inference.ReachedLimit(r.Finish):
+		return reasonLimit
+	case finish == inference.FinishCut:
+		return string(turnkeeper.StopInferenceError)
+	default:
+		return ""
+	}
 }
 
 // viewOf returns a response in its current state.
@@ -173,7 +200,7 @@ func viewOf(r operate.Response) Response {
 		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // an error needs a text, also if the agent is silent
 	}
 	if view.Status == statusIncomplete {
-		view.IncompleteDetails = &incompleteDetails{string(r.StopReason)}
+		view.IncompleteDetails = &incompleteDetails{incomplete(r)}
 	}
 	return view
 }

@@ -253,9 +253,6 @@ func takeMetadata(r *request, value json.RawMessage) error {
 		if utf8.RuneCountInString(name) > maxKey || utf8.RuneCountInString(v) > maxValue {
 			return invalid("metadata", "string_above_max_length", "metadata %.64q is too long: the limit is %d characters for a name, and %d for a value", name, maxKey, maxValue)
 		}
-		if strings.ContainsRune(name+v, 0) {
-			return invalid("metadata", "invalid_value", "metadata %.64q has a NUL character", name)
-		}
 	}
 	return nil
 }

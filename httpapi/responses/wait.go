@@ -104,6 +104,9 @@ func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Dura
 // stream writes the present and future events of a response with numbers above after. A stream that
 // cannot reach the last event ends with a connection error, so that no client takes it for complete.
 func (a *API) stream(c Call, r operate.Response, after int64) error {
+	if err := c.OpenStream(); err != nil {
+		return err
+	}
 	out := &writer{w: c.W, control: http.NewResponseController(c.W), after: after}
 	c.W.Header().Set("Content-Type", "text/event-stream")
 	c.W.Header().Set("X-Accel-Buffering", "no")
@@ -207,6 +210,9 @@ func (a *API) endDrafts(c Call, d *drafts, out *writer) error {
 		panic(http.ErrAbortHandler)
 	}
 	d.end(r)
+	if n := int64(len(d.events)); out.after >= n { // events of turns were deleted since the client read them: it gets the last one
+		out.after = n - 2
+	}
 	if err := out.events(d.events); err != nil {
 		return ErrGone
 	}

@@ -289,3 +289,25 @@ func TestNamesThatGrowMakeNoOtherCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsOfToolsWhoseNamesAreParts reads calls of tools whose names make up the name of another tool.
+func TestCallsOfToolsWhoseNamesAreParts(t *testing.T) {
+	call := func(key, name, arguments string) string {
+		return `{"choices":[{"delta":{"tool_calls":[{` + key + `"function":{"name":"` + name + `","arguments":"` + arguments + `"}}]}}]}`
+	}
+	const end = `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`
+	for name, c := range map[string]struct {
+		events []string
+		calls  string
+	}{
+		"nothing tells them apart":     {[]string{call("", "pay", ""), call("", "pal", `{}`), end}, "pal {}\npay "},
+		"with another between them":    {[]string{call(`"index":0,`, "pay", ""), call(`"index":1,`, "clock", "{}"), call(`"index":2,`, "pal", "{}"), end}, "clock {}\npal {}\npay "},
+		"the first with its arguments": {[]string{call(`"index":0,`, "pay", "{}"), call(`"index":1,`, "pal", "{}"), end}, "pal {}\npay {}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if res := readEvents(t, c.events); res.Doubt == "" || sumOf(res.Calls) != c.calls {
+				t.Errorf("doubt %q about\n%s", res.Doubt, sumOf(res.Calls))
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
@@ -41,8 +42,9 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 	}
 	served := httpapi.New(httpapi.Config{
 		Store: store, Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) }, Log: w.log, Mask: mask,
-		FourEyes: w.cfg.FourEyes, NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg), MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
-		Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(), Refused: w.store.Refused, Observe: w.telling.Request,
+		Diagnosis: diagnosis.Settings{Database: w.db.Where(), NeedsToken: w.needToken(), DBPoolSize: w.cfg.DBPoolSize, PollInterval: w.cfg.PollInterval, Retention: w.cfg.Retention},
+		FourEyes:  w.cfg.FourEyes, NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg), MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
+		Streams: w.cfg.HTTPStreams, Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(), Refused: w.store.Refused, Observe: w.telling.Request,
 	})
 	return &api{httpapi.Serve(served, w.bound.api, w.cfg.HTTPConnections), served, store, w.log}, nil
 }

@@ -141,7 +141,7 @@ func (p *modelProbe) ask(ctx context.Context, what string, request inference.Req
 	if err != nil {
 		if failure, ok := errors.AsType[*inference.Error](err); ok && failure.Record == inference.RecordLacksReasoning && !p.reasoned {
 			p.reasoned = true
-			p.add(ProbeWarn, "demands reasoning_content on each earlier answer: "+failure.Detail, "nothing must be done, "+
+			p.add(ProbeWarn, "demands reasoning_content on each earlier answer: "+failure.Detail, "nothing needs to be done, "+
 				"but each conversation costs "+
 				"one refused request; with `reasoning: require` for the provider there is none, if the server takes an empty text")
 			return p.ask(ctx, what, request)
@@ -227,9 +227,9 @@ func (p *modelProbe) examineIDs(calls []inference.Call) {
 	for _, c := range calls {
 		switch {
 		case c.ID == "":
-			p.add(ProbeWarn, "sends tool calls without an id", "nothing must be done: they get one")
+			p.add(ProbeWarn, "sends tool calls without an id", "nothing needs to be done: they get one")
 		case ids[c.ID]:
-			p.add(ProbeWarn, "sends several tool calls with one id", "nothing must be done: they get others")
+			p.add(ProbeWarn, "sends several tool calls with one id", "nothing needs to be done: they get others")
 		}
 		ids[c.ID] = true
 	}
@@ -292,7 +292,7 @@ func (p *modelProbe) parallel(ctx context.Context) {
 	switch {
 	case !ok:
 	case len(res.Calls) < 2:
-		p.add(ProbeWarn, "made fewer than two tool calls in one answer when asked for two", "nothing must be done: "+
+		p.add(ProbeWarn, "made fewer than two tool calls in one answer when asked for two", "nothing needs to be done: "+
 			"tools then run one after the other")
 	default:
 		for i, call := range res.Calls[:2] {

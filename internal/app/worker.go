@@ -28,6 +28,7 @@ import (
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/retention"
 	"turnkeeper/internal/version"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
@@ -313,6 +314,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	background.Go(func() { w.bell.Run(ctx) })
 	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
 	background.Go(func() { w.db.KeepUp(ctx) })
+	background.Go(func() { w.recheckWrites(ctx) })
 	background.Go(func() { w.purgeOld(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {
@@ -561,13 +563,26 @@ func (w *worker) noteEndAtOnce(ctx context.Context) {
 // purgeEvery is the interval at which a worker deletes old records.
 const purgeEvery = time.Hour
 
-// purgeOld deletes old heartbeats, extractions, drafts, deliveries and messages every purgeEvery.
+// recheckPause is the time between two trial writes: half of that after which the process is not ready.
+const recheckPause = 2500 * time.Millisecond
+
+// recheckWrites finds out when the database accepts writes again, if nothing else writes.
+func (w *worker) recheckWrites(ctx context.Context) {
+	for pause.For(ctx, recheckPause) == nil {
+		w.store.RecheckWrites(ctx)
+	}
+}
+
+// purgeOld deletes old heartbeats, pins, extractions, drafts, deliveries and unused conversations, and what retention says, every purgeEvery.
 func (w *worker) purgeOld(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
 		if err := w.store.ForgetWorkers(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("could not delete old heartbeats", zap.Error(err))
+		}
+		if err := w.store.ForgetPins(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("could not delete old pins of survival levels", zap.Error(err))
 		}
 		if err := w.store.ForgetExtractions(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("could not delete old extractions", zap.Error(err))
@@ -578,6 +593,9 @@ func (w *worker) purgeOld(ctx context.Context) {
 		if err := w.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("could not delete deliveries to removed webhooks", zap.Error(err))
 		}
+		if err := w.store.ForgetConversations(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("could not delete unused conversations", zap.Error(err))
+		}
 		w.retain(ctx)
 		select {
 		case <-ctx.Done():
@@ -587,12 +605,29 @@ func (w *worker) purgeOld(ctx context.Context) {
 	}
 }
 
-// retain deletes closed messages older than the setting retention.
+// retain deletes what the settings of retention say, or the database where they say nothing.
 func (w *worker) retain(ctx context.Context) {
-	if w.cfg.Retention == 0 {
+	byDefault, err := w.store.KeptFor(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("could not read how long outputs and events are kept", zap.Error(err))
+		}
 		return
 	}
-	done, err := w.store.Purge(ctx, operate.PurgeScope{OlderThan: w.cfg.Retention, Gently: true})
+	keep := w.cfg.Retention.With(byDefault)
+	if keep.Messages > 0 {
+		w.retainMessages(ctx, keep.Messages)
+	}
+	for _, class := range retention.Parts {
+		if kept := keep.Of(class); kept > 0 {
+			w.retainPart(ctx, class, kept)
+		}
+	}
+}
+
+// retainMessages deletes messages that were closed for at least a time, with all that belongs to them.
+func (w *worker) retainMessages(ctx context.Context, kept time.Duration) {
+	done, err := w.store.Purge(ctx, operate.PurgeScope{OlderThan: kept, Gently: true})
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("could not delete all old messages", zap.Error(err))
 	}
@@ -600,7 +635,21 @@ func (w *worker) retain(ctx context.Context) {
 		w.log.Warn("old messages could not be deleted: see turnctl set-aside", zap.Int("messages", done.Kept))
 	}
 	if done.Messages > 0 {
-		w.log.Info("deleted old messages", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", w.cfg.Retention))
+		w.log.Info("deleted old messages", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", kept))
+	}
+}
+
+// retainPart deletes the outputs, events or leases of messages that were closed for at least a time.
+func (w *worker) retainPart(ctx context.Context, class retention.Class, kept time.Duration) {
+	done, err := w.store.Expire(ctx, class, kept)
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("could not delete all old "+string(class), zap.Error(err))
+	}
+	if done.Kept > 0 {
+		w.log.Warn("old "+string(class)+" could not be deleted: see turnctl set-aside", zap.Int("turns", done.Kept))
+	}
+	if done.Turns > 0 {
+		w.log.Info("deleted old "+string(class), zap.Int("turns", done.Turns), zap.Duration("retention", kept))
 	}
 }
 
@@ -621,7 +670,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		}
 		err := w.agents.Load(w.cfg, w.tools, w.log)
 		if errors.Is(err, setup.ErrAgents) {
-			w.log.Error("agents' files have faults; those agents keep their old version", zap.Error(err))
+			w.log.Error("agent files have faults; the agents of these files keep their old version", zap.Error(err))
 			err = nil
 		}
 		if err == nil {

@@ -180,7 +180,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.sendTo("echo", "Second.")
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '20 min' where agent = 'echo' and state = 'waiting'`)
 		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 of worker host-1 holds lane echo")
-		first.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+		first.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	})
 	t.Run("a paused schedule", func(t *testing.T) {
 		s.exec("update turnkeeper.schedules set paused_at = now(), paused_reason = 'too loud'")
@@ -215,6 +215,11 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "model test/name", "correct the model's name in the file of named", "SIGHUP")
 		d.wants(t, "warn", "model test/busy", "wait: it is tried again", "turnctl retry MESSAGE")
 		d.lacks(t, "model test/unused")
+		s.exec(`update turnkeeper.agents set levels = '{"low": {"models": ["demo/script"]}}' where name = 'only'`)
+		s.exec("insert into turnkeeper.pinned_levels (agent, level, pinned_by, reason) values ('only', 'low', 'ada', 'the model is down')")
+		d = diagnose(t, env)
+		d.wants(t, "warn", "model test/key", "said no")
+		d.lacks(t, "only has no other model")
 	})
 	t.Run("webhooks that fail", func(t *testing.T) {
 		if err := s.RegisterWebhook(t.Context(), outbox.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {
@@ -400,7 +405,7 @@ func TestWhatIsNamed(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	a := s.turn("First.")
-	a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+	a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	s.sendTo("watcher", "Second.")
 	b := s.next("host-1")
 	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }

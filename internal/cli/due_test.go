@@ -107,7 +107,7 @@ func TestEnqueueForLater(t *testing.T) {
 	}
 	id, _, _ := strings.Cut(strings.TrimPrefix(first.stdout, "message "), " ")
 	run(t, turnctl.Program(), env, "", "cancel", "--message", id)
-	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, "accepted before, now closed: cancelled") {
+	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, "accepted, now closed: cancelled") {
 		t.Errorf("the repeat of a cancelled message says %q, %s", again.stdout, again.stderr)
 	}
 	if got := run(t, turnctl.Program(), env, "", "inbox", "--limit", "100"); !strings.Contains(got.stdout, "waiting, due in ") {

@@ -219,7 +219,7 @@ func capped(stop turnkeeper.StopReason) func(*stage) {
 	return func(s *stage) {
 		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
 		a.result(first(1), turnkeeper.CallSucceeded, "ordered")
-		a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop, Reply: "Tool results: 1 succeeded, 0 failed."})
+		a.end(turnkeeper.MessageDegraded, turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop, Reply: "Tool results: 1 succeeded, 0 failed."})
 	}
 }
 
@@ -229,7 +229,7 @@ var endings = []struct {
 	play func(*stage)
 }{
 	{"succeeded", func(s *stage) {
-		s.turn("What time is it?").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{
+		s.turn("What time is it?").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Noon.",
 		})
 	}},
@@ -237,14 +237,14 @@ var endings = []struct {
 	{"max-duration", capped(turnkeeper.StopMaxDuration)},
 	{"max-tool-calls", capped(turnkeeper.StopMaxToolCalls)},
 	{"budget", func(s *stage) {
-		s.turn("Go on.").end(turnkeeper.MessageAnswered, turnlog.Outcome{
+		s.turn("Go on.").end(turnkeeper.MessageSucceeded, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Error: "the turn's budget of 100 tokens is used up", Reply: "Tool results: 0 succeeded, 0 failed.",
 		})
 	}},
 	{"degraded-by-the-model", func(s *stage) {
 		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order", "tell").start(first(1), turnkeeper.EffectOnce, 0)
 		a.result(first(1), turnkeeper.CallFailed, "tool error: no boxes").result(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallDenied, "denied")
-		a.end(turnkeeper.MessageAnswered, turnlog.Outcome{
+		a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "503 Service Unavailable", Reply: "Tool results: 0 succeeded, 1 failed.",
 		})
 	}},
@@ -266,7 +266,7 @@ var endings = []struct {
 		if _, err := s.Retry(s.t.Context(), failed, false); err != nil {
 			s.t.Fatal(err)
 		}
-		s.next("host-2").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{
+		s.next("host-2").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Hello.",
 		})
 	}},
@@ -275,7 +275,7 @@ var endings = []struct {
 		a.lose()
 		b := s.next("host-2")
 		b.result(first(1), turnkeeper.CallUnknown, "outcome unknown")
-		b.end(turnkeeper.MessageAnswered, turnlog.Outcome{
+		b.end(turnkeeper.MessageSucceeded, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "Tool results: 0 succeeded, 0 failed, 1 unknown.",
 		})
 	}},
@@ -288,7 +288,7 @@ var endings = []struct {
 			},
 			Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 		})
-		a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Short."})
+		a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Short."})
 	}},
 	{"cancelled-in-the-inbox", func(s *stage) {
 		if _, err := s.CancelMessage(s.t.Context(), s.send("Never mind."), "asked by the sender"); err != nil {
@@ -307,19 +307,19 @@ var endings = []struct {
 		if _, err := s.FinishTurn(s.t.Context(), a.grant.TurnID, ""); err != nil {
 			s.t.Fatal(err)
 		}
-		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "A part."})
+		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "A part."})
 	}},
 	{"finished-too-late", func(s *stage) {
 		a := s.turn("Build all.")
 		if _, err := s.FinishTurn(s.t.Context(), a.grant.TurnID, "good enough"); err != nil {
 			s.t.Fatal(err)
 		}
-		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "All."})
+		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "All."})
 	}},
 	{"quiet", func(s *stage) {
 		s.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 			values ('echo', 'main', 'echo', 'Look around.', 'schedule', 'default', clock_timestamp(), date_trunc('second', clock_timestamp()))`)
-		s.next("host-1").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{
+		s.next("host-1").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "Nothing new.",
 		})
 	}},

@@ -67,7 +67,7 @@ func TestAnAnsweredTurnBehindARunningOne(t *testing.T) {
 		}
 	}
 	says(t, env, []string{"inbox"}, "running, behind turn 2")
-	meanwhile.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Done."})
+	meanwhile.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Done."})
 	says(t, env, []string{"explain", "--message", "1"}, "nothing blocks it")
 	behind := s.sendIn("third", "Behind the answered one.")
 	says(t, env, []string{"explain", "--message", idOf(behind)}, "turn 1 goes back to lane echo before it")
@@ -125,4 +125,21 @@ func TestLookAlikesInAnAsk(t *testing.T) {
 	s.exec(`update turnkeeper.asks set arguments = $1`, `{"to":"p`+"\u0430"+`ypal`+"\u3164"+`  x"}`)
 	says(t, env, []string{"asks", "show", "1"}, "look closely \"p\u0430ypal\" mixes Latin and Cyrillic", `"p`+"\u0430"+`ypal\u3164 \u0020x"`)
 	says(t, env, []string{"asks"}, `ypal\u3164 \u0020x`)
+}
+
+// TestAnAskThatExpired checks what an operator learns of an ask that waits, of one that has waited for long,
+// and of one that nobody answered in time.
+func TestAnAskThatExpired(t *testing.T) {
+	s, env := onStage(t)
+	s.turn("Pay.").asks()
+	diagnose(t, env).wants(t, "ok", "asks", "1 for a person: the oldest began now, the first ends in")
+	s.exec(`update turnkeeper.asks set opened_at = opened_at - interval '3 hours',
+		expires_at = expires_at + interval '1 hour'`)
+	s.exec("select turnkeeper.expire_asks(10)")
+	diagnose(t, env).wants(t, "warn", "asks", "the oldest began 3 h ago, the first ends in", "turnctl asks approve")
+	s.exec("update turnkeeper.asks set expires_at = clock_timestamp() - interval '1 second'")
+	s.exec("select turnkeeper.expire_asks(10)")
+	says(t, env, []string{"explain", "1"}, "Nobody answered ask 1 (approve pay) before it expired", "turnctl asks show 1")
+	diagnose(t, env).wants(t, "warn", "ask 1", "nobody answered it before it expired", "of turn 1 of echo",
+		"turnctl explain 1")
 }

@@ -55,7 +55,7 @@ func TestLevels(t *testing.T) {
 	has(ctl("top", "--once"), "levels   clerk is at survival level low: 15 % of its budget of the day is left")
 	has(ctl("top", "--once", "-o", "json"), `"level": "low"`)
 	has(ctl("schedules"), "3 slots not run", "the agent's survival level is low")
-	has(ctl("explain", "--message", "1"), "agent clerk serves only messages of priority 5 or more at its survival level low", "turnctl levels pin normal --agent clerk")
+	has(ctl("explain", "--message", "1"), "agent clerk serves only messages of priority 5 or more at its survival level low", "pin normal --agent clerk")
 	has(ctl("inbox"), "level low: priority below 5")
 	diagnose(t, env).wants(t, "warn", "level clerk", "15 % of its budget of the day is left", "1 message waits", "1 schedule did not run",
 		"raise day_tokens or day_calls in the file of clerk")

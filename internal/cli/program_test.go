@@ -71,7 +71,7 @@ func TestBadInput(t *testing.T) {
 		{"too many entries", turnctl.Program(), "", []string{"turns", "--limit", "101"}, 2, "--limit is 101: it must be 1 to 100"},
 		{"no entries", turnctl.Program(), "", []string{"inbox", "--limit", "0"}, 2, "--limit is 0: it must be 1 to 100"},
 		{"unknown state", turnctl.Program(), "", []string{"turns", "--state", "done"}, 2, `--state is "done": it must be one of queued, running`},
-		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "degraded"}, 2, "it must be one of waiting, running, answered"},
+		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "queued"}, 2, "it must be one of waiting, running, succeeded"},
 		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
 		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
 		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "usage: turnctl show ID|latest"},
@@ -335,7 +335,7 @@ func TestAgentsCheck(t *testing.T) {
 		folder := t.TempDir()
 		file := filepath.Join(folder, "bad.md")
 		text := "---\nmodel: acme/large\nmax_rounds: 99\ntools: [clok,\n  read_file]\nroot: nowhere\nmodle: x\nmax_duration: 235s\nbudget:\n  turn_tokens: 5\n" +
-			"fallback_models: [demo/none]\nsub_agents: [ghost, bad2]\nmcp_servers:\n  shop: [buy]\n---\n"
+			"fallback_models: [demo/none]\nsub_agents: [ghost, bad2]\nmcp_servers:\n  shop: [buy]\nlevels:\n  low: {model: acme/small}\n---\n"
 		for name, text := range map[string]string{"bad.md": text, "bad2.md": "---\nlane: x\n---\nHi.\n", "other.demo.yaml": "steps: x\n"} {
 			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -351,7 +351,7 @@ func TestAgentsCheck(t *testing.T) {
 		}{
 			{report.Problems, []string{
 				`:2: the model "acme/large" needs the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
-				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers has "shop"`, ":15: the system prompt is empty",
+				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers has "shop"`, `:16: the model "acme/small" needs the provider`, ":17: the system prompt is empty",
 			}},
 			{report.Warnings, []string{`:12: sub_agents has "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
 		} {
@@ -364,7 +364,7 @@ func TestAgentsCheck(t *testing.T) {
 				}
 			}
 		}
-		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n8 errors in "+file+"\n") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n9 errors in "+file+"\n") {
 			t.Errorf("%+v", got)
 		}
 		for missing, want := range map[string]string{"none.md": "none.md: the file cannot be read: no such file or directory", "none": "none does not exist"} {

@@ -64,7 +64,7 @@ func TestMessageToReply(t *testing.T) {
 		TurnID                int64 `json:"turn_id"`
 	}
 	second := decode[waited](t, run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "--json", "And now?"))
-	if second.State != "answered" || second.Outcome != "succeeded" || !strings.Contains(second.Reply, "And now?") {
+	if second.State != "succeeded" || second.Outcome != "succeeded" || !strings.Contains(second.Reply, "And now?") {
 		t.Errorf("%+v", second)
 	}
 

@@ -18,15 +18,16 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/redact"
+	"turnkeeper/internal/retention"
 	"turnkeeper/policy"
 )
 
 // Roles of a process.
 const (
-	RoleWorker    = presence.RoleWorker // runs turns
-	RoleScheduler = "scheduler"         // dispatches turns
-	RoleAPI       = "api"               // serves the HTTP API
-	RoleWebhooks  = "webhooks"          // delivers replies to webhooks
+	RoleWorker    = presence.RoleWorker    // runs turns
+	RoleScheduler = presence.RoleScheduler // dispatches turns
+	RoleAPI       = "api"                  // serves the HTTP API
+	RoleWebhooks  = "webhooks"             // delivers replies to webhooks
 )
 
 // A Config holds the settings of one process. Create it with Default or Load.
@@ -67,7 +68,7 @@ type Config struct {
 	PollInterval         time.Duration
 	MaxDispatchesPerTick int
 	ShutdownGrace        time.Duration // 0: turns are handed back at once
-	Retention            time.Duration // age at which closed messages are deleted; 0: never
+	Retention            retention.Policy
 	MaxMessageBytes      int
 	MaxResultMemory      int // MiB
 	MaxSenderPriority    int // highest priority of senders who may not operate
@@ -77,6 +78,7 @@ type Config struct {
 	HTTPConnections int      // maximum number of connections to the API
 	FourEyes        bool     // the token that sent a message must not answer what its turn asks
 	HTTPRate        int      // requests per second and token, or of all requests without a token
+	HTTPStreams     int      // streams of events at once and token, or of all requests without a token
 
 	OTLPEndpoint     string // base URL of an OTLP receiver; empty: off
 	MetricsListen    string // host:port of a listener for metrics only; empty: none
@@ -138,9 +140,11 @@ func Default() *Config {
 		Listen:               "127.0.0.1:8722",
 		HTTPConnections:      2000,
 		HTTPRate:             1000,
+		HTTPStreams:          500,
 		LogLevel:             "info",
 		LogFormat:            "console",
 		ReplySink:            policy.ReplyAllow,
+		Retention:            retention.Policy{Outputs: retention.ByDatabase, Events: retention.ByDatabase},
 	}
 }
 

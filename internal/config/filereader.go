@@ -81,12 +81,19 @@ func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 // read decodes the document into the configuration.
 func (r *fileReader) read(document *strictyaml.Node) {
 	c := r.config
-	inFile := map[string]Setting{}
+	inFile, groups := map[string]Setting{}, map[string][]string{}
 	known := []string{"providers", "models", "tools", "webhooks", "mcp_servers", "mcp_login_key"}
 	for _, s := range r.settings {
-		if !s.onlyAt {
-			inFile[s.Name] = s
-			known = append(known, s.Name)
+		if s.onlyAt {
+			continue
+		}
+		inFile[s.Name] = s
+		group, key, grouped := strings.Cut(s.Name, ".")
+		if !grouped || groups[group] == nil {
+			known = append(known, group)
+		}
+		if grouped {
+			groups[group] = append(groups[group], key)
 		}
 	}
 	r.Fields("", document, known, func(f strictyaml.Field) {
@@ -107,9 +114,19 @@ func (r *fileReader) read(document *strictyaml.Node) {
 		case "mcp_login_key":
 			r.mcpLoginKey(strictyaml.Place{Where: f.Key, Key: f.Key, Line: f.Line}, f.Value)
 		default:
-			r.setting(inFile[f.Key], f.Value)
+			r.settingOrGroup(f, inFile, groups[f.Key])
 		}
 	})
+}
+
+// settingOrGroup reads a setting, or a mapping of settings with these keys.
+func (r *fileReader) settingOrGroup(f strictyaml.Field, inFile map[string]Setting, keys []string) {
+	if keys == nil {
+		r.setting(inFile[f.Key], f.Value)
+		return
+	}
+	prefix := f.Key + "."
+	r.Fields(prefix, f.Value, keys, func(g strictyaml.Field) { r.setting(inFile[prefix+g.Key], g.Value) })
 }
 
 // entries reads a mapping whose keys are names chosen by the user.

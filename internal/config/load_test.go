@@ -110,9 +110,9 @@ func TestBoundsForPutsTheAgentBetweenFlagAndEnvironment(t *testing.T) {
 func TestEverySettingFromEveryPlace(t *testing.T) {
 	values := map[string]string{
 		"agents_dir": "a", "data_dir": "d", "database_url": "postgres://h/db", "db_pool_size": "9", "migrate_on_start": "false",
-		"default_model": "demo/other", "extraction_model": "demo/small", "approve": "always", "roles": "worker", "worker_slots": "3", "detached_slots": "2", "shutdown_grace": "0", "retention": "720h", "takeover_after": "0",
+		"default_model": "demo/other", "extraction_model": "demo/small", "approve": "always", "roles": "worker", "worker_slots": "3", "detached_slots": "2", "shutdown_grace": "0", "retention.messages": "720h", "retention.outputs": "48h", "retention.events": "0", "retention.leases": "24h", "takeover_after": "0",
 		"poll_interval": "7s", "max_dispatches_per_tick": "8", "max_message_bytes": "9", "max_sender_priority": "10", "max_result_memory": "300", "log_level": "debug", "log_format": "json", "reply_sink": "ask",
-		"listen": "0.0.0.0:80", "allowed_hosts": "turns.example", "http_connections": "20", "http_rate": "21", "four_eyes": "true",
+		"listen": "0.0.0.0:80", "allowed_hosts": "turns.example", "http_connections": "20", "http_rate": "21", "http_streams": "22", "four_eyes": "true",
 		"otlp_endpoint": "http://collector:4318", "metrics_listen": "127.0.0.1:9464", "telemetry_content": "true",
 		"max_rounds": "2", "round_ceiling": "4", "max_duration": "11s", "max_tool_calls": "0", "max_paging_calls": "5",
 		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false", "paging": "false", "summarise": "false",
@@ -138,6 +138,9 @@ func TestEverySettingFromEveryPlace(t *testing.T) {
 			text := ""
 			if place == "file" {
 				text = s.Name + ": " + want
+				if group, key, grouped := strings.Cut(s.Name, "."); grouped {
+					text = group + ": {" + key + ": " + want + "}"
+				}
 			}
 			file(t, text)
 			if options.Env == nil {
@@ -245,6 +248,12 @@ func TestSettingsTable(t *testing.T) {
 		names[s.Name] = true
 		if s.Doc == "" || s.Type == "" || s.Group == "" || !strings.HasSuffix(s.Doc, ".") {
 			t.Errorf("%s is not documented: %+v", s.Name, s)
+		}
+		if s.Type == "whole number" && s.Unit == "" {
+			t.Errorf("%s has no unit", s.Name)
+		}
+		if s.Zero == "" && (s.Default == "" || strings.HasPrefix(s.Bounds, "0")) {
+			t.Errorf("%s does not say what %q means", s.Name, "0 or nothing")
 		}
 		if !strings.Contains(s.Usage(), s.Env) {
 			t.Errorf("%s: usage %q", s.Name, s.Usage())

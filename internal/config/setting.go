@@ -13,7 +13,7 @@ import (
 
 // A Setting is an entry of the table of settings.
 type Setting struct {
-	Name    string // key in the config file
+	Name    string // key in the config file; MAPPING.KEY: in that mapping
 	Env     string // environment variable
 	AlsoEnv string // another variable, read if Env is not set; empty: none
 	Flag    string // flag without dashes

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"turnkeeper/internal/retention"
 	"turnkeeper/policy"
 )
 
@@ -70,8 +71,6 @@ func Settings() []Setting {
 			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "other workers run them", Doc: "Maximum number of concurrent detached calls of each tool in the process, in addition to its turns."}),
 		duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, 0, time.Hour, Setting{
 			Name: "shutdown_grace", Group: "Process", Zero: "handed back at once", Doc: "Time that running turns have to finish after the process was told to stop; then they are handed back."}),
-		duration(func(c *Config) *time.Duration { return &c.Retention }, time.Hour, 36500*day, Setting{
-			Name: "retention", Group: "Process", Zero: "kept until purged", Doc: "Age at which closed messages are deleted with their turns, replies and other data; checked every hour."}),
 		duration(func(c *Config) *time.Duration { return &c.TakeoverAfter }, 100*moment, day, Setting{
 			Name: "takeover_after", Group: "Process", Zero: "only when its leases end", Doc: "Time without a heartbeat after which a worker counts as lost and others take over its turns. A worker sends five heartbeats in this time."}),
 		duration(func(c *Config) *time.Duration { return &c.PollInterval }, 10*moment, time.Hour, Setting{
@@ -83,22 +82,49 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
 			Name: "max_result_memory", Group: "Process", Unit: "MiB", Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
 		number(func(c *Config) *int { return &c.MaxSenderPriority }, 0, 1000, Setting{
-			Name: "max_sender_priority", Group: "Process", Zero: "they may only lower it", Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
+			Name: "max_sender_priority", Group: "Process", Unit: "points", Zero: "they may only lower it", Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
 			Name: "log_level", Group: "Process", Doc: "Minimum level of log messages."}),
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
 			Name: "log_format", Group: "Process", Doc: "Format of log messages: for people, or for programs."}),
 	}
-	list = slices.Concat(list, httpSettings(), telemetrySettings(), boundSettings())
+	list = slices.Concat(list, retentionSettings(), httpSettings(), telemetrySettings(), boundSettings())
 	for i := range list {
 		s := &list[i]
-		s.Env = envPrefix + strings.ToUpper(s.Name)
-		s.Flag = strings.ReplaceAll(s.Name, "_", "-")
+		s.Env = envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, ".", "_"))
+		s.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(s.Name)
 		if s.Default == "" {
 			s.Default = s.get(Default())
 		}
 	}
 	return list
+}
+
+// retentionSettings returns the settings of the classes of retention.
+func retentionSettings() []Setting {
+	const group, byDatabase, forEver = "Retention", "720h in a new database, else 0", "kept for ever"
+	setting := func(field func(*retention.Policy) *time.Duration, s Setting) Setting {
+		s.Group, s.Zero = group, forEver
+		s = duration(func(c *Config) *time.Duration { return field(&c.Retention) }, time.Hour, 36500*day, s)
+		written := s.get
+		s.get = func(c *Config) string {
+			if *field(&c.Retention) == retention.ByDatabase {
+				return ""
+			}
+			return written(c)
+		}
+		return s
+	}
+	return []Setting{
+		setting(func(p *retention.Policy) *time.Duration { return &p.Messages }, Setting{
+			Name: "retention.messages", Doc: "How long a message is kept after it was closed, with its turns, reply, outputs, events and other data."}),
+		setting(func(p *retention.Policy) *time.Duration { return &p.Outputs }, Setting{
+			Name: "retention.outputs", Default: byDatabase, Doc: "How long the stored results of tools are kept after their message was closed. Then their ids are answered by expired; what the model was shown of them stays."}),
+		setting(func(p *retention.Policy) *time.Duration { return &p.Events }, Setting{
+			Name: "retention.events", Default: byDatabase, Doc: "How long the events of a turn are kept after its message was closed. Then only events_expired and the last event are left."}),
+		setting(func(p *retention.Policy) *time.Duration { return &p.Leases }, Setting{
+			Name: "retention.leases", Doc: "How long the log of a turn's leases is kept after its message was closed, and the lease of a lane that nothing uses."}),
+	}
 }
 
 // httpSettings returns the settings of the HTTP API.
@@ -107,13 +133,15 @@ func httpSettings() []Setting {
 		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
 			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Address of the HTTP API. If it is not a loopback address, or allowed_hosts is set, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
-			Name: "allowed_hosts", Group: "HTTP API", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
+			Name: "allowed_hosts", Group: "HTTP API", Zero: "only those", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
 		boolean(func(c *Config) *bool { return &c.FourEyes }, Setting{
 			Name: "four_eyes", Group: "HTTP API", Doc: "Whether an answer over HTTP or on the page needs a token, and not the one that sent the message that led to the ask."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
 			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Maximum number of connections to the API, and of requests in progress. At the limit a new connection replaces the one idle longest, and a new request is answered 503, except for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
 			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Maximum number of requests per second for each token, and for all requests without a token together."}),
+		number(func(c *Config) *int { return &c.HTTPStreams }, 1, 100_000, Setting{
+			Name: "http_streams", Group: "HTTP API", Unit: "streams", Doc: "Maximum number of streams of events open at once for each token, and for all requests without a token together, in each process. A further one is answered 429."}),
 	}
 }
 

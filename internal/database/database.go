@@ -47,6 +47,14 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, outage *stor
 	return db, nil
 }
 
+// Where says where the database is, for people.
+func (db *Database) Where() string {
+	if db.Private {
+		return "private, in " + db.private.Dir
+	}
+	return "that of DATABASE_URL"
+}
+
 // CheckSchema returns an error if the schema is older than this program, or too new for it.
 func (db *Database) CheckSchema(ctx context.Context) error {
 	all, err := db.Store.Migrations(ctx)

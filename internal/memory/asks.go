@@ -217,11 +217,11 @@ func (s *Store) wake(t *turnRow, rings *[]Bell) {
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
 
-// withdrawAsks closes the open asks of a turn that has ended.
+// withdrawAsks closes the open asks of a turn that ends or finishes.
 func (t *turnRow) withdrawAsks(now time.Time) {
 	for i := range t.asks {
 		if a := &t.asks[i]; !a.Closed() {
-			a.State, a.ClosedAt, a.Seen = asks.Withdrawn, now, true
+			a.State, a.ClosedAt = asks.Withdrawn, now
 		}
 	}
 }

@@ -86,7 +86,8 @@ func (c *checker) found(invariant, format string, args ...any) {
 var closes = map[turnkeeper.MessageState][]turnkeeper.TurnState{
 	turnkeeper.MessageWaiting:   {turnkeeper.TurnFailed},
 	turnkeeper.MessageRunning:   {turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting},
-	turnkeeper.MessageAnswered:  {turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded},
+	turnkeeper.MessageSucceeded: {turnkeeper.TurnSucceeded},
+	turnkeeper.MessageDegraded:  {turnkeeper.TurnDegraded},
 	turnkeeper.MessageFailed:    {turnkeeper.TurnFailed},
 	turnkeeper.MessageCancelled: {turnkeeper.TurnCancelled},
 }
@@ -139,8 +140,12 @@ func (c *checker) turn(t *turnRow) {
 			c.found(VerdictStays, "call %s of turn %d was unknown, and is %s", key, t.ID, call.State)
 		}
 	}
+	first := int64(1)
+	if !t.EventsExpiredAt.IsZero() {
+		first = max(t.LastSeq-1, 1)
+	}
 	for i, e := range t.events {
-		if e.Seq != int64(i)+1 {
+		if e.Seq != int64(i)+first {
 			c.found(NoGap, "event %d of turn %d has number %d", i+1, t.ID, e.Seq)
 			break
 		}
@@ -149,7 +154,7 @@ func (c *checker) turn(t *turnRow) {
 			break
 		}
 	}
-	if t.LastSeq != int64(len(t.events)) {
+	if t.LastSeq != int64(len(t.events))+first-1 {
 		c.found(NoGap, "turn %d has %d events, and counts %d", t.ID, len(t.events), t.LastSeq)
 	}
 }

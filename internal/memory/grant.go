@@ -157,12 +157,13 @@ func (s *Store) lease(r granting.Candidate) *leaseRow {
 	st, now := &s.state, s.now()
 	l := st.leases[r.Lane]
 	if l == nil {
-		l = &leaseRow{Lease: turnkeeper.Lease{Lane: r.Lane}}
+		l = &leaseRow{Lease: turnkeeper.Lease{Lane: r.Lane, Token: st.laneToken}}
 		st.leases[r.Lane] = l
 	}
 	l.Token++
+	st.granted++
 	if l.GrantID = r.Slot; r.Slot == "" {
-		l.GrantID = turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", len(st.grants)+1))
+		l.GrantID = turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", st.granted))
 	}
 	l.TurnID, l.GrantedAt, l.Until = r.TurnID, now, now.Add(s.opts.LeaseTTL)
 	st.grants = append(st.grants, &grantRow{began: s.commit, Dispatch: turnkeeper.Dispatch{

@@ -31,7 +31,7 @@ func (s models) down(now time.Time) (down []modelhealth.Health) {
 			}
 		}
 		h.Due = h.Probe == "" && !h.Until.After(now)
-		h.Failed = s.failedLanes(name)
+		h.Failed = s.failedLanes(name, now)
 		down = append(down, h)
 	}
 	return down
@@ -50,7 +50,7 @@ func downNow(s *Store, now time.Time) []modelhealth.Health {
 
 // failedLanes returns the lanes of the message that a model has failed last, of its suspects, and of open messages that a service
 // failed.
-func (s models) failedLanes(model string) (lanes []turnkeeper.Lane) {
+func (s models) failedLanes(model string, now time.Time) (lanes []turnkeeper.Lane) {
 	ids := []turnkeeper.MessageID{s.failedMessage[model]}
 	for key := range s.suspects {
 		if key.model == model {
@@ -58,7 +58,7 @@ func (s models) failedLanes(model string) (lanes []turnkeeper.Lane) {
 		}
 	}
 	for id, f := range s.failing {
-		if m := s.message(id); !f.since.IsZero() && m != nil && m.ClosedAt.IsZero() && s.uses(m.Agent, model) {
+		if m := s.message(id); !f.since.IsZero() && m != nil && m.ClosedAt.IsZero() && s.uses(m.Agent, model, now) {
 			ids = append(ids, id)
 		}
 	}
@@ -130,10 +130,9 @@ type suspectKey struct {
 	model   string
 }
 
-// uses reports whether a model is in the chain of an agent.
-func (s models) uses(agent, model string) bool {
-	a := s.agents[agent]
-	return a != nil && slices.Contains(a.Models, model)
+// uses reports whether a model is one that an agent's turns ask now.
+func (s models) uses(agent, model string, now time.Time) bool {
+	return slices.Contains(levels(s).chain(agent, now), model)
 }
 
 type suspectRow struct {
@@ -208,7 +207,7 @@ func (s models) noteFault(t *turnRow, o turnlog.Outcome, now time.Time) {
 		s.message(t.MessageID).Faults++
 	}
 	if f := s.failing[t.MessageID]; len(o.WaitsFor) > 0 {
-		if f.since = s.failingFrom(t.MessageID, t); f.since.IsZero() {
+		if f.since = s.failingFrom(t.MessageID, t, now); f.since.IsZero() {
 			f.since = now
 		}
 		s.failing[t.MessageID] = f
@@ -244,11 +243,11 @@ func (s *tables) Models() (all []modelhealth.Health) {
 
 // Chains lists the agents that use one of the models.
 func (t *tick) Chains(_ context.Context, models []string) (chains []modelhealth.Chain, err error) {
-	err = t.read(func(s *state, _ time.Time) {
+	err = t.read(func(s *state, now time.Time) {
 		for _, name := range sorted(s.agents) {
-			a := s.agents[name]
-			if slices.ContainsFunc(a.Models, func(m string) bool { return slices.Contains(models, m) }) {
-				chains = append(chains, modelhealth.Chain{Agent: name, Models: a.Models})
+			chain := levels{s}.chain(name, now)
+			if slices.ContainsFunc(chain, func(m string) bool { return slices.Contains(models, m) }) {
+				chains = append(chains, modelhealth.Chain{Agent: name, Models: chain})
 			}
 		}
 	})
@@ -265,12 +264,12 @@ type failing struct {
 // failingFrom returns since when a message, with its turn if it has an open one, has waited for a service: since the first failure
 // of one of its turns. A message that no turn has tried since waits from the time at which its whole chain was down, and it was due
 // and waited neither for a person nor a budget. Zero: it does not wait for one.
-func (s models) failingFrom(id turnkeeper.MessageID, t *turnRow) (from time.Time) {
+func (s models) failingFrom(id turnkeeper.MessageID, t *turnRow, now time.Time) (from time.Time) {
 	m := s.message(id)
 	if since := s.failing[id].since; !since.IsZero() || m == nil || s.agents[m.Agent] == nil {
 		return since
 	}
-	for _, name := range s.agents[m.Agent].Models {
+	for _, name := range levels(s).chain(m.Agent, now) {
 		h := s.health[name]
 		if !h.Down() {
 			return time.Time{}
@@ -299,7 +298,7 @@ func later(a, b time.Time) time.Time {
 // serviceWait returns how long a message has waited for a service.
 func (s models) serviceWait(id turnkeeper.MessageID, t *turnRow, now time.Time) time.Duration {
 	wait := s.failing[id].total
-	if from := s.failingFrom(id, t); !from.IsZero() {
+	if from := s.failingFrom(id, t, now); !from.IsZero() {
 		wait += max(0, now.Sub(from))
 	}
 	return wait

@@ -38,7 +38,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 			l.NotBefore = time.Time{}
 		}
 	}
-	models{s}.try(a.Models, now)
+	models{s}.try(levels{s}.allModels(&known), now)
 	kept := map[string]bool{}
 	for _, sched := range a.Schedules {
 		kept[sched.Name] = true
@@ -213,6 +213,7 @@ func (s *state) nextMessage() turnkeeper.MessageID {
 
 func (s *state) insertMessage(m *turnkeeper.Message) {
 	s.messages[m.ID-1] = m
+	labels{s}.repeat(m)
 	s.setWaiting(m)
 }
 

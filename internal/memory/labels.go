@@ -2,6 +2,7 @@ package memory
 
 import (
 	"slices"
+	"strings"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
@@ -53,6 +54,23 @@ func (s labels) ofReply(id turnkeeper.MessageID) (marks []policy.Mark) {
 		}
 	}
 	return marks
+}
+
+// repeat labels a message that is a labelled reply to its user: see turnkeeper.label_message.
+func (s labels) repeat(m *turnkeeper.Message) {
+	for _, r := range s.replies {
+		if len(r.Labels) == 0 || r.User != m.User || plain(r.Body) != plain(m.Body) {
+			continue
+		}
+		for _, mark := range s.ofReply(r.MessageID) {
+			s.labels = append(s.labels, turnlog.LabelRow{Kind: turnlog.LabelMessage, ID: int64(m.ID), Mark: mark})
+		}
+	}
+}
+
+// plain returns a text without white space.
+func plain(text string) string {
+	return strings.NewReplacer(" ", "", "\t", "", "\n", "", "\v", "", "\f", "", "\r", "").Replace(text)
 }
 
 // Labels returns all labels, in the order in which they were written.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -91,6 +92,14 @@ func (s levels) of(agent string, now time.Time) survival.Level {
 	return survival.Normal
 }
 
+// ofRules returns the level of an agent whose file names levels; empty: it names none.
+func (s levels) ofRules(agent string, now time.Time) survival.Level {
+	if len(s.rules[agent]) == 0 {
+		return ""
+	}
+	return s.of(agent, now)
+}
+
 // effect returns what the agent's file says happens at its level.
 func (s levels) effect(agent string, now time.Time) survival.Effect {
 	return s.rules[agent][s.of(agent, now)]
@@ -105,6 +114,15 @@ func (s levels) chain(agent string, now time.Time) []string {
 		return a.Models
 	}
 	return nil
+}
+
+// allModels returns the models that an agent's turns ask at any level.
+func (s levels) allModels(a *turnkeeper.AgentRegistration) []string {
+	all := slices.Clone(a.Models)
+	for _, effect := range s.rules[a.Name] {
+		all = append(all, effect.Models...)
+	}
+	return all
 }
 
 // holds reports whether the level of its agent makes a message wait: not a sub-agent's, which belongs to its parent's turn.

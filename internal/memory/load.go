@@ -44,7 +44,7 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	now := s.now()
 	r := &turnlog.Record{
 		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
-		Rounds: cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1, Down: downNow(s, now), Waited: models{&s.state}.serviceWait(row.MessageID, row, now), Suspects: models{&s.state}.suspectsOf(row.MessageID), ReadySince: row.CreatedAt, End: (ends{&s.state}).wantedEnd(row.ID), Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
+		Rounds: cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1, Level: levels{&s.state}.ofRules(row.Agent, now), Down: downNow(s, now), Waited: models{&s.state}.serviceWait(row.MessageID, row, now), Suspects: models{&s.state}.suspectsOf(row.MessageID), ReadySince: row.CreatedAt, End: (ends{&s.state}).wantedEnd(row.ID), Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
 	if s.bugs.has(BugFailedProbes) {
 		r.Suspects = nil

@@ -17,11 +17,16 @@ func (c *Conn) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id tu
 // ReadOutput returns the characters of an output of the turn from one position up to
 // another. For binary content, it reads the description instead.
 func (c *Conn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (text string, err error) {
+	expired := false
 	err = c.output(ctx, turn, id, func(stored *turnkeeper.Output) {
+		expired = !stored.ExpiredAt.IsZero()
 		chars := []rune(stored.Text + stored.Description) // it has one of them
 		end := min(max(to, 0), int64(len(chars)))
 		text = string(chars[min(max(from, 0), end):end])
 	})
+	if err == nil && expired {
+		return "", turnkeeper.ErrNotFound
+	}
 	return text, err
 }
 

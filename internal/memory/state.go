@@ -31,13 +31,16 @@ type state struct {
 
 	turns   []*turnRow // by id, from 1
 	leases  map[turnkeeper.Lane]*leaseRow
-	grants  []*grantRow   // the grant log
-	jobs    []*jobRow     // by id, from 1
-	calls   []*callJobRow // jobs of detached calls, by id, from 1
-	workers map[turnkeeper.WorkerID]*presence.Heartbeat
-	present map[turnkeeper.WorkerID]*Conn // worker processes that are connected
-	writes  []writeRow
-	drafts  map[turnkeeper.OutputID]*draft
+	grants  []*grantRow // the grant log
+	granted int         // grants so far, with those that have expired
+	// laneToken is the highest token of all deleted leases: a new lane's tokens are higher.
+	laneToken int64
+	jobs      []*jobRow     // by id, from 1
+	calls     []*callJobRow // jobs of detached calls, by id, from 1
+	workers   map[turnkeeper.WorkerID]*presence.Heartbeat
+	present   map[turnkeeper.WorkerID]*Conn // worker processes that are connected
+	writes    []writeRow
+	drafts    map[turnkeeper.OutputID]*draft
 
 	health map[string]modelhealth.Health // of models that were down at any time
 	probes map[string]turnkeeper.GrantID // the grant whose turn probes a model that is down

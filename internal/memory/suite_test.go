@@ -14,6 +14,7 @@ import (
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/retention"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/testrun"
@@ -167,7 +168,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 
 func (d *door) Outputs() toolrun.Outputs { return d.conn }
 
-func (d *door) Sweep() {
+func (d keeper) Sweep() {
 	if err := d.conn.SweepDrafts(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
@@ -259,6 +260,19 @@ func (d *door) PinLevel(agent string, level survival.Level) {
 	if err := d.conn.PinLevel(d.t.Context(), agent, level); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// A keeper implements storesuite.Keeper.
+type keeper struct{ *door }
+
+func (d *door) Keeper() storesuite.Keeper { return keeper{d} }
+
+func (d keeper) Expire(class retention.Class, kept time.Duration) int {
+	turns, err := memory.Keeper{Conn: d.conn}.Expire(d.t.Context(), class, kept)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return turns
 }
 
 func (d *door) Schedule(agent, name string) turnkeeper.Schedule { return d.store.Schedule(agent, name) }

@@ -395,7 +395,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.LastSeq++
 		}
 		draft.writes = append(draft.writes, "")
-		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageAnswered, lost: true}, rings)
+		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageDegraded, lost: true}, rings)
 	})
 	return nil
 }

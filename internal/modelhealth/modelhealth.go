@@ -23,9 +23,10 @@ type Health struct {
 	Due        bool               // it is down, and a turn may probe it now
 	// Failed are the lanes of the message that failed last, of messages whose requests may have caused its failures, and of open
 	// messages that it has failed.
-	Failed []turnkeeper.Lane
-	Agents []string // agents that use it; only in views for operators
-	Asked  bool     // it has answered one of the newest 1,000 rounds, or was down before; only in views for operators
+	Failed   []turnkeeper.Lane
+	Agents   []string // agents that use it, at any survival level; only in views for operators
+	NeededBy []string // those of Agents whose turns ask it at their present level; only in views for operators
+	Asked    bool     // it has answered one of the newest 1,000 rounds, or was down before; only in views for operators
 }
 
 // Down reports whether the model is down.

@@ -38,7 +38,7 @@ var targets = []Target{
 		Name:    "grant",
 		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "waits_behind", "check_granted", "worker_gone", "owner_gone",
-			"loss_counts", "worker_present", "lane_waits", "forget_lanes", "move_lanes", "move_lanes_of", "park_old"},
+			"loss_counts", "worker_present", "lane_waits", "forget_lanes", "forget_unused", "move_lanes", "move_lanes_of", "park_old"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
@@ -50,6 +50,15 @@ var targets = []Target{
 		Functions: []string{"belongs_to_row", "put_aside", "put_aside_or_raise", "forget_aside", "settle_spawned", "claim_deliveries", "purge"},
 		First:     "^(TestSuite|TestARowThatCannot|TestEachAgent|TestOneRowFails|TestAFullDisk|TestAPurgeGoesOn|TestClaimsWithout)",
 		Tests:     append([]string{"./scheduler"}, stores...), Skip: plans,
+	},
+	{
+		Name: "retention",
+		Go: []Code{{File: "internal/retention/retention.go"}, {File: "internal/memory/retention.go"}, {File: "internal/words/expired.go"},
+			{File: "storage/operate/retention.go"}, {File: "internal/diagnosis/retention.go"}},
+		Queries:   []string{"StoredParts", "ForgetPins", "ReadOutput"},
+		Functions: []string{"expirable", "purge_is_aside", "expire_outputs", "expire_events", "expire_leases", "expire_turns", "expire", "first_message", "forget_unused"},
+		First:     "^(TestSuite|TestEachClass|TestWhatExpires|TestExpiryGoes|TestRetention|TestHowLong|TestWhatRetention|TestExpired|TestWhenRetention|TestTurnPage)",
+		Tests:     append([]string{"./internal/cli/turnctl", "./internal/memory", "./internal/retention"}, stores...), Skip: plans,
 	},
 	{
 		Name:  "doorbell",
@@ -77,9 +86,9 @@ var targets = []Target{
 	{
 		Name:      "labels",
 		Queries:   []string{"LabelsForTurn", "LabelsOfReplies", "LockFile", "FileLabels"},
-		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note", "label_file", "relabel_file"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOfFiles|TestWritersOfAFile)",
-		Tests:     stores, Skip: plans,
+		Functions: []string{"label_reply", "label_retry", "label_message", "forget_labels", "write_note", "label_file", "relabel_file"},
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOf)",
+		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
 	},
 	{
 		Name: "flows",
@@ -99,7 +108,7 @@ var targets = []Target{
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
 		Tests: []string{"./asks", "./internal/turnlog", "./policy", "./internal/memory", "./agentturn"},
 	},
 	{
@@ -130,7 +139,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue_by", "enqueue_message", "lock_own_message", "edit_message", "being_changed", "settled_replies", "replies_after", "my_replies_after"},
-		First:     "^(TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers)",
+		First:     "^(TestSuite|TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestARetired|TestWhichRowsAre|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers|TestAnEdited|TestWhichTransactions|TestWhoseReplies|TestASenderMisses)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -140,15 +149,15 @@ var targets = []Target{
 			{File: "httpapi/responses/conversations.go"}, {"httpapi/responses/api.go", []string{"API.accept", "API.checkSize"}},
 		},
 		Queries:   []string{"ResponsesWithHistory", "NewestMessage", "ResponseTexts", "ConversationByID"},
-		Functions: []string{"enqueue_response", "repeated_response", "create_conversation"},
+		Functions: []string{"enqueue_response", "repeated_response", "create_conversation", "use_conversation"},
 		First: "^(TestOpenResponses|TestAFullHistory|TestAHistoryThat|TestTokensDoNot|TestTwoClients|TestReferences|TestAMessageAfter|TestARepeat|" +
-			"TestConversations|TestDrafts|TestRefusedResponses)",
+			"TestConversations|TestUnusedConversations|TestAConversationOf|TestDrafts|TestRefusedResponses)",
 		Tests: []string{"./httpapi"},
 	},
 	{
 		Name:      "levels",
 		Go:        []Code{{"internal/survival/survival.go", []string{"Next", "Worse", "Rules.Waits", "Day.Left"}}, {"agentturn/budget.go", []string{"task.noteLevel"}}},
-		Functions: []string{"next_level", "note_level", "pin_of", "level_of", "waits_below", "move_levels"},
+		Functions: []string{"next_level", "note_level", "pin_of", "level_of", "waits_below", "move_levels", "failing_from"},
 		First:     "^(TestTheRuleOfLevels|TestLevelsFollow|TestALevel|TestPinsGoFirst|TestNext|TestDay|TestRules|TestSuite|TestBlockers)",
 		Tests:     append([]string{"./internal/survival", "./agentturn"}, stores...), Skip: plans,
 	},
@@ -214,7 +223,9 @@ var targets = []Target{
 		Name: "routes",
 		Go: []Code{
 			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/lanes.go"},
-			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
+			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/access/agents.go"}, {File: "httpapi/internal/access/levels.go"},
+			{File: "httpapi/internal/access/webhooks.go"}, {"storage/operate/levels.go", []string{"Levels.For"}},
+			{File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
 			{File: "httpapi/handler.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
 			{"httpapi/events.go", []string{"events.get", "wantsStream", "afterOf", "events.list", "events.isPurged", "events.position", "events.eventAt"}},
 		},
@@ -247,8 +258,9 @@ var targets = []Target{
 		Queries: []string{"PastTurns", "CountPastTurns", "LastRun", "SummaryUpTo", "ReadNote", "ListNotes", "PurgeNotes", "CountNotes", "FindMessages", "FindTurns",
 			"ListAsks", "ListOpenAsks", "ListAsksOfTurn"},
 		Functions: []string{"lane_of", "user_may_be", "has_past", "lane_rivals", "conversation_held", "held_lane", "forget_lanes", "write_note"},
-		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
-			"TestAUserIn|TestAPurge|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait)",
+		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestThePageShowsWhose|TestAClientLeaves|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
+			"TestAUserIn|TestAPurge|TestWhichNotes|TestWhoseLabels|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait|TestSearchesShow|TestListsOfAsks|TestFinding|" +
+			"TestTranscripts|TestASearch|TestACommonWord|TestAResponse|TestRefusedResponses|TestWaitingForAResponse|TestTheEventsOfAResponse|TestOpenResponses|TestStreamsOfAToken|TestWhoFinds|TestTokens$)",
 		Tests: append([]string{"./httpapi", "./tools/builtin", "./internal/memory"}, stores...), Skip: plans,
 	},
 	{

@@ -36,8 +36,28 @@ type Refusal struct {
 	Message  string // of the newest refusal, with secrets masked
 }
 
-// RoleWorker is the role of processes that take turns.
-const RoleWorker = "worker"
+// Longest returns the longest of what the database refuses a process, and workers that have not stopped, as of their heartbeats. It
+// returns nil if it refuses nothing.
+func Longest(own []Refusal, workers []Heartbeat) (longest *Refusal) {
+	all := slices.Clone(own)
+	for _, w := range workers {
+		if w.State() != Stopped {
+			all = append(all, w.Refused...)
+		}
+	}
+	for i, r := range all {
+		if longest == nil || r.For > longest.For {
+			longest = &all[i]
+		}
+	}
+	return longest
+}
+
+// Roles of processes.
+const (
+	RoleWorker    = "worker"    // takes turns
+	RoleScheduler = "scheduler" // dispatches turns
+)
 
 // SilentAfter is how long a worker may send no heartbeat before all views call it silent: longer
 // than any pause between two heartbeats.

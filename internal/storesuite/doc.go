@@ -16,6 +16,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/retention"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -55,9 +56,9 @@ type Store interface {
 	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error)
 	// Extractions returns the cache of extractions.
 	Extractions() extract.Cache
-	// Outputs reads stored results. Sweep removes abandoned drafts.
+	// Outputs reads stored results.
 	Outputs() toolrun.Outputs
-	Sweep()
+	Keeper() Keeper
 	// Effect makes an effect in the transaction of a transactional tool.
 	Effect(ctx context.Context, name string)
 	Effects() []string // committed effects
@@ -89,6 +90,14 @@ type Store interface {
 	Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch
 }
 
+// A Keeper deletes what is no longer needed. Its methods fail the test themselves.
+type Keeper interface {
+	// Sweep removes abandoned drafts.
+	Sweep()
+	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how many turns.
+	Expire(class retention.Class, kept time.Duration) (turns int)
+}
+
 // LeaseTTL is the lease time of every grant.
 const LeaseTTL = 240 * time.Second
 
@@ -107,7 +116,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties, retentionProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},

@@ -179,7 +179,7 @@ func endTogether(e *env) {
 	}
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "turn", turn.State, turnkeeper.TurnSucceeded)
-	equal(e, "message", e.Message(message).State, turnkeeper.MessageAnswered)
+	equal(e, "message", e.Message(message).State, turnkeeper.MessageSucceeded)
 	log := e.Grants(d.grant.TurnID)
 	equal(e, "outcome in the log", log[0].Outcome, "finished")
 	wantErr(e, "a second end", d.end(succeeded("again")), turnkeeper.ErrFenced)

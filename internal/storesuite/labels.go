@@ -21,6 +21,7 @@ var labelProperties = []property{
 	{"a late result has labels", labelsLate},
 	{"a transactional call writes its labels", labelsTransact},
 	{"another conversation has no labels", labelsApart},
+	{"a message that is a labelled reply to its user has the labels of the reply", labelsOfRepeats},
 }
 
 var (
@@ -191,10 +192,37 @@ func labelsTransact(e *env) {
 	equal(e, "labels of the result", len(e.again(d).record.Labels.Calls[key(1, 1)]), 1)
 }
 
+func labelsOfRepeats(e *env) {
+	d := e.turn()
+	d.append(turnlog.Entry{Labels: []policy.Mark{private}})
+	e.finish(d, succeeded("the code\n is 17"))
+	e.enqueue("clerk", "elsewhere", "do it") // another labelled reply of the same user
+	d = e.next(first)
+	d.append(turnlog.Entry{Labels: []policy.Mark{untrusted}})
+	e.finish(d, succeeded("a page says so"))
+	for _, other := range []struct {
+		user, body string
+		want       []policy.Mark
+	}{
+		{"", "the code is\t17", []policy.Mark{private}}, {"", "a page says so", []policy.Mark{untrusted}}, {"", "the code is 18", nil}, {"eve", "the code\n is 17", nil},
+	} {
+		if _, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", User: other.user, Conversation: "other", Body: other.body}); err != nil {
+			e.Fatal(err)
+		}
+		d := e.next(first)
+		d.wantBefore(fmt.Sprintf("of %q", other.body), other.want...)
+		e.finish(d, succeeded("done"))
+	}
+}
+
 func labelsApart(e *env) {
 	d := e.planned(turnkeeper.EffectNone)
 	d.append(turnlog.Entry{Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}})
 	e.finish(d, succeeded("done"))
 	e.enqueue("clerk", "other", "do it")
-	e.next(first).wantBefore("of another conversation")
+	other := e.next(first)
+	other.wantBefore("of another conversation")
+	e.finish(other, succeeded("done"))
+	reply, _ := e.Reply(other.record.Message.ID)
+	equal(e, "labels of the reply in another conversation", len(reply.Labels), 0)
 }

@@ -104,9 +104,9 @@ func dueLater(e *env) {
 	if m := e.Message(id); !m.DueAt.Equal(due.Add(time.Second)) {
 		e.Errorf("due at %v, want the whole second after %v", m.DueAt, due)
 	}
-	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(turnkeeper.MaxDelay + time.Hour)})
+	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(3661 * 24 * time.Hour)})
 	wantErr(e, "too far ahead", err, turnkeeper.ErrInvalidMessage)
-	wait, err := e.Scheduler().NextDue(e.Context(), now)
+	wait, err := e.Scheduler().NextDue(e.Context(), e.Message(id).AcceptedAt)
 	if err != nil || wait < 20*time.Minute || wait > 31*time.Minute {
 		e.Errorf("next due in %v, want half an hour; error %v", wait, err)
 	}
@@ -159,6 +159,9 @@ func retiredAgent(e *env) {
 	again, err := e.Enqueue(e.Context(), keyed)
 	wantErr(e, "a repeat", err, nil)
 	equal(e, "id of the repeat", again, waits)
+	keyed.User = "anna"
+	_, err = e.Enqueue(e.Context(), keyed)
+	wantErr(e, "a new message of a user with the same key", err, turnkeeper.ErrAgentRetired)
 	e.Register(schedule()) // as a worker that has its file does at its start
 	e.Pass(3 * hourly)
 	e.enqueue("desk", "", "x")
@@ -377,7 +380,7 @@ func threeLosses(e *env) {
 	if !ok || reply.Outcome != turnkeeper.TurnDegraded {
 		e.Errorf("reply %+v", reply)
 	}
-	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageAnswered)
+	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageDegraded)
 	wantErr(e, "a write of the last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 }
 

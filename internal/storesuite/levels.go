@@ -2,11 +2,13 @@ package storesuite
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -23,13 +25,15 @@ var levelProperties = []property{
 	{"messages that a level held go on in order", levelLetsGo},
 	{"a slot does not run at a level", levelSkipsSlots},
 	{"the models of a level decide what waits for a model", levelModels},
+	{"a level leads around a model that is down, and back", levelLeadsAround},
+	{"the wait for a service is for the models of the level", levelServiceWait},
 }
 
 // rationed returns a registration of clerk with a budget of a hundred calls a day.
 func rationed(rules survival.Rules, schedules ...turnkeeper.Schedule) turnkeeper.AgentRegistration {
 	a := registration("clerk", false, schedules...)
 	a.DayCalls = 100
-	text, err := json.Marshal(rules)
+	text, err := json.Marshal(maps.Collect(maps.All(rules))) // not null
 	if err != nil {
 		panic(err)
 	}
@@ -198,7 +202,12 @@ func levelLetsGo(e *env) {
 }
 
 func levelSkipsSlots(e *env) {
-	e.Register(rationed(survival.Rules{survival.Low: {NoSchedules: true}}, schedule().Schedules...))
+	rules := survival.Rules{survival.Low: {NoSchedules: true}}
+	other := rationed(rules)
+	other.Name = "desk"
+	e.Register(other)
+	e.PinLevel("desk", survival.Low) // which does not concern the clerk
+	e.Register(rationed(rules, schedule().Schedules...))
 	e.tick()
 	e.PinLevel("clerk", survival.Low)
 	e.Pass(3*hourly + time.Minute)
@@ -232,5 +241,76 @@ func levelModels(e *env) {
 	e.PinLevel("clerk", survival.Low)
 	if got := e.Blockers(other); slices.Contains(got, waiting.ModelDown) {
 		e.Errorf("at a level with another model, the blockers are %q", got)
+	}
+}
+
+// twoModels returns a registration of clerk that asks modelUsed, and another model at level low.
+func twoModels(giveUp time.Duration) turnkeeper.AgentRegistration {
+	a := rationed(survival.Rules{survival.Low: {Models: []string{"cheap/model"}}})
+	a.Models, a.GiveUpAfter = []string{modelUsed}, giveUp
+	return a
+}
+
+// fail makes a model fail in a turn of another agent that uses it.
+func (e rations) fail(model string) {
+	e.Helper()
+	r := registration("broken", true)
+	r.Models, r.GiveUpAfter = []string{model}, 1000*time.Hour
+	e.Register(r)
+	id := e.enqueue("broken", model, "x")
+	d := e.next(first)
+	equal(e.env, "granted message", d.record.Message.ID, id)
+	o := failed(true)
+	o.WaitsFor, o.Backoff = []string{model}, time.Hour
+	f := modelhealth.Failure{Model: model, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: 100 * time.Hour}
+	wantErr(e.env, "end", d.Append(e.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o}), nil)
+	_, _, err := e.CancelMessage(e.Context(), id)
+	wantErr(e.env, "cancel", err, nil)
+}
+
+func levelLeadsAround(e *env) {
+	e.Register(twoModels(1000 * time.Hour))
+	for _, c := range []struct {
+		down   string
+		blocks survival.Level // has no model that is up
+		free   survival.Level
+	}{{modelUsed, survival.Normal, survival.Low}, {"cheap/model", survival.Low, survival.Normal}} {
+		rations{e}.fail(c.down)
+		e.PinLevel("clerk", c.blocks)
+		id := e.enqueue("clerk", "", "about "+c.down)
+		if got := e.Blockers(id); !slices.Contains(got, waiting.ModelDown) {
+			e.Errorf("%s is down: at level %s, the blockers are %q", c.down, c.blocks, got)
+		}
+		e.beat(first)
+		equal(e, "granted at level "+string(c.blocks), e.tick().Granted, 0)
+		e.PinLevel("clerk", c.free)
+		d := e.next(first)
+		equal(e, "granted message", d.record.Message.ID, id)
+		equal(e, "level in the record", d.record.Level, c.free)
+		o := succeeded("done")
+		wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{Answered: []string{c.down}, Outcome: &o}), nil)
+	}
+}
+
+// levelServiceWait checks that a message gives up for the models of its agent's level only, and that a probe is of these.
+func levelServiceWait(e *env) {
+	e.Register(twoModels(time.Minute))
+	rations{e}.fail(modelUsed)
+	e.PinLevel("clerk", survival.Low)
+	e.enqueue("clerk", "", "one")
+	e.Pass(2 * time.Minute)
+	e.beat(first)
+	d := e.next(first)
+	equal(e, "waited at a level whose model is up", d.record.Waited, 0)
+	wantErr(e, "end", d.end(succeeded("done")), nil)
+
+	e.PinLevel("clerk", survival.Normal)
+	e.enqueue("clerk", "", "two")
+	e.beat(first)
+	equal(e, "granted while it may wait", e.tick().Granted, 0)
+	e.Pass(2 * time.Minute)
+	e.beat(first)
+	if d = e.next(first); d.record.Waited < time.Minute {
+		e.Errorf("at a level whose model is down, the wait is %v", d.record.Waited)
 	}
 }

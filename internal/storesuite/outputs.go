@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 )
 
 // longText has more bytes than one chunk holds, and characters of every width.
@@ -63,7 +64,7 @@ func (d *dispatch) draft(id turnkeeper.OutputID, text string) {
 	d.env.Helper()
 	part := turnlog.OutputPart{Output: id}
 	for rest := text; rest != ""; {
-		n := min(len(rest), turnkeeper.OutputChunkBytes+100)
+		n := min(len(rest), outputs.ChunkBytes+100)
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {
 			n++
 		}
@@ -93,7 +94,7 @@ func draftRecorded(e *env) {
 	d := e.planned(turnkeeper.EffectNone)
 	d.draft("o", longText)
 	d.wantMissing("o")
-	e.Sweep() // keeps drafts that are still being written
+	e.Keeper().Sweep() // keeps drafts that are still being written
 	wantErr(e, "a part of the result without the rest", d.answerWith(key(1, 1), drafted("other", longText)), turnkeeper.ErrJournalMoved)
 	wantErr(e, "the result", d.answerWith(key(1, 1), drafted("o", longText)), nil)
 	d.wantText("o", longText)
@@ -104,7 +105,7 @@ func draftRecorded(e *env) {
 		wantErr(e, "a late part", drafts.WriteDraft(e.Context(), late), nil)
 	}
 	wantErr(e, "a late drop", drafts.DropDraft(e.Context(), "o"), nil)
-	e.Sweep()
+	e.Keeper().Sweep()
 	d.wantText("o", longText)
 }
 
@@ -115,7 +116,7 @@ func draftUnrecorded(e *env) {
 	wantErr(e, "a drop", d.Journal.(toolrun.Drafts).DropDraft(e.Context(), "dropped"), nil)
 	after := e.again(d)
 	wantErr(e, "the lost worker's result", d.answerWith(key(1, 1), drafted("lost", longText)), turnkeeper.ErrFenced)
-	e.Sweep()
+	e.Keeper().Sweep()
 	d.draft("lost", "too late") // its worker has not noticed the loss yet
 	for _, id := range []turnkeeper.OutputID{"lost", "dropped"} {
 		wantErr(e, "another's parts as a result", after.answerWith(key(1, 1), drafted(id, longText)), turnkeeper.ErrJournalMoved)

@@ -2,7 +2,10 @@
 // happens at a level. It does no I/O. The function turnkeeper.next_level in the schema has the same rule.
 package survival
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Level says how much of an agent's budget for the day is left.
 type Level string
@@ -16,6 +19,17 @@ const (
 
 // Levels lists the levels, from the best to the worst.
 var Levels = []Level{Normal, Low, Critical}
+
+// Names returns the names of the levels.
+func Names() (names []string) {
+	for _, level := range Levels {
+		names = append(names, string(level))
+	}
+	return names
+}
+
+// MaxPin is the longest time for which an operator can pin a level, unless the pin has no end.
+const MaxPin = 366 * 24 * time.Hour
 
 // What is left, in percent of the limit, below which a level begins, and how many points more end it again.
 const (

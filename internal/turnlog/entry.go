@@ -8,6 +8,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/survival"
 	"turnkeeper/policy"
 )
 
@@ -186,6 +187,7 @@ type Record struct {
 	LastRun     *Past                 // the previous run of the turn's schedule in its conversation; nil: none
 	Summary     Summary               // the newest summary of the conversation; zero: none
 	Older       int                   // turns of the conversation before History, counted up to 1000
+	Level       survival.Level        // of the agent; empty: it does not matter, as the agent's file names no levels
 	Down        []modelhealth.Health  // models that are down
 	Suspects    []modelhealth.Suspect // models that have failed the message in a way that it may have caused
 	Waited      time.Duration         // for services that failed, by the database's clock; 0: none has failed

@@ -65,7 +65,7 @@ type Labels struct {
 func LabelsOf(turn turnkeeper.TurnID, rows []LabelRow) Labels {
 	l := Labels{Calls: map[turnkeeper.CallKey][]policy.Mark{}}
 	for _, row := range rows {
-		ofResult := row.Kind == LabelTurn && row.ID == int64(turn) && row.Call.Round > 0
+		ofResult := row.ID == int64(turn) && row.Call.Round > 0 // other kinds have no round
 		switch {
 		case row.Kind == LabelCall:
 			l.Calls[row.Call] = policy.Join(l.Calls[row.Call], []policy.Mark{row.Mark})

@@ -14,22 +14,25 @@ type RefusedWrite struct {
 	EndedAt  time.Time     // set when it is read
 }
 
-// refusedNotice is the data of the notice about a RefusedWrite: see transcript.NoticeData.
-type refusedNotice struct {
-	Text     string `json:"text"`
-	WaitedMs int64  `json:"waited_ms"`
-	SQLState string `json:"sqlstate,omitempty"`
+// NoticeData is the data of an event notice: see package transcript.
+type NoticeData struct {
+	Text string `json:"text"`
+	Call string `json:"call,omitempty" doc:"of progress of a call: round-R-tool-I"`
+
+	// Of a RefusedWrite, whose notice the store adds.
+	WaitedMs int64  `json:"waited_ms,omitempty" doc:"of a write to the journal that had to wait for the database: for how long"`
+	SQLState string `json:"sqlstate,omitempty" doc:"why the database refused that write; empty: it could not be reached"`
 }
 
 // Event returns the notice that the write itself records, with its text.
 func (w RefusedWrite) Event(round int, text string) turnkeeper.Event {
-	data, _ := json.Marshal(refusedNotice{text, w.For.Milliseconds(), w.SQLState}) // it has only numbers and text
+	data, _ := json.Marshal(NoticeData{Text: text, WaitedMs: w.For.Milliseconds(), SQLState: w.SQLState}) // it has only numbers and text
 	return turnkeeper.Event{Type: turnkeeper.EventNotice, Round: round, Data: data}
 }
 
 // ReadRefusedWrite reads the data of a notice. ok is false if it is another notice.
 func ReadRefusedWrite(data string, at time.Time) (w RefusedWrite, ok bool) {
-	var n refusedNotice
+	var n NoticeData
 	if json.Unmarshal([]byte(data), &n) != nil || n.WaitedMs <= 0 {
 		return w, false
 	}

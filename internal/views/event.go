@@ -57,6 +57,8 @@ type EventRow struct {
 var EventRows = []EventRow{
 	{stream.MessageWaiting, true, MessageWaitingData{}, "Streams of messages only: why the message waits now. It comes again when the reasons have changed, " +
 		"also while a turn of the message waits. It is not stored: it has no id, and a client that reconnects gets the reasons of that moment."},
+	{transcript.EventsExpired, true, transcript.EventsExpiredData{}, "Retention has deleted the earlier events of the turn, from first to last. The turn's last event follows: " +
+		"a client that goes on after an older event gets these two."},
 	{turnkeeper.EventTurnStart, true, transcript.TurnStartData{}, "A turn of the message begins."},
 	{turnkeeper.EventRoundStart, true, transcript.RoundStartData{}, "A round begins: the model has begun to answer."},
 	{turnkeeper.EventBlockStart, true, transcript.BlockStartData{}, "A block of the model's answer begins."},
@@ -67,8 +69,11 @@ var EventRows = []EventRow{
 	{turnkeeper.EventNotice, false, transcript.NoticeData{}, "A message about the turn, or progress of a call."},
 	{turnkeeper.EventRoundStop, true, transcript.RoundStopData{}, "Every call of the round is answered."},
 	{turnkeeper.EventRoundRollback, true, transcript.RollbackData{}, "All events since the round_start of the same round are void. The round starts again, or is given up."},
+	{turnkeeper.EventAskOpened, true, transcript.AskData{}, "A person is asked. Who may read finds the question in GET /v1/asks?turn=."},
+	{turnkeeper.EventAskClosed, true, transcript.AskData{}, "A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on. " +
+		"The end of a turn withdraws its open asks without this event."},
 	{turnkeeper.EventTurnWaiting, true, transcript.TurnWaitingData{}, "The turn waits until one of these calls has ended, a person has answered one of these asks, " +
-		"or a model that is down is tried again."},
+		"a model that is down is tried again, or its budget is there again."},
 	{turnkeeper.EventTurnResumed, true, transcript.TurnResumedData{}, "The turn continues under another grant: it has waited, or another worker has taken it over."},
 	{turnkeeper.EventTurnComplete, true, transcript.TurnEndData{}, "The turn has succeeded, or is degraded. It is the turn's last event."},
 	{turnkeeper.EventTurnError, true, transcript.TurnEndData{}, "The turn has failed or was cancelled. It is the turn's last event. With retry, all events of the turn are void."},

@@ -19,7 +19,7 @@ type Levels struct {
 type LevelPin struct {
 	Agent  string     `json:"agent" doc:"empty: all agents"`
 	Level  string     `json:"level" schema:"ref=SurvivalLevel"`
-	By     string     `json:"by" doc:"who pinned it"`
+	By     string     `json:"by" doc:"who pinned it; empty in the pin of all agents for a token that is restricted to some"`
 	At     time.Time  `json:"at"`
 	Until  *time.Time `json:"until" doc:"null: until it is unpinned"`
 	Reason string     `json:"reason"`

@@ -19,14 +19,15 @@ type Model struct {
 	Class     string             `json:"error_class" doc:"class of the newest failure"`
 	Error     string             `json:"error"`
 	ProbeTurn *turnkeeper.TurnID `json:"probe_turn_id"`
-	Agents    []string           `json:"agents" doc:"agents that use the model"`
+	Agents    []string           `json:"agents" doc:"agents that use the model, at any survival level"`
+	NeededBy  []string           `json:"needed_by" doc:"those of the agents whose turns ask the model now, at their survival level"`
 }
 
 // OfModel returns the view of a model.
 func OfModel(h modelhealth.Health) Model {
 	return Model{
 		Model: h.Model, State: h.State(), DownSince: OrNull(h.DownSince), Until: OrNull(h.Until), Failures: h.Failures,
-		Class: h.ErrorClass, Error: h.Error, ProbeTurn: OrNull(h.ProbeTurn), Agents: append([]string{}, h.Agents...),
+		Class: h.ErrorClass, Error: h.Error, ProbeTurn: OrNull(h.ProbeTurn), Agents: append([]string{}, h.Agents...), NeededBy: append([]string{}, h.NeededBy...),
 	}
 }
 

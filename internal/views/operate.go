@@ -129,6 +129,7 @@ type Agent struct {
 	Description    string     `json:"description"`
 	Lane           string     `json:"lane" schema:"ref=LaneKind"` // agent or conversation
 	DefinitionHash string     `json:"definition_hash"`
+	Models         []string   `json:"models" doc:"that its turns ask, in order"`
 	RetiredAt      *time.Time `json:"retired_at" doc:"no new messages are accepted since then; null: not retired"`
 	LeftWaiting    int        `json:"left_waiting" doc:"waiting messages of a retired agent"`
 	Paused         []string   `json:"paused_schedules" doc:"names of paused schedules"`
@@ -140,5 +141,8 @@ func OfAgent(a turnkeeper.AgentRegistration) Agent {
 	if a.LanePerConversation {
 		lane = "conversation"
 	}
-	return Agent{a.Name, a.Description, lane, a.DefinitionHash, OrNull(a.RetiredAt), a.LeftWaiting, append([]string{}, a.PausedSchedules...)}
+	return Agent{
+		Name: a.Name, Description: a.Description, Lane: lane, DefinitionHash: a.DefinitionHash, Models: append([]string{}, a.Models...), RetiredAt: OrNull(a.RetiredAt),
+		LeftWaiting: a.LeftWaiting, Paused: append([]string{}, a.PausedSchedules...),
+	}
 }

@@ -112,9 +112,10 @@ type Output struct {
 	SHA256     string              `json:"sha256"`
 	Incomplete bool                `json:"incomplete"`
 	Retrieved  int64               `json:"retrieved"`
+	ExpiredAt  *time.Time          `json:"expired_at" doc:"when retention deleted the content; null: it is stored"`
 }
 
 // OfOutput returns the view of a stored result.
 func OfOutput(o turnkeeper.Output) Output {
-	return Output{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete, o.Retrieved}
+	return Output{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete, o.Retrieved, OrNull(o.ExpiredAt)}
 }

@@ -178,7 +178,7 @@ type AwaitedCall struct {
 }
 
 // OfAwaitedCall returns the view of an open detached call.
-func OfAwaitedCall(a turnkeeper.AwaitedCall) AwaitedCall {
+func OfAwaitedCall(a operate.AwaitedCall) AwaitedCall {
 	return AwaitedCall{
 		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
 	}
@@ -199,6 +199,9 @@ type WholeTurn struct {
 
 	Refused []RefusedWrite `json:"refused_writes" doc:"writes to the journal that had to wait a second or longer for the database, in order"`
 
+	EventsExpiredAt *time.Time `json:"events_expired_at" doc:"when retention deleted its events but the last; null: they are stored"`
+	LeasesExpiredAt *time.Time `json:"leases_expired_at" doc:"when retention deleted its ended dispatches; null: they are stored"`
+
 	RequestedEnd *RequestedEnd `json:"requested_end" doc:"null: nobody has asked for an end"`
 	Tree         *AgentTree    `json:"tree" doc:"null: no sub-agent takes part"`
 }
@@ -218,7 +221,7 @@ func OfWholeTurn(v operate.TurnView) WholeTurn {
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),
-		Refused: All(v.Refused, ofRefusedWrite),
+		Refused: All(v.Refused, ofRefusedWrite), EventsExpiredAt: OrNull(v.Turn.EventsExpiredAt), LeasesExpiredAt: OrNull(v.Turn.LeasesExpiredAt),
 	}
 	if v.Reply != nil {
 		reply := OfReply(*v.Reply)

@@ -11,30 +11,31 @@ import (
 
 // A Webhook is an endpoint that replies, and asks, are pushed to. Counts stop at 100,000.
 type Webhook struct {
-	Name         string     `json:"name"`
-	Origin       string     `json:"origin" doc:"scheme, host and port of its address"`
-	Agents       []string   `json:"agents" schema:"nullable" doc:"null: all agents"`
-	SubAgents    bool       `json:"sub_agents" doc:"also replies of sub-agents to other agents"`
-	Asks         bool       `json:"asks" doc:"also opened asks"`
-	Served       bool       `json:"served" doc:"a worker delivers to this webhook"`
-	SeenAt       time.Time  `json:"seen_at"`
-	AddedAt      time.Time  `json:"added_at"`
-	PausedAt     *time.Time `json:"paused_at"`
-	PausedReason string     `json:"paused_reason"`
-	NotBefore    *time.Time `json:"not_before" doc:"the endpoint asked for a pause until this time"`
-	Pending      int        `json:"pending" schema:"format=int64" doc:"includes sending"`
-	Sending      int        `json:"sending" schema:"format=int64"`
-	Dead         int        `json:"dead" schema:"format=int64"`
-	OldestMs     int64      `json:"oldest_pending_ms" doc:"age of the oldest pending delivery; 0: none"`
-	SucceededAt  *time.Time `json:"last_success_at"`
-	FailedAt     *time.Time `json:"last_failure_at"`
-	LastError    string     `json:"last_error"`
+	Name         string               `json:"name"`
+	State        operate.WebhookState `json:"state"`
+	Origin       string               `json:"origin" doc:"scheme, host and port of its address"`
+	Agents       []string             `json:"agents" schema:"nullable" doc:"null: all agents"`
+	SubAgents    bool                 `json:"sub_agents" doc:"also replies of sub-agents to other agents"`
+	Asks         bool                 `json:"asks" doc:"also opened asks"`
+	Served       bool                 `json:"served" doc:"a worker delivers to this webhook"`
+	SeenAt       time.Time            `json:"seen_at"`
+	AddedAt      time.Time            `json:"added_at"`
+	PausedAt     *time.Time           `json:"paused_at"`
+	PausedReason string               `json:"paused_reason"`
+	NotBefore    *time.Time           `json:"not_before" doc:"the endpoint asked for a pause until this time"`
+	Pending      int                  `json:"pending" schema:"format=int64" doc:"includes sending"`
+	Sending      int                  `json:"sending" schema:"format=int64"`
+	Dead         int                  `json:"dead" schema:"format=int64"`
+	OldestMs     int64                `json:"oldest_pending_ms" doc:"age of the oldest pending delivery; 0: none"`
+	SucceededAt  *time.Time           `json:"last_success_at"`
+	FailedAt     *time.Time           `json:"last_failure_at"`
+	LastError    string               `json:"last_error"`
 }
 
 // OfWebhook returns the view of a webhook.
 func OfWebhook(v operate.WebhookView) Webhook {
 	return Webhook{
-		Name: v.Name, Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Asks: v.Asks, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
+		Name: v.Name, State: v.State(), Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Asks: v.Asks, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
 		PausedReason: v.PausedReason, NotBefore: OrNull(v.NotBefore), Pending: v.Pending, Sending: v.Sending, Dead: v.Dead, OldestMs: Millis(v.Oldest),
 		SucceededAt: OrNull(v.SucceededAt), FailedAt: OrNull(v.FailedAt), LastError: v.LastError,
 	}

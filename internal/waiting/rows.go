@@ -40,7 +40,7 @@ var Rows = []Row{
 		Reason: SurvivalLevel, Fields: "Until Agent Count Why",
 		Short:   "[level {why}: ]priority below {priority}",
 		Long:    "agent {agent} serves only messages of priority {priority} or more[ at its survival level {why}][; the level ends by {until}]",
-		Advice:  "Raise the agent's budget of the day, or pin a level: turnctl levels pin normal --agent {agent} --for 1h.",
+		Advice:  "Raise the agent's budget of the day. While some of it is left, a pin helps too: turnctl levels pin normal --agent {agent} --for 1h.",
 		Meaning: "little is left of its agent's budget of the day, or an operator has pinned a survival level, and its priority is below the `min_priority` of that level",
 	}, {
 		Reason: EarlierMessage, Fields: "Lane Message Count", Minor: true,
@@ -108,8 +108,8 @@ var Rows = []Row{
 	}, {
 		Reason: BudgetSpent, Fields: "Until Turn State Why",
 		Parked:  "its budget",
-		Short:   "budget spent, due {ago}",
-		Long:    "the budget is spent: turn {turn} is deferred[ until {until}][: {why}]",
+		Short:   "for its budget, due {ago}",
+		Long:    "turn {turn} waits for its budget[ until {until}][: {why}]",
 		Advice:  "Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message {id}.",
 		Meaning: "its own turn is deferred because a budget is spent",
 	}, {
@@ -149,7 +149,7 @@ var Rows = []Row{
 		Parked:  "a model",
 		Short:   "for {model}",
 		Long:    "model {model} has been down[ since {since}][; turn {turn} tries it now][; it is tried again at {until}][: {why}]",
-		Advice:  "Fix the cause: see turnctl models. To retry the message at once: turnctl retry {id}.",
+		Advice:  "Fix the cause, as turnctl doctor says. To retry the message at once: turnctl retry {id}.",
 		Meaning: "all models of its agent are down, and none is due to be tried again; one entry for each model",
 	}, {
 		Reason: SchedulerPaused, Fields: "Since Why", Everybody: true,

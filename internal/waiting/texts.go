@@ -216,13 +216,9 @@ func Generic(text string) string {
 	})
 }
 
-// Standing returns the status of a message for a list. state is the message's state, or the outcome if it is answered.
-// note says what an open message waits for. ago formats a time relative to now.
+// Standing returns the status of a message for a list. note says what an open message waits for. ago formats a time relative to now.
 func Standing(m Message, ago func(time.Time) string) (state, note string) {
 	state = string(m.State)
-	if m.State == turnkeeper.MessageAnswered && m.Outcome != "" {
-		return string(m.Outcome), ""
-	}
 	w, found := Main(m.Waits)
 	if !found {
 		return state, ""

@@ -48,7 +48,7 @@ func TestWait(t *testing.T) {
 		{waiting.Wait{Reason: waiting.SubAgents, Turn: 7, Count: 2, Agent: "scribe", Message: 9}, "turn 7 waits for 2 sub-agents: scribe, with message 9"},
 		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 1}, "turn 7 waits for a detached call"},
 		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 detached calls"},
-		{waiting.Wait{Reason: waiting.BudgetSpent, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is deferred until 09:30:00: spent"},
+		{waiting.Wait{Reason: waiting.BudgetSpent, Turn: 7, Until: until, Why: "spent."}, "turn 7 waits for its budget until 09:30:00: spent"},
 		{waiting.Wait{Reason: waiting.Deferred, Turn: 7, Until: until}, "turn 7 is deferred until 09:30:00"},
 		{waiting.Wait{Reason: waiting.NotTakenUp, Turn: 7}, "turn 7 is granted, but no worker has started it yet"},
 		{waiting.Wait{Reason: waiting.WorkerSilent, Turn: 7, Worker: "w-1", Silent: 40 * time.Second, Until: until}, "worker w-1 has been silent for 40 s; turn 7 is taken over at 09:30:00"},
@@ -85,11 +85,11 @@ func TestStanding(t *testing.T) {
 		m           waiting.Message
 		state, note string
 	}{
-		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
-		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered}}, "answered", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageDegraded, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageSucceeded}}, "succeeded", ""},
 		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}}, "failed", ""},
 		{running(), "running", ""},
-		{running(waiting.Wait{Reason: waiting.BudgetSpent, State: turnkeeper.TurnQueued, Until: time.Now()}), "deferred", "budget spent, due in 3 min"},
+		{running(waiting.Wait{Reason: waiting.BudgetSpent, State: turnkeeper.TurnQueued, Until: time.Now()}), "deferred", "for its budget, due in 3 min"},
 		{running(waiting.Wait{Reason: waiting.Deferred, State: turnkeeper.TurnQueued, Until: time.Now()}), "deferred", "due in 3 min"},
 		{running(waiting.Wait{Reason: waiting.WorkerSilent, Silent: time.Minute}), "running", "worker silent for 1 min"},
 		{running(waiting.Wait{Reason: waiting.WorkerSilent, Stopped: true}), "running", "worker stopped"},

@@ -27,6 +27,9 @@ func Sign(state string) string {
 	}
 }
 
+// State returns the name of a state for people: "asked to wait" for asked_to_wait.
+func State[S ~string](state S) string { return strings.ReplaceAll(string(state), "_", " ") }
+
 // Conversation returns a conversation's name, with whose it is: "main", or "main of anna".
 func Conversation(user, name string) string {
 	if user == "" {

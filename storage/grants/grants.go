@@ -21,11 +21,12 @@ type Store struct {
 	journals *journal.Store
 	scan     laneScan
 	floor    floor
+	beats    *pg.Operation // the heartbeats
 }
 
 // New returns the store of an open database.
 func New(db *storage.DB) *Store {
-	return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan}}
+	return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan}, beats: db.Core().Operation(0)}
 }
 
 // EndsRequested returns those of the grants whose turns somebody wants to end, and how.

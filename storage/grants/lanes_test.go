@@ -15,7 +15,7 @@ import (
 // addMessage inserts a message and returns its id.
 func (h *env) addMessage(agent, conversation, lane, state string) int64 {
 	return storagetest.One[int64](h, `insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at)
-		values ($1, $2, $3, 'x', $4::text, case when $4::text in ('answered', 'failed', 'cancelled') then now() end) returning id`,
+		values ($1, $2, $3, 'x', $4::text, case when $4::text in ('succeeded', 'degraded', 'failed', 'cancelled') then now() end) returning id`,
 		agent, conversation, lane, state)
 }
 
@@ -51,14 +51,14 @@ func TestWhichMessagesMove(t *testing.T) {
 		"by-conversation":       {perConversation: true, changed: "1 m", message: "waiting", want: "/x", open: true},
 		"as-one":                {changed: "1 m", message: "waiting", lane: "/x", open: true},
 		"in-its-lane":           {perConversation: true, changed: "1 m", message: "waiting", lane: "/x", want: "/x", open: true},
-		"answered":              {perConversation: true, changed: "1 m", message: "answered", open: true},
+		"answered":              {perConversation: true, changed: "1 m", message: "succeeded", open: true},
 		"sub-agent":             {perConversation: true, changed: "1 m", message: "waiting", sub: true, open: true},
 		"almost-an-hour-ago":    {perConversation: true, changed: "59 m", message: "waiting", want: "/x", open: true},
 		"an-hour-ago":           {perConversation: true, changed: "61 m", message: "waiting", want: "/x"},
 		"queued":                {perConversation: true, changed: "2 h", message: "running", turn: "queued", open: true},
 		"running":               {perConversation: true, changed: "2 h", message: "running", turn: "running", open: true},
 		"waiting":               {perConversation: true, changed: "2 h", message: "running", turn: "waiting", open: true},
-		"ended":                 {perConversation: true, changed: "2 h", message: "answered", turn: "succeeded"},
+		"ended":                 {perConversation: true, changed: "2 h", message: "succeeded", turn: "succeeded"},
 		"running-in-its-lane":   {perConversation: true, changed: "2 h", message: "running", turn: "running", lane: "/x", want: "/x"},
 		"running-in-one-lane":   {changed: "2 h", message: "running", turn: "running"},
 		"running-in-an-old-one": {changed: "2 h", message: "running", turn: "running", lane: "/x", want: "/x", open: true},
@@ -169,6 +169,36 @@ func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 	}
 }
 
+// TestWhichMessagesWaitForParkedTurns calls turnkeeper.lane_waits for a message in its own lane while a turn of another lane is parked,
+// or goes back to that lane, and while one of a user's conversation of that name runs.
+func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
+	h := newEnv(t)
+	const message, ofTurn = 1, 2
+	for _, id := range []int{message, ofTurn, 3, 4} { // the last two are the oldest and the newest
+		h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, due_at) overriding system value
+			values ($1::bigint, 'clerk', 'x', 'clerk/x', 'x', now() + case $1::bigint when 3 then interval '-9 h' else '9 h' end)`, id)
+	}
+	h.addTurn(ofTurn, "clerk", "x", "clerk", "waiting")
+	for _, c := range []struct {
+		what, turn, older string
+		want              bool
+	}{
+		{"a turn that waits in its lane", "", "-1 h", true},
+		{"a parked turn", "lane = 'clerk#2', home_lane = 'clerk'", "-1 h", false},
+		{"one that goes back, with an older message", "state = 'queued'", "-1 h", true},
+		{"one that goes back, with a newer message", "state = 'queued'", "1 h", false},
+		{"a turn of a user", "lane = 'clerk', home_lane = null, user_name = 'anna'", "-1 h", false},
+	} {
+		if c.turn != "" {
+			h.Exec("update turnkeeper.turns set " + c.turn)
+		}
+		h.Exec("update turnkeeper.messages set due_at = now() + case id when 2 then $1::text::interval else '0' end where id < 3", c.older)
+		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', 'clerk/x', true)", message); got != c.want {
+			t.Errorf("beside %s: it waits: %t", c.what, got)
+		}
+	}
+}
+
 // TestWhichLanesAreForgotten has a lease for each reason to keep it, and some without such a reason.
 func TestWhichLanesAreForgotten(t *testing.T) {
 	h := newEnv(t)
@@ -182,7 +212,7 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 		case "message":
 			h.addMessage("desk", lane, "desk/"+lane, "waiting")
 		case "answered":
-			h.addMessage("desk", lane, "desk/"+lane, lane)
+			h.addMessage("desk", lane, "desk/"+lane, "succeeded")
 		case "queued", "running", "waiting", "succeeded":
 			h.addTurn(int64(i), "desk", lane, "desk/"+lane, lane)
 		}

@@ -94,5 +94,5 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 // Close ends a turn that lost its workers too often, without running it again.
 func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Outcome, events []turnkeeper.Event) error {
 	t.ahead = nil // its lane is free now
-	return t.endLost(ctx, lost, events, o, journal.Ending{Log: "lost", Message: turnkeeper.MessageAnswered}, true)
+	return t.endLost(ctx, lost, events, o, journal.Ending{Log: "lost", Message: turnkeeper.MessageDegraded}, true)
 }

@@ -74,7 +74,7 @@ func pour(t *testing.T, s *storagetest.DB) {
 	t.Helper()
 	for _, sql := range []string{
 		`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, due_at)
-		 select 'desk', 'main', 'desk/main', 'old', 'answered', now(), now() - interval '1 hour' from generate_series(1, 3000) i`,
+		 select 'desk', 'main', 'desk/main', 'old', 'succeeded', now(), now() - interval '1 hour' from generate_series(1, 3000) i`,
 		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		 select id, 1, agent, conversation || id, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none'
 		 from turnkeeper.messages where body = 'old'`,

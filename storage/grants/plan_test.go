@@ -61,7 +61,7 @@ func (f flood) pour(h *env) {
 	h.NeverAnalyzed()
 	const past = "now() - interval '1 hour' + i * interval '1 ms'"
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, due_at)
-		select 'desk', 'c' || i % $1::int, 'desk/c' || i % $1::int, 'old', 'answered', now(), `+past+` from generate_series(1, 20000) i`, f.lanes)
+		select 'desk', 'c' || i % $1::int, 'desk/c' || i % $1::int, 'old', 'succeeded', now(), `+past+` from generate_series(1, 20000) i`, f.lanes)
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at, accepted_at)
 		select 'desk', 'crowd', 'desk/crowd', 'x', `+past+`, `+past+` from generate_series(1, $1::int) i`, f.crowd)
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at, accepted_at)
@@ -69,7 +69,7 @@ func (f flood) pour(h *env) {
 	h.Exec(`insert into turnkeeper.leases (lane, agent) select 'desk/c' || i, 'desk' from generate_series(0, $1::int - 1) i`, f.lanes)
 	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none'
-		from turnkeeper.messages where state = 'answered'`)
+		from turnkeeper.messages where state = 'succeeded'`)
 	h.Exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '4 min'
 		where lane in (select lane from turnkeeper.messages where state = 'waiting' order by id limit $1)`, f.busy)
 }

@@ -21,7 +21,7 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 		h.Exec("update turnkeeper.messages set due_at = now() + $2::text::interval, accepted_at = now() + $3::text::interval where id = $1",
 			h.addMessage(m.agent, m.conversation, m.lane, "waiting"), m.due, m.accepted)
 	}
-	h.addSpawned(h.addMessage("desk", "spawned", "desk/spawned", "answered"))
+	h.addSpawned(h.addMessage("desk", "spawned", "desk/spawned", "succeeded"))
 	if err := h.RetireAgent(t.Context(), "aunt"); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 	// The oldest are all of the retired agent, and a closed one is in the first lane of all.
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at)
 		select 'aunt', 'retired', 'aunt/retired', 'x', now() - interval '1 h' from generate_series(1, 4)`)
-	h.addMessage("a", "answered", "a", "answered")
+	h.addMessage("a", "answered", "a", "succeeded")
 	h.Exec("update turnkeeper.messages set due_at = now() - interval '2 h' where lane = 'a'")
 	if _, general := h.readyMessages(1); general != "came-due" {
 		t.Errorf("behind a crowd of a retired agent: %q", general)

@@ -86,7 +86,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 	h.Exec("update turnkeeper.messages set due_at = clock_timestamp() + interval '1 h' where conversation in ('later', 'later-once')")
 	h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // accepted before the clock was set back
 	h.Exec("update turnkeeper.messages set state = 'running' where conversation = 'running'")
-	h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where conversation = 'answered'")
+	h.Exec("update turnkeeper.messages set state = 'succeeded', closed_at = clock_timestamp() where conversation = 'answered'")
 	for limit, want := range map[int]string{100: "ended free paused paused-oddly later-once", 2: "ended free"} {
 		short, general := h.readyMessages(limit)
 		if short != want || general != want {
@@ -482,14 +482,24 @@ func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
 	h.Submit("clerk", "", "y")
 	h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', null)")
 	h.Exec("insert into turnkeeper.model_health (model, down_since, until, failures) values ('m', now(), now() - interval '1 h', 1), ('up', null, null, 0)")
+	h.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+		values ($1, 1, 1, 'question', 1, 't', '{}', '', '', '', '{}', false, now() - interval '1 h')`, int64(held.Grant.TurnID))
+	h.Exec("insert into turnkeeper.set_aside (kind, id, next_try, code, error) values ('message', '7', now() - interval '1 h', '', '')")
+	h.Exec("insert into turnkeeper.pinned_levels (agent, level, pinned_by) values ('desk', 'normal', 'ann')")
 	h.Exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day' where grant_id is not null")
 	then := h.Time().Add(10 * time.Minute)
 	for name, c := range map[string]struct{ due, never string }{
-		"a schedule":    {"update turnkeeper.schedules set next_due = $1", "update turnkeeper.schedules set next_due = null"},
-		"a message":     {"update turnkeeper.messages set due_at = $1 where state = 'waiting'", "update turnkeeper.messages set due_at = now() - interval '1 h' where state = 'waiting'"},
-		"a pause":       {"update turnkeeper.leases set not_before = $1 where grant_id is null", "update turnkeeper.leases set not_before = null"},
-		"a queued turn": {"update turnkeeper.turns set due_at = $1 where state = 'queued'", "update turnkeeper.turns set due_at = null"},
-		"a model":       {"update turnkeeper.model_health set until = $1 where model = 'm'", "update turnkeeper.model_health set until = now() - interval '1 h' where model = 'm'"},
+		"a schedule": {"update turnkeeper.schedules set next_due = $1", "update turnkeeper.schedules set next_due = null"},
+		"a message":  {"update turnkeeper.messages set due_at = $1 where state = 'waiting'", "update turnkeeper.messages set due_at = now() - interval '1 h' where state = 'waiting'"},
+		"a pause":    {"update turnkeeper.leases set not_before = $1 where grant_id is null", "update turnkeeper.leases set not_before = null"},
+		"a message with a priority": {"update turnkeeper.messages set due_at = $1, priority = 100, queue_rank = turnkeeper.rank_of($1, 100) where state = 'waiting'",
+			"update turnkeeper.messages set due_at = now() - interval '1 h', priority = 0, queue_rank = null where state = 'waiting'"},
+		"a queued turn":                 {"update turnkeeper.turns set due_at = $1 where state = 'queued'", "update turnkeeper.turns set due_at = null"},
+		"a turn that waits for a model": {"update turnkeeper.turns set waits_for = '{m}', due_at = $1 where state = 'running'", "update turnkeeper.turns set waits_for = null, due_at = null"},
+		"an ask":                        {"update turnkeeper.asks set expires_at = $1", "update turnkeeper.asks set expires_at = now() - interval '1 h'"},
+		"a row that is set aside":       {"update turnkeeper.set_aside set next_try = $1", "update turnkeeper.set_aside set next_try = now() - interval '1 h'"},
+		"a pinned level":                {"update turnkeeper.pinned_levels set until = $1", "update turnkeeper.pinned_levels set until = null"},
+		"a model":                       {"update turnkeeper.model_health set until = $1 where model = 'm'", "update turnkeeper.model_health set until = now() - interval '1 h' where model = 'm'"},
 		"a lease": {"update turnkeeper.leases set lease_until = $1 where grant_id is not null",
 			"update turnkeeper.leases set lease_until = now() + interval '1 day' where grant_id is not null"},
 		"a silence": {"update turnkeeper.worker_heartbeat set takeover_after = '1 h', beat_at = $1::timestamptz - interval '1 h'",
@@ -505,6 +515,70 @@ func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
 		h.Exec(c.never)
 	}
 	held.Finish(t, "done")
+}
+
+// TestWhichRowsAreWaitedFor puts one row at a time into a table, with a time in 20 minutes. Only some of them are waited for.
+func TestWhichRowsAreWaitedFor(t *testing.T) {
+	h := newEnv(t)
+	h.Submit("desk", "c", "x")
+	turn := int64(h.Dispatch("w")[0].Grant.TurnID)
+	h.Exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day'")
+	h.Exec("create or replace function turnkeeper.next_day() returns timestamptz stable language sql return statement_timestamp() + interval '20 minutes'")
+	const message = "insert into turnkeeper.messages (agent, conversation, lane, body, due_at, accepted_at, priority, held, state, closed_at) select 'clerk', 'main', 'clerk', 'x', "
+	const soon, closed = "now() + interval '20 minutes'", ", 'failed', now()"
+	aside := func(kind, id string) string {
+		return fmt.Sprintf("insert into turnkeeper.set_aside (kind, id, next_try, code, error) select '%s', '%s', %s, '', ''", kind, id, soon)
+	}
+	ask := func(state, until string) string {
+		return fmt.Sprintf(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, audience, hold, expires_at, closed_at)
+			select %d, 1, 1, 'question', 1, '%s', 't', '{}', '', '', '', '{}', false, %s, case '%[2]s' when 'open' then null else now() end`, turn, state, until)
+	}
+	for name, c := range map[string]struct {
+		insert string
+		waited bool
+	}{
+		"a message":                 {message + soon + ", now(), 0, false, 'waiting', null", true},
+		"a message with a priority": {message + soon + ", now(), 100, false, 'waiting', null", true},
+		"a message whose place is later than its time": {message + "now() - interval '1 minute', now(), -1000, false, 'waiting', null", false},
+		"a message that is held":                       {message + soon + ", now(), 0, true, 'waiting', null", false},
+		"a message with a priority that is held":       {message + soon + ", now(), 100, true, 'waiting', null", false},
+		"a message that is closed":                     {message + soon + ", now(), 0, false" + closed, false},
+		"a message with a priority that is closed":     {message + soon + ", now(), 100, false" + closed, false},
+		"an ask":                                {ask("open", soon), true},
+		"an ask that has expired":               {ask("open", "now() - interval '1 minute'"), false},
+		"an ask that is closed":                 {ask("withdrawn", soon), false},
+		"a message that is set aside":           {aside("message", "7"), true},
+		"a call that is set aside":              {aside("call", "7/1/1"), true},
+		"a delivery that is set aside":          {aside("delivery", "7"), false},
+		"a purge that is set aside":             {aside("purge", "7"), false},
+		"an agent that is set aside":            {aside("agent", "desk"), false},
+		"a step that is set aside":              {aside("step", "look"), false},
+		"a tick that is set aside":              {aside("tick", ""), false},
+		"a pinned level":                        {"insert into turnkeeper.pinned_levels (agent, level, pinned_by, until) select 'desk', 'low', 'ann', " + soon, true},
+		"a level that is pinned for good":       {"insert into turnkeeper.pinned_levels (agent, level, pinned_by) select 'desk', 'low', 'ann'", false},
+		"a model that is down":                  {"insert into turnkeeper.model_health (model, down_since, until, failures) select 'm', now(), " + soon + ", 1", true},
+		"the day after one whose budget is low": {"update turnkeeper.agents set holds_below = 5 where name = 'clerk'", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.Exec(c.insert)
+			got, err := h.NextDue(t.Context(), h.Time())
+			if waited := got <= 20*time.Minute; err != nil || waited != c.waited || got <= 0 {
+				t.Errorf("next due in %s, error %v", got, err)
+			}
+			h.Exec("delete from turnkeeper.messages where agent = 'clerk'")
+			for _, table := range []string{"set_aside", "pinned_levels", "model_health", "asks"} {
+				h.Exec("delete from turnkeeper." + table)
+			}
+			h.Exec("update turnkeeper.agents set holds_below = null")
+		})
+	}
+	h.Exec("update turnkeeper.turns set state = 'waiting', due_at = now() + interval '20 minutes' where id = $1", turn)
+	for models, want := range map[string]bool{"null": false, "array['m']": true} {
+		h.Exec("update turnkeeper.turns set waits_for = " + models)
+		if got, err := h.NextDue(t.Context(), h.Time()); err != nil || (got <= 20*time.Minute) != want {
+			t.Errorf("a turn that waits for %s: next due in %s, error %v", models, got, err)
+		}
+	}
 }
 
 // TestWhatIsWaitedForNext makes one thing at a time due later.

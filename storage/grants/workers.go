@@ -14,11 +14,13 @@ import (
 // Beat records a heartbeat of a worker process. It uses a connection of the queue's pool: writes that wait for locked rows can
 // take all connections of the main pool.
 func (s *Store) Beat(ctx context.Context, h presence.Heartbeat) error {
-	return pg.Translate(dbsqlc.New(s.db.Queue).Beat(ctx, dbsqlc.BeatParams{
+	err := pg.Translate(dbsqlc.New(s.db.Queue).Beat(ctx, dbsqlc.BeatParams{
 		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
 		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, Roles: dbrow.OrEmpty(h.Roles), //nolint:gosec // checked settings
 		Refused: dbrow.StoreRefused(h.Refused),
 	}))
+	s.beats.Note(err)
+	return err
 }
 
 // StopBeating records that a worker has stopped cleanly.

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/outputs"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
@@ -21,7 +22,7 @@ type chunks struct {
 // at is the position of its first character in the output.
 func (c *chunks) text(id turnkeeper.OutputID, at int64, text string) int64 {
 	for text != "" {
-		piece := text[:wholeChars(text, turnkeeper.OutputChunkBytes)]
+		piece := text[:wholeChars(text, outputs.ChunkBytes)]
 		c.add(id, at, piece, nil)
 		at += int64(utf8.RuneCountInString(piece))
 		text = text[len(piece):]
@@ -31,7 +32,7 @@ func (c *chunks) text(id turnkeeper.OutputID, at int64, text string) int64 {
 
 // bytes adds binary content. at is the position of its first byte in the output.
 func (c *chunks) bytes(id turnkeeper.OutputID, at int64, content []byte) {
-	for piece := range slices.Chunk(content, turnkeeper.OutputChunkBytes) {
+	for piece := range slices.Chunk(content, outputs.ChunkBytes) {
 		c.add(id, at, "", piece)
 		at += int64(len(piece))
 	}

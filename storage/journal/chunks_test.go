@@ -17,7 +17,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-const chunkBytes = turnkeeper.OutputChunkBytes
+const chunkBytes = outputs.ChunkBytes
 
 // store stores an output as the result of a call of a new turn.
 func (h *env) store(o turnkeeper.Output) turnkeeper.TurnID {

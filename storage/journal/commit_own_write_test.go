@@ -98,7 +98,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			h, p, d := overProxy(t)
 			h.T = t
 			between(p, storagetest.Unanswer, func() { c.others(h, d) })
-			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back", Message: turnkeeper.MessageAnswered}); !errors.Is(err, c.want) {
+			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back", Message: turnkeeper.MessageSucceeded}); !errors.Is(err, c.want) {
 				t.Errorf("the write whose answer was lost: %v, want %v", err, c.want)
 			}
 			if n := storagetest.One[int](h, "select count(*) from turnkeeper.call_starts"); n != len(c.entry.Starts) {

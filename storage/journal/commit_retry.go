@@ -14,9 +14,9 @@ import (
 )
 
 // write writes to the journal exactly once, or fails.
-func (w *Writer) write(ctx context.Context, write commit.Write) error {
+func (w *Writer) write(ctx context.Context, write commit.Write) (err error) {
 	op := w.store.db.Operation(w.grant.TurnID)
-	defer op.Done()
+	defer func() { op.Done(err) }()
 	w.op = op
 	return w.journal.Write(ctx, commit.Database{
 		Uncertain: pg.Uncertain,

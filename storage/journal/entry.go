@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 )
@@ -301,7 +302,7 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 	var drafted []string
 	for r, o := range storedWith(results) {
 		text, bytes := s.db.Clean(o.Text), o.Bytes
-		inChunks := o.Drafted || max(len(text), len(bytes)) > turnkeeper.OutputChunkBytes
+		inChunks := o.Drafted || max(len(text), len(bytes)) > outputs.ChunkBytes
 		if o.Drafted {
 			drafted = append(drafted, string(o.ID))
 		}

@@ -265,8 +265,8 @@ func TestEndsOfABatch(t *testing.T) {
 	got := storagetest.One[string](h, `select string_agg(concat_ws(' ', t.state, m.state, r.body, l.turn_id is not null, g.outcome, j.id is not null), ', ' order by t.id)
 		from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id left join turnkeeper.replies r on r.turn_id = t.id
 		left join turnkeeper.leases l on l.turn_id = t.id join turnkeeper.lease_log g on g.turn_id = t.id left join turnkeeper.river_job j on j.id = t.job_id`)
-	want := "succeeded answered re: 0 f finished f, running running t t, succeeded answered re: 2 f finished f, " +
-		"succeeded answered re: 3 f finished f, succeeded answered re: 4 f finished f"
+	want := "succeeded succeeded re: 0 f finished f, running running t t, succeeded succeeded re: 2 f finished f, " +
+		"succeeded succeeded re: 3 f finished f, succeeded succeeded re: 4 f finished f"
 	if got != want {
 		t.Errorf("the turns are\n%s\nwant\n%s", got, want)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -113,6 +114,7 @@ func recordOf(row *dbsqlc.TurnForWorkerRow) *turnlog.Record {
 		},
 		Definition:  []byte(row.Definition),
 		AnswerLimit: int(row.AnswerLimit),
+		Level:       survival.Level(row.Level),
 		Entries:     row.Entries,
 		Failures:    int(row.Failures),
 		NextBlock:   1,

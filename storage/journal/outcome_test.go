@@ -87,7 +87,7 @@ func TestOutcomes(t *testing.T) {
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done", Backoff: time.Hour},
 			ending:         storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageSucceeded, Closed: true,
 				Reply: "done", Outcome: turnkeeper.TurnSucceeded, Log: "finished", GrantKept: true,
 			},
 		},
@@ -97,9 +97,9 @@ func TestOutcomes(t *testing.T) {
 				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: "Tool results: 1 succeeded, 0 failed.",
 				ErrorClass: "overloaded", Error: "the model is overloaded",
 			},
-			ending: storagetest.Answered,
+			ending: journal.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"},
 			want: after{
-				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
 				LastError: "the model is overloaded", ErrorClass: "overloaded",
 				Reply: "Tool results: 1 succeeded, 0 failed.", Outcome: turnkeeper.TurnDegraded, Log: "finished", GrantKept: true,
 			},
@@ -108,7 +108,7 @@ func TestOutcomes(t *testing.T) {
 			outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "nothing to do"},
 			ending:  storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageSucceeded, Closed: true,
 				Inner: "nothing to do", Log: "finished", GrantKept: true,
 			},
 		},
@@ -143,13 +143,13 @@ func TestOutcomes(t *testing.T) {
 		"handed back": {
 			failuresBefore: 2,
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"},
-			ending:         journal.Ending{Message: turnkeeper.MessageAnswered, Log: "handed_back"},
+			ending:         journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "handed_back"},
 			want:           after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Failures: 2, Log: "handed_back"},
 		},
 		"deferred": {
 			failuresBefore: 2,
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget", Backoff: time.Hour},
-			ending:         journal.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"},
+			ending:         journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "deferred"},
 			want: after{
 				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning, ErrorClass: "budget", Failures: 2, Log: "deferred",
 			},
@@ -267,7 +267,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 		"waits":             {turnlog.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
 		"fails, once":       {failed, again, "failed waiting", "failed cancelled"},
 		"fails for good":    {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "failed failed", "failed failed"},
-		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded answered", "succeeded answered"},
+		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded succeeded", "succeeded succeeded"},
 	} {
 		for _, asked := range []bool{false, true} {
 			conversation := fmt.Sprint(name, asked)
@@ -495,7 +495,7 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 		}, storagetest.Events(turnkeeper.EventTurnComplete))
 	})
 	want := after{
-		Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopWorkerLost, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+		Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopWorkerLost, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
 		Reply: "sorry", Outcome: turnkeeper.TurnDegraded, Log: "lost", LogEnded: true, Job: "cancelled", GrantKept: true, ErrorClass: "worker_lost",
 	}
 	if diff := cmp.Diff(want, h.after(d)); diff != "" {

@@ -33,7 +33,7 @@ func (s *Store) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id t
 	return turnkeeper.Output{
 		ID: id, TurnID: turn, MediaType: row.MediaType, SizeBytes: row.SizeBytes, RawBytes: row.RawBytes, Chars: row.Chars,
 		Tokens: row.Tokens, SHA256: row.Sha256, Incomplete: row.Incomplete, Description: row.Description,
-		Retrieved: row.Retrieved, CreatedAt: row.CreatedAt,
+		Retrieved: row.Retrieved, CreatedAt: row.CreatedAt, ExpiredAt: dbrow.OrZero(row.ExpiredAt),
 	}, pg.Translate(err)
 }
 

@@ -183,8 +183,8 @@ func TestHowSubAgentsEnd(t *testing.T) {
 		message turnkeeper.MessageState
 		state   string
 	}{
-		storagetest.Key(1, 1): {turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}, turnkeeper.MessageAnswered, "succeeded"},
-		storagetest.Key(1, 2): {turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds}, turnkeeper.MessageAnswered, "succeeded"},
+		storagetest.Key(1, 1): {turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}, turnkeeper.MessageSucceeded, "succeeded"},
+		storagetest.Key(1, 2): {turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds}, turnkeeper.MessageDegraded, "succeeded"},
 		storagetest.Key(2, 1): {turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError}, turnkeeper.MessageFailed, "failed"},
 		storagetest.Key(2, 2): {turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled}, turnkeeper.MessageCancelled, "failed"},
 	} {

@@ -148,7 +148,7 @@ func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, re
 		case m.State == turnkeeper.MessageCancelled:
 			return Ended{Turn: m.TurnID, Closed: true}, nil
 		case !m.ClosedAt.IsZero():
-			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it is %s", id, m.State)
+			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it %s", id, endedAs(turnkeeper.TurnState(m.State)))
 		}
 		done, err := s.CancelTurn(ctx, m.TurnID, reason)
 		if !errors.Is(err, turnkeeper.ErrWrongState) { // else its turn has failed in the meantime, and the message may wait again

@@ -197,7 +197,7 @@ func TestACancellationWaitsForATick(t *testing.T) {
 			return err
 		}, true},
 		{"a message that is answered meanwhile", func() {
-			h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where id = $1", messages[1])
+			h.Exec("update turnkeeper.messages set state = 'succeeded', closed_at = clock_timestamp() where id = $1", messages[1])
 		}, func(ctx context.Context, far *storagetest.DB) error {
 			if _, err := far.CancelMessage(ctx, messages[1], ""); !errors.Is(err, turnkeeper.ErrWrongState) {
 				return fmt.Errorf("cancelled: %w", err)

@@ -64,7 +64,7 @@ func TestExtremesOfMessages(t *testing.T) {
 		{"due_at", "'-infinity'"}, {"accepted_at", "'infinity'"}, {"accepted_at", "'-infinity'"}, {"slot", "'infinity'"}, {"dropped_at", "'-infinity'"},
 		{"body", "''"}, {"body", "repeat('x', 16777217)"}, {"idempotency_key", "''"}, {"idempotency_key", "repeat('k', 201)"}, {"conversation", "''"},
 		{"conversation", "repeat('c', 201)"}, {"trace_parent", "repeat('0', 257)"}, {"sent_by", "'ann'"}, {"sent_by", "'role:' || repeat('r', 296)"},
-		{"schedule", "''"}, {"slot", "null"}, {"schedule", "null"}, {"trigger", "'tick'"}, {"trigger", "'schedule'"}, {"state", "'done'"}, {"state", "'answered'"},
+		{"schedule", "''"}, {"slot", "null"}, {"schedule", "null"}, {"trigger", "'tick'"}, {"trigger", "'schedule'"}, {"state", "'done'"}, {"state", "'succeeded'"},
 		{"closed_at", "now()"}, {"agent", "'desk'"}, {"agent", "'wi/de'"}, {"agent", "repeat('a', 64)"},
 	} {
 		if err := insert(row[0], row[1]); err == nil || !strings.Contains(err.Error(), "violates check constraint") {

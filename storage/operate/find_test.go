@@ -28,10 +28,10 @@ func TestFinding(t *testing.T) {
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, accepted_at, turn_id)
 		select c[1], c[2], c[1] || '/' || c[2], c[3], c[4], case when c[4] <> 'waiting' then now() end, c[5]::timestamptz, nullif(c[6], '')::bigint
 		from (values
-			(array['desk', 'a', 'The order 4711 is late.',       'answered', '2026-01-01 10:00Z', '11']),
+			(array['desk', 'a', 'The order 4711 is late.',       'succeeded', '2026-01-01 10:00Z', '11']),
 			(array['desk', 'b', 'late as always',                'failed',   '2026-01-01 11:00Z', '12']),
 			(array['clerk', 'a', 'order 4711, again: LATE order', 'waiting', '2026-01-01 12:00Z', '']),
-			(array['desk', 'a', 'is it late? grüße',             'answered', '2026-01-01 13:00Z', '14']),
+			(array['desk', 'a', 'is it late? grüße',             'succeeded', '2026-01-01 13:00Z', '14']),
 			(array['desk', 'a', 'thank you',                     'waiting',  '2026-01-01 14:00Z', '']),
 			(array['clerk', 'a', 'nothing',                      'waiting',  '2026-01-01 15:00Z', ''])) v (c)`)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, error_class)
@@ -47,8 +47,8 @@ func TestFinding(t *testing.T) {
 		{"all", operate.Search{}, "6 5 4 3 2 1", "14 12 11"},
 		{"agent", operate.Search{Page: operate.Page{Agent: "desk"}}, "5 4 2 1", "14 12 11"},
 		{"conversation", operate.Search{Page: operate.Page{Agent: "desk"}, Conversation: "a"}, "5 4 1", "14 11"},
-		{"state of messages", operate.Search{Page: operate.Page{State: "failed"}}, "2", "12"},
-		{"state of turns", operate.Search{Page: operate.Page{State: "succeeded"}}, "", "14 11"},
+		{"another state of both", operate.Search{Page: operate.Page{State: "failed"}}, "2", "12"},
+		{"state of both", operate.Search{Page: operate.Page{State: "succeeded"}}, "4 1", "14 11"},
 		{"error class", operate.Search{ErrorClass: "auth"}, "2", "12"},
 		{"a word", operate.Search{Words: "late"}, "4 3 2 1", "14 12 11"},
 		{"words in any order", operate.Search{Words: "late order"}, "3 1", "11"},
@@ -135,7 +135,7 @@ func TestTranscripts(t *testing.T) {
 		}
 		got = append(got, said)
 	}
-	if want := "third waiting; second running search planned; first answered look succeeded: done"; strings.Join(got, "; ") != want {
+	if want := "third waiting; second running search planned; first succeeded look succeeded: done"; strings.Join(got, "; ") != want {
 		t.Errorf("the conversation is %q, want %q", got, want)
 	}
 }
@@ -160,7 +160,7 @@ func TestSearchesUseIndexes(t *testing.T) {
 	h.NeverAnalyzed()
 	const rows, looks = 3000, 50
 	h.Exec(`insert into turnkeeper.messages (agent, user_name, conversation, lane, body, state, closed_at, accepted_at)
-		select a, case when i % 50 = 0 then 'anna' else '' end, 'c' || i % 100, a, case when i % 200 = 0 then 'rare ' else '' end || 'common', 'answered', now(),
+		select a, case when i % 50 = 0 then 'anna' else '' end, 'c' || i % 100, a, case when i % 200 = 0 then 'rare ' else '' end || 'common', 'succeeded', now(),
 			now() - interval '1 day' + i * interval '1 second'
 		from generate_series(1, $1::int) i, lateral (select case when i % 50 = 0 then 'clerk' else 'desk' end as a) a`, rows)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)

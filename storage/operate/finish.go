@@ -71,7 +71,7 @@ func (s *Control) FinishMessage(ctx context.Context, id turnkeeper.MessageID, re
 			return done, err
 		}
 		if !m.ClosedAt.IsZero() {
-			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it is %s", id, m.State)
+			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it %s", id, endedAs(turnkeeper.TurnState(m.State)))
 		}
 	}
 	return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d keeps changing its state; try again", id)

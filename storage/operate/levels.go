@@ -16,7 +16,7 @@ import (
 type Pin struct {
 	Agent  string // empty: all agents
 	Level  survival.Level
-	By     string // who pinned it
+	By     string // who pinned it; empty: hidden from the caller
 	At     time.Time
 	Until  time.Time     // zero: until it is unpinned
 	For    time.Duration // only of PinLevel: sets Until; 0: until it is unpinned
@@ -39,6 +39,26 @@ type AgentLevel struct {
 type Levels struct {
 	All    *Pin         // of all agents that have no pin of their own; nil: none
 	Agents []AgentLevel // that have a budget of a day, rules for levels or a pin, by name
+}
+
+// For returns the levels of some agents. It hides who pinned the level of all agents: that name is of another agent's operator.
+func (l Levels) For(sees func(agent string) bool) Levels {
+	hide := func(p *Pin) *Pin {
+		if p == nil || p.Agent != "" {
+			return p
+		}
+		hidden := *p
+		hidden.By = ""
+		return &hidden
+	}
+	some := Levels{All: hide(l.All)}
+	for _, a := range l.Agents {
+		if sees(a.Agent) {
+			a.Pin = hide(a.Pin)
+			some.Agents = append(some.Agents, a)
+		}
+	}
+	return some
 }
 
 // Levels returns the survival levels.

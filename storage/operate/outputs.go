@@ -50,7 +50,7 @@ func (s *Views) outputRow(ctx context.Context, id turnkeeper.OutputID) (o turnke
 		Call:      turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 		MediaType: r.MediaType, Text: dbrow.OrZero(r.Content), Bytes: r.Bytes, SizeBytes: r.SizeBytes, RawBytes: r.RawBytes,
 		Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256, Incomplete: r.Incomplete, Description: r.Description,
-		Retrieved: r.Retrieved, CreatedAt: r.CreatedAt,
+		Retrieved: r.Retrieved, CreatedAt: r.CreatedAt, ExpiredAt: dbrow.OrZero(r.ExpiredAt),
 	}
 	return o, r.Chunked, pg.Translate(err)
 }

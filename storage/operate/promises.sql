@@ -107,13 +107,13 @@ select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a, turnke
 where a.state = 'open' and a.expires_at < clock_timestamp() - interval '60 s'
   and coalesce(s.hold_until, '-infinity') < clock_timestamp() and s.last_tick_at > clock_timestamp() - interval '5 min'
 
--- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation
+-- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation; a survival level holds others
 select 'turn ' || t.id || ' ' || t.state from turnkeeper.turns t
 where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null and t.state not in ('waiting', 'queued')
 union all
 select 'message ' || m.id || ' in lane ' || m.lane from turnkeeper.messages m
 where m.state = 'waiting' and m.held <> starts_with(m.lane, m.agent || '#')
-   or m.state = 'waiting' and m.held and not exists (select from turnkeeper.turns t
+   or m.state = 'waiting' and m.held and m.lane <> turnkeeper.level_lane(m.agent) and not exists (select from turnkeeper.turns t
     where t.lane = m.lane and t.home_lane is not null and t.held and t.state = 'waiting' and t.agent = m.agent
       and t.user_name = m.user_name and t.conversation = m.conversation)
 
@@ -121,13 +121,13 @@ where m.state = 'waiting' and m.held <> starts_with(m.lane, m.agent || '#')
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token and g.turn_id = s.turn_id
-where s.token > 0 and (g.turn_id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
+where s.token > 0 and t.leases_expired_at is null and (g.turn_id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
 
 -- promise: all calls of a grant were started by the worker bound to it
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token and g.turn_id = s.turn_id
-where s.token > 0 and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
+where s.token > 0 and t.leases_expired_at is null and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
 
 -- promise: the record of a start agrees with its call
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' start ' || s.attempt
@@ -301,9 +301,10 @@ select what || ' ' || took from (
 -- promise: the writes of a turn are numbered 1 to n
 select 'turn ' || turn_id from turnkeeper.journal group by turn_id having count(*) <> max(n) or min(n) <> 1
 
--- promise: events are numbered 1 to n
-select 'turn ' || t.id from turnkeeper.turns_now t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id, t.last_seq
-having count(e.seq) <> t.last_seq or coalesce(max(e.seq), 0) <> t.last_seq or coalesce(min(e.seq), 1) <> 1
+-- promise: events are numbered 1 to n; of those that have expired, the last two are there
+select 'turn ' || t.id from turnkeeper.turns_now t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id, t.last_seq, t.events_expired_at
+having count(e.seq) <> least(t.last_seq, case when t.events_expired_at is not null then 2 end) or coalesce(max(e.seq), 0) <> t.last_seq
+    or coalesce(min(e.seq), 1) <> case when t.events_expired_at is null then 1 else greatest(t.last_seq - 1, 1) end
 
 -- promise: a turn that does not run has the totals of its newest write
 select 'turn ' || t.id from turnkeeper.turns t, lateral turnkeeper.newest_write(t.id) w

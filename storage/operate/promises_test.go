@@ -13,6 +13,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -32,7 +33,7 @@ func busyDatabase(t *testing.T) *env {
 		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 	})
 	done := storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")
-	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", turnkeeper.OutputChunkBytes+1), SizeBytes: turnkeeper.OutputChunkBytes + 1}
+	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{done}})
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered); err != nil {
 		t.Fatal(err)
@@ -132,12 +133,12 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	testrun.Slow(t)
 	for promise, damage := range map[string]string{
 		"a closed message has one reply":                                 `delete from turnkeeper.replies`,
-		"a reply belongs to a closed message and to its newest turn":     `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,
+		"a reply belongs to a closed message and to its newest turn":     `update turnkeeper.messages set turn_id = 99 where state = 'succeeded'`,
 		"turns, replies and sub-agents are of the user of their message": `update turnkeeper.replies set user_name = 'anna'`,
 		"a closed message has no open turn, and an open message has no reply": `
-			update turnkeeper.messages set state = 'answered', closed_at = now() where state = 'running'`,
+			update turnkeeper.messages set state = 'succeeded', closed_at = now() where state = 'running'`,
 		"a running message has an open turn": `
-			update turnkeeper.messages set state = 'running', closed_at = null where state = 'answered'`,
+			update turnkeeper.messages set state = 'running', closed_at = null where state = 'succeeded'`,
 		"no call is open under a closed turn": `update turnkeeper.journal set results = null`,
 		"wire ids are unique in a turn": `
 			update turnkeeper.journal set calls = (select json_agg(v) from (select json_array_elements(calls) union all select json_array_elements(calls)) c (v)) where calls is not null`,
@@ -177,7 +178,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			insert into turnkeeper.labels (kind, id, round, ordinal, label, source) select 'call', turn_id, round, ordinal, 'untrusted', '' from turnkeeper.calls`,
 		"a summary has the labels of the history that it was made from": labelledTurns + `
 			insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content) select agent, conversation, 0, max(id), 's' from turnkeeper.turns group by 1, 2`,
-		"a message to a sub-agent is untrusted if its sender has seen untrusted content": labelledTurns + spawnedBy("'answered'", "null", "array['a', 'b']"),
+		"a message to a sub-agent is untrusted if its sender has seen untrusted content": labelledTurns + spawnedBy("'succeeded'", "null", "array['a', 'b']"),
 		"a reply has the labels of its turn":                                             labelledTurns,
 		"a note has the labels of the call that wrote it": `
 			update turnkeeper.journal set calls = (select json_agg((c::jsonb || '{"name": "note_write", "arguments": "{\"name\":\"n\"}", "state": "succeeded"}')::json)
@@ -188,7 +189,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.awaited_calls set closed_at = now()`,
 		"the run of a detached call has ended once its result has arrived or is no longer awaited": `
 			update turnkeeper.detached_calls set ended_at = now()`,
-		"a sub-agent has ended when its message is closed":                                            spawnedBy("'answered'", "null", "array['a', 'b']"),
+		"a sub-agent has ended when its message is closed":                                            spawnedBy("'succeeded'", "null", "array['a', 'b']"),
 		"a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent": spawnedBy("'running'", "now()", "array['a', 'b']"),
 		"a tree of sub-agents keeps its bounds, and no agent is its own ancestor":                     spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
 		"nothing is granted in a lane while a message that is ahead of it waits again": `

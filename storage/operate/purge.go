@@ -85,12 +85,16 @@ func (s *Control) purgeNotes(ctx context.Context, scope PurgeScope) (int, error)
 	if !all && (scope.user() == nil || scope.OlderThan > 0) {
 		return 0, nil
 	}
-	n, err := s.db.Q.CountNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
-	if !scope.Dry && err == nil {
-		n, err = s.db.Q.PurgeNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
-		if all && err == nil {
-			err = s.db.Q.PurgeFiles(ctx, scope.Agent)
-		}
+	if scope.Dry {
+		n, err := s.db.Q.CountNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
+		return int(n), pg.Translate(err)
+	}
+	n, err := s.db.Q.PurgeNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
+	if err != nil {
+		return 0, pg.Translate(err)
+	}
+	if all {
+		err = s.db.Q.PurgeFiles(ctx, scope.Agent)
 	}
 	return int(n), pg.Translate(err)
 }

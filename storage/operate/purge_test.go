@@ -154,6 +154,7 @@ func TestWhoseLabelsAreForgotten(t *testing.T) {
 		"delete from turnkeeper.summaries where up_to = 11":                                      "summary 11",
 		"delete from turnkeeper.notes where name = 'm'":                                          "note clerk///m",
 		"delete from turnkeeper.notes where user_name = 'anna'":                                  "note clerk/anna//n",
+		"delete from turnkeeper.notes where agent = 'desk'":                                      "note desk///n",
 		"delete from turnkeeper.notes where conversation = 'c'":                                  "note clerk//c/n",
 		"select turnkeeper.write_note('clerk', '', '', 'n', 'another text', '{}', '{}')":         "note clerk///n",
 		"select turnkeeper.write_note('clerk', 'anna', '', 'n', 'another text', '{}', '{}')":     "note clerk/anna//n",

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
+	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -78,6 +79,10 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	if got := traces(t, h); !strings.Contains(got, "messages 4") || !strings.Contains(got, "leases 1") || !strings.Contains(got, "ended_grants 2") {
 		t.Fatalf("the name is in %s, want at least %s", got, all)
 	}
+	// Conversations without a message: of a token that is bound to her, of one that is not and names her, and another.
+	h.Exec(`insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values ('c1', 'token:1', $1, '{}', '[]'),
+		('c2', 'token:2', '', jsonb_build_object('user', $1::text), '[]'), ('c3', 'token:2', '', jsonb_build_object($1::text, ''), '[]'),
+		('c4', 'token:2', '', '{"user": "bert"}', '[]'), ('c5', 'token:2', 'bert', '{}', '[]')`, theUser)
 	dry, err := h.Purge(t.Context(), operate.PurgeScope{User: theUser, Undelivered: true, Dry: true})
 	if err != nil || dry.Messages != 4 || dry.Notes != 2 {
 		t.Errorf("it would delete %+v, %v", dry, err)
@@ -99,6 +104,9 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	}
 	if got := traces(t, h); got != "" {
 		t.Errorf("the name is still in %s", got)
+	}
+	if got := storagetest.One[string](h, "select string_agg(id, ' ' order by id) from turnkeeper.api_conversations"); got != "c4 c5" {
+		t.Errorf("conversations %s are left", got)
 	}
 	if count() != 4 || storagetest.One[int](h, "select count(*) from turnkeeper.notes") != 2 {
 		t.Error("the other user's are gone too")
@@ -140,13 +148,20 @@ func TestARetryKeepsItsUser(t *testing.T) {
 	}
 }
 
-// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have.
+// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have. The labels of an
+// agent's files go with all of its notes.
 func TestWhichNotesAPurgeDeletes(t *testing.T) {
 	h := newEnv(t)
 	for _, owner := range []turnkeeper.ConversationKey{
 		{Agent: "desk"}, {Agent: "desk", User: "anna"}, {Agent: "desk", Name: "main"}, {Agent: "clerk", User: "anna"}, {Agent: "clerk", Name: "main"},
 	} {
 		if err := h.WriteNote(t.Context(), owner, "n", "text", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	marks := []policy.Mark{{Label: policy.Private, Source: "a mail"}}
+	for _, agent := range []string{"desk", "clerk"} {
+		if err := journal.NewFiles(h.Store.DB).WriteFile(t.Context(), agent, "/r/"+agent, marks, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,6 +173,9 @@ func TestWhichNotesAPurgeDeletes(t *testing.T) {
 		{operate.PurgeScope{Agent: "desk"}, 0},
 		{operate.PurgeScope{User: "anna", OlderThan: time.Hour}, 0},
 		{operate.PurgeScope{Agent: "desk", User: "anna", Conversation: "main"}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "other", Dry: true}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "other"}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "main", Dry: true}, 1},
 		{operate.PurgeScope{Agent: "clerk", Conversation: "main"}, 1},
 		{operate.PurgeScope{Agent: "desk", Notes: true, Dry: true}, 3},
 		{operate.PurgeScope{Agent: "desk", Notes: true}, 3},
@@ -166,5 +184,8 @@ func TestWhichNotesAPurgeDeletes(t *testing.T) {
 		if done, err := h.Purge(t.Context(), step.scope); err != nil || done.Notes != step.notes {
 			t.Errorf("%+v deleted %d notes, %v, want %d", step.scope, done.Notes, err, step.notes)
 		}
+	}
+	if left := storagetest.One[string](h, "select string_agg(path, ' ') from turnkeeper.files"); left != "/r/clerk" {
+		t.Errorf("the labels of %s are left", left)
 	}
 }

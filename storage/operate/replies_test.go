@@ -132,7 +132,7 @@ func TestAReplyThatIsLongInComing(t *testing.T) {
 	}
 }
 
-// TestRepliesByPage reads six replies of two agents. The third and the last are from sub-agents.
+// TestRepliesByPage reads six replies of two agents. The third and the last are from sub-agents, the third to the fifth a user's.
 func TestRepliesByPage(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", true)
@@ -145,10 +145,12 @@ func TestRepliesByPage(t *testing.T) {
 		}
 	}
 	h.Exec("update turnkeeper.replies set parent_turn_id = 1 where id in (3, 6)")
+	h.Exec("update turnkeeper.replies set user_name = 'anna' where id between 3 and 5")
 	for want, p := range map[string]operate.Page{
 		"1 2 3 4 5 6": {}, "3 4 5 6": {Cursor: 2}, "1 2": {Limit: 2}, "3 4": {Cursor: 2, Limit: 2}, "": {Cursor: 6},
 		"1 3 5": {Agent: "desk"}, "1 3": {Agent: "desk", Limit: 2}, "4 6": {Agent: "clerk", Cursor: 2}, "1 2 4 5": {TopOnly: true},
 		"1 2 4": {TopOnly: true, Limit: 3}, "2 4": {TopOnly: true, Agent: "clerk"}, "2": {TopOnly: true, Agent: "clerk", Limit: 1},
+		"3 4 5": {User: "anna"}, "4 5": {User: "anna", Cursor: 3, Limit: 2}, "3": {User: "anna", Limit: 1}, "4": {User: "anna", Agent: "clerk"},
 	} {
 		var got []string
 		for _, id := range h.follow(nil, p) {

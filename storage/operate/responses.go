@@ -31,6 +31,7 @@ type Response struct {
 	ErrorClass string                // of its reply; empty: no error
 	Calls      []turnkeeper.ReplyCall
 	Labels     []string         // of its reply
+	Finish     string           // why the last answer of the reply's turn ended, as the provider says; empty: there is none
 	Usage      turnkeeper.Usage // of all its turns
 }
 
@@ -56,6 +57,14 @@ type NewResponse struct {
 	// request fails with turnkeeper.ErrWrongState, and another one is stored without History.
 	Follows turnkeeper.MessageID
 	Strict  bool
+	// Words are what the body and the preface are made of: the message gets their labels, and those of replies that one of them is.
+	Words []Words
+}
+
+// Words are a text with its labels.
+type Words struct {
+	Text            string
+	Labels, Sources []string // of the same length
 }
 
 // A Head is the newest message of a conversation.
@@ -90,12 +99,23 @@ func (s *Responses) enqueue(ctx context.Context, n NewResponse) (turnkeeper.Mess
 	if err != nil {
 		return 0, err
 	}
+	texts, labels, sources := s.wordsOf(n.Words)
 	id, err := s.db.Q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
 		Agent: m.Agent, UserName: m.User, Body: preface + s.db.Masked(m.Body), Conversation: m.Conversation, Key: dbrow.OrNull(m.Key),
 		TraceParent: dbrow.OrNull(pg.Storable(m.TraceParent)), Token: dbrow.OrNullNumber(n.TokenID),
-		Response: kept, Follows: int64(n.Follows), Strict: n.Strict,
+		Response: kept, Follows: int64(n.Follows), Strict: n.Strict, Texts: texts, Labels: labels, Sources: sources,
 	})
 	return turnkeeper.MessageID(id), pg.Translate(err)
+}
+
+// wordsOf returns the texts as they are stored in replies, and all labels with their sources.
+func (s *Responses) wordsOf(all []Words) (texts, labels, sources []string) {
+	texts, labels, sources = []string{}, []string{}, []string{}
+	for _, w := range all {
+		texts = append(texts, s.db.Clean(w.Text))
+		labels, sources = append(labels, w.Labels...), append(sources, w.Sources...)
+	}
+	return texts, labels, sources
 }
 
 // bytesOf returns bytes as JSON holds them for Postgres; nil: null.
@@ -132,7 +152,7 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 		Message: dbrow.Message(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(dbrow.OrZero(row.PreviousID)), Background: row.Background,
 		Drafts: row.Drafts, Instructions: row.Instructions, MaxOutputTokens: int(dbrow.OrZero(row.MaxOutputTokens)), Preface: int(row.Preface),
 		TokenID: row.TokenID, Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
-		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels,
+		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels, Finish: row.FinishReason,
 		Usage: turnkeeper.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens, ReasoningTokens: row.ReasoningTokens,
 		},
@@ -169,8 +189,8 @@ func headOf(row dbsqlc.NewestMessageRow) Head {
 
 // A Said is what was said in a response.
 type Said struct {
-	Sent  string // the sender's own text
-	Reply string // empty: there is none yet
+	Sent  Words // the sender's own text
+	Reply Words // empty: there is none yet
 }
 
 // Saids reads what was said in those of the responses that are in conversations of the agent and user.
@@ -185,7 +205,9 @@ func (s *Responses) Saids(ctx context.Context, key turnkeeper.ConversationKey, i
 	}
 	all := map[turnkeeper.MessageID]Said{}
 	for _, row := range rows {
-		all[turnkeeper.MessageID(row.ID)] = Said{sent(row.Body, int(row.Preface)), row.Reply}
+		all[turnkeeper.MessageID(row.ID)] = Said{
+			Sent: Words{sent(row.Body, int(row.Preface)), row.Labels, row.Sources}, Reply: Words{row.Reply, row.ReplyLabels, row.ReplySources},
+		}
 	}
 	return all, nil
 }
@@ -198,7 +220,18 @@ type Created struct {
 	At       time.Time
 }
 
-// CreateConversation stores a conversation of a sender, and returns when.
+// ErrTooManyConversations means that a sender has created as many conversations without a message as are allowed.
+var ErrTooManyConversations = errors.New("this client has created 1000 conversations that have no message, which is the limit: use them, or wait; unused ones are deleted after 30 days")
+
+// unusedLast is how long a created conversation without a message is kept.
+const unusedLast = 30 * 24 * time.Hour
+
+// ForgetConversations deletes the conversations that were created 30 days ago and have no message.
+func (s *Responses) ForgetConversations(ctx context.Context) error {
+	return pg.Translate(s.db.Q.ForgetConversations(ctx, unusedLast))
+}
+
+// CreateConversation stores a conversation of a sender, and returns when; at most 1,000 without a message.
 func (s *Responses) CreateConversation(ctx context.Context, c Created, token int64, user string) (time.Time, error) {
 	metadata, err := json.Marshal(s.cleanPairs(c.Metadata))
 	if err != nil {
@@ -207,6 +240,9 @@ func (s *Responses) CreateConversation(ctx context.Context, c Created, token int
 	at, err := s.db.Q.CreateConversation(ctx, dbsqlc.CreateConversationParams{
 		ID: c.ID, Token: dbrow.OrNullNumber(token), UserName: user, Metadata: metadata, Items: []byte(s.db.Clean(string(c.Items))),
 	})
+	if err == nil && at.Unix() == 0 {
+		err = ErrTooManyConversations
+	}
 	return at, pg.Translate(err)
 }
 

@@ -114,8 +114,8 @@ func (s *Control) Retry(ctx context.Context, id turnkeeper.MessageID, anyway boo
 		return refused("waits in the inbox and is due already")
 	case "running":
 		return refused("is being handled")
-	case "answered":
-		return refused("was answered; send it again as a message of its own if you want a second answer")
+	case "succeeded":
+		return refused("has succeeded; send it again as a message of its own if you want a second answer")
 	case "risky":
 		acted, err := s.db.Q.HasActed(ctx, int64(id))
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
@@ -60,7 +61,7 @@ func documented(t *testing.T) *env {
 	answer.Usage = turnkeeper.Usage{InputTokens: 900, OutputTokens: 40}
 	read := storagetest.Result(first, "", turnkeeper.CallSucceeded, "12 pieces")
 	read.Duration = 30 * time.Millisecond
-	read.Output = &turnkeeper.Output{ID: "result-17", MediaType: "text/plain", Text: strings.Repeat("x", turnkeeper.OutputChunkBytes+1), SizeBytes: turnkeeper.OutputChunkBytes + 1}
+	read.Output = &turnkeeper.Output{ID: "result-17", MediaType: "text/plain", Text: strings.Repeat("x", outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
 	d.Write(t, turnlog.Entry{
 		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded", Error: "HTTP 503", Usage: turnkeeper.Usage{InputTokens: 900}}},
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
@@ -216,7 +217,7 @@ func (h *env) many() {
 				when column_name in ('id', 'turn_id', 'message_id', 'token') and data_type = 'bigint' then format('%I + 1000 * i', column_name)
 				when column_name in ('id', 'output_id', 'nonce') then format('%I || ''-'' || i', column_name)
 				when data_type = 'uuid' then 'gen_random_uuid()'
-				when column_name in ('dropped_at', 'slot') then 'null' when data_type like 'timestamp%' then format('now() - (20001 - i) * interval ''13 min''')
+				when column_name in ('dropped_at', 'slot') or column_name like '%expired_at' then 'null' when data_type like 'timestamp%' then format('now() - (20001 - i) * interval ''13 min''')
 				else quote_ident(column_name) end, ', ') into columns, "values"
 			from information_schema.columns where table_schema = 'turnkeeper' and table_name = t and is_generated = 'NEVER';
 			execute format('insert into turnkeeper.%1$I (%2$s) overriding system value select %3$s from turnkeeper.%1$I, generate_series(1, 20000) i where %4$s',

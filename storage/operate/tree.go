@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
@@ -12,10 +13,22 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-func (s *Views) awaitedOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeeper.AwaitedCall, error) {
+// An AwaitedCall is an open detached call, as operators see it.
+type AwaitedCall struct {
+	Key       turnkeeper.CallKey
+	Name      string
+	Since     time.Time
+	Until     time.Time // then it is CallOverdue or CallUnwanted
+	Attempt   int
+	WorkerID  turnkeeper.WorkerID // its worker; empty: it waits for one
+	ClaimedAt time.Time
+	ArrivedAt time.Time // zero: it has no result yet
+}
+
+func (s *Views) awaitedOf(ctx context.Context, id turnkeeper.TurnID) ([]AwaitedCall, error) {
 	rows, err := s.db.Q.AwaitedOfTurn(ctx, int64(id))
-	return dbrow.Map(rows, func(r dbsqlc.AwaitedOfTurnRow) turnkeeper.AwaitedCall {
-		return turnkeeper.AwaitedCall{
+	return dbrow.Map(rows, func(r dbsqlc.AwaitedOfTurnRow) AwaitedCall {
+		return AwaitedCall{
 			Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Name: r.Name, Since: r.OpenedAt, Until: dbrow.OrZero(r.Deadline),
 			Attempt: int(dbrow.OrZero(r.Attempt)), WorkerID: turnkeeper.WorkerID(r.WorkerID), ClaimedAt: dbrow.OrZero(r.ClaimedAt), ArrivedAt: dbrow.OrZero(r.ArrivedAt),
 		}

@@ -23,7 +23,7 @@ type TurnView struct {
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output    // without their content
 	Refused    []turnlog.RefusedWrite // writes that had to wait for the database, in order
-	Awaited    []turnkeeper.AwaitedCall
+	Awaited    []AwaitedCall
 	End        *RequestedEnd    // nil: none is requested
 	Tree       *Tree            // of sub-agents; nil: the turn is not a sub-agent's and has none
 	Waited     []waiting.Parked // the waits that it began, by its events, in order
@@ -138,7 +138,7 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		return turnkeeper.Output{
 			ID: turnkeeper.OutputID(r.ID), TurnID: id, Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 			MediaType: r.MediaType, SizeBytes: r.SizeBytes, Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256,
-			Incomplete: r.Incomplete, Retrieved: r.Retrieved,
+			Incomplete: r.Incomplete, Retrieved: r.Retrieved, ExpiredAt: dbrow.OrZero(r.ExpiredAt),
 		}
 	})
 	return v, pg.Translate(err)

@@ -23,16 +23,20 @@ func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (wa
 	return found[0], err
 }
 
-// WatchedMessages reads messages with Waits and Turns, in any order, without those that do not exist.
+// WatchedMessages reads ID, State, TurnID, ClosedAt, Waits and Turns of messages, in any order, without those that do not exist.
 func (s *Views) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error) {
 	rows, err := s.db.Q.WatchedMessages(ctx, dbrow.Map(ids, func(id turnkeeper.MessageID) int64 { return int64(id) }))
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
 	messages := dbrow.Map(rows, func(r dbsqlc.WatchedMessagesRow) waiting.Message {
-		m := closedBy(dbrow.Message(r.TurnkeeperMessage), r.TurnState)
-		m.Turns = dbrow.Map(r.Turns, func(id int64) turnkeeper.TurnID { return turnkeeper.TurnID(id) })
-		return m
+		return waiting.Message{
+			Message: turnkeeper.Message{
+				ID: turnkeeper.MessageID(r.ID), State: turnkeeper.MessageState(r.State), TurnID: turnkeeper.TurnID(dbrow.OrZero(r.TurnID)),
+				ClosedAt: dbrow.OrZero(r.ClosedAt),
+			},
+			Turns: dbrow.Map(r.Turns, func(id int64) turnkeeper.TurnID { return turnkeeper.TurnID(id) }),
+		}
 	})
 	return messages, s.withWaits(ctx, messages)
 }

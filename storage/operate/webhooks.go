@@ -160,6 +160,37 @@ const unseen = 35 * time.Second
 // Served reports whether a worker delivers to the webhook.
 func (v WebhookView) Served() bool { return v.Now.Sub(v.SeenAt) < unseen }
 
+// A WebhookState says whether a webhook receives what is due.
+type WebhookState string
+
+// The states of a webhook.
+const (
+	WebhookPaused   WebhookState = "paused"        // by an operator
+	WebhookUnserved WebhookState = "no_worker"     // no worker has it in its settings
+	WebhookResting  WebhookState = "asked_to_wait" // its endpoint asked for a pause
+	WebhookFailing  WebhookState = "failing"       // its newest attempt failed
+	WebhookActive   WebhookState = "active"
+)
+
+// WebhookStates lists the states of a webhook.
+var WebhookStates = []WebhookState{WebhookPaused, WebhookUnserved, WebhookResting, WebhookFailing, WebhookActive}
+
+// State returns the state of the webhook.
+func (v WebhookView) State() WebhookState {
+	switch {
+	case !v.PausedAt.IsZero():
+		return WebhookPaused
+	case !v.Served():
+		return WebhookUnserved
+	case v.NotBefore.After(v.Now):
+		return WebhookResting
+	case v.FailedAt.After(v.SucceededAt):
+		return WebhookFailing
+	default:
+		return WebhookActive
+	}
+}
+
 // Webhooks lists webhooks by name.
 func (s *WebhookStore) Webhooks(ctx context.Context) ([]WebhookView, error) {
 	rows, err := s.db.Q.ListWebhooks(ctx, "")

@@ -36,7 +36,7 @@ update turnkeeper.schedules set active = false, last_error = null
 where agent = @agent and (active or last_error is not null) and not (name = any(@keep::text[]));
 
 -- name: ListAgents :many
-select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
+select a.name, a.description, a.definition_hash, a.models, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
         (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting,
     array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused

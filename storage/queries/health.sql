@@ -46,13 +46,18 @@ select model, failures, requests, open, pairs,
     (extract(epoch from coalesce(last_pair - first_pair, interval '0')) * 1000000)::bigint as span_us
 from turnkeeper.suspects where message_id = @message order by model;
 
--- name: TryModels :execrows
--- Makes the scheduler probe these models at once: an operator may have fixed them.
-update turnkeeper.model_health set until = statement_timestamp()
-where model = any(@models::text[]) and down_since is not null and until > statement_timestamp();
+-- name: TryModelsOfAgents :exec
+-- Makes the scheduler probe the models of these agents at once, those of all their levels: an operator may have fixed them.
+with locked as ( -- in the order of note_models
+    select h.model from turnkeeper.model_health h
+    where h.model in (select unnest(turnkeeper.all_models(a)) from turnkeeper.agents a where a.name = any(@agents::text[]))
+      and h.down_since is not null and h.until > statement_timestamp()
+    order by h.model for no key update
+)
+update turnkeeper.model_health set until = statement_timestamp() where model in (select l.model from locked l);
 
 -- name: TryModelsOfMessage :execrows
--- Like TryModels, for the models that a message waits for.
+-- Like TryModelsOfAgents, for the models that a message waits for.
 update turnkeeper.model_health h set until = statement_timestamp()
 from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
 where m.id = @message and m.state in ('waiting', 'running') and h.model = any(turnkeeper.models_now(a)) and h.down_since is not null
@@ -74,6 +79,7 @@ with answered as (
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
     coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
     coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.all_models(a))), '{}')::text[] as agents,
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.models_now(a))), '{}')::text[] as needed_by,
     (h.model is not null or n.model in (select model from answered where model is not null))::boolean as asked
 from (select unnest(turnkeeper.all_models(a)) as model from turnkeeper.agents a union select model from turnkeeper.model_health) n
 left join turnkeeper.model_health h on h.model = n.model

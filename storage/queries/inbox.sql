@@ -11,9 +11,10 @@ select sqlc.embed(m), coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = @id;
 
 -- name: WatchedMessages :many
-select sqlc.embed(m), coalesce(t.state, '')::text as turn_state,
+-- What a stream tells of messages: their texts may be long, and are not read.
+select m.id, m.state, m.turn_id, m.closed_at,
     array(select a.id from turnkeeper.turns a where a.message_id = m.id order by a.attempt)::bigint[] as turns
-from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = any(@ids::bigint[]);
+from turnkeeper.messages m where m.id = any(@ids::bigint[]);
 
 -- name: ListMessages :many
 select sqlc.embed(m), coalesce(t.state, '')::text as turn_state

@@ -83,17 +83,17 @@ select (case when o.chunked and o.bytes is null then coalesce((
                                where b.output_id = o.id and b.first_char <= p.first_char)), '')
     else substr(coalesce(o.content, o.description), (p.first_char + 1)::integer, p.take) end)::text
 from turnkeeper.outputs o, (select @first_char::bigint as first_char, @take::integer as take) p
-where o.id = @id and o.turn_id = @turn_id;
+where o.id = @id and o.turn_id = @turn_id and o.expired_at is null;
 
 -- name: DescribeOutput :one
-select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at
+select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, expired_at
 from turnkeeper.outputs where id = @id and turn_id = @turn_id;
 
 -- name: NoteRetrieved :exec
 update turnkeeper.outputs set retrieved = retrieved + 1 where id = @id and turn_id = @turn_id;
 
 -- name: OutputsOfTurn :many
-select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved
+select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved, expired_at
 from turnkeeper.outputs where turn_id = @turn_id order by round, ordinal;
 
 -- name: SpendOf :many

@@ -7,6 +7,10 @@ on conflict (agent) do update set level = excluded.level, pinned_by = excluded.p
 -- name: UnpinLevel :execrows
 delete from turnkeeper.pinned_levels where agent = @agent::text;
 
+-- name: ForgetPins :exec
+-- Deletes the pins that hold no more.
+delete from turnkeeper.pinned_levels where until <= clock_timestamp();
+
 -- name: ListPins :many
 -- The pins that hold now.
 select * from turnkeeper.pinned_levels where until is null or until > clock_timestamp() order by agent;

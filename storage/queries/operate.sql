@@ -74,6 +74,21 @@ limit @max_rows;
 select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
 from turnkeeper.purge(@agent::text, sqlc.narg(user_name)::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
 
+-- name: Expire :one
+-- One batch of a class of retention.
+select done::bigint as done, failed::bigint as failed from turnkeeper.expire(@class::text, clock_timestamp() - @kept::interval, @max_rows::integer);
+
+-- name: KeptFor :one
+-- How long outputs and events are kept without a setting; zero: for ever.
+select coalesce(kept_for, interval '0')::interval as kept from turnkeeper.settings;
+
+-- name: StoredParts :one
+-- The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970: there is none.
+select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size('turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
+        + pg_total_relation_size('turnkeeper.ended_grants'))::bigint as bytes,
+    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null order by t.ended_at limit 1),
+        to_timestamp(0))::timestamptz as oldest;
+
 -- name: PurgeNotes :execrows
 -- all_of: all notes of the agent; else of a user or, without one, of a conversation.
 delete from turnkeeper.notes n where (@agent::text = '' or n.agent = @agent)

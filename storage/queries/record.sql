@@ -21,7 +21,8 @@ select t.*, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries
     turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
     coalesce((select e.how from turnkeeper.requested_end(t.id) e), '')::text as requested_end,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
-    exists (select from turnkeeper.labels)::boolean as any_labels
+    exists (select from turnkeeper.labels)::boolean as any_labels,
+    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = t.agent and a.levels <> '{}'), '')::text as level
 from wanted w,
     lateral (select * from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m,

@@ -1,6 +1,6 @@
 -- name: EnqueueResponse :one
 select turnkeeper.enqueue_response(coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @agent::text, @user_name::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
-    @response::jsonb, @follows::bigint, @strict::boolean)::bigint;
+    @response::jsonb, @follows::bigint, @strict::boolean, @texts::text[], @labels::text[], @sources::text[])::bigint;
 
 -- name: ResponseByID :one
 -- Reads a response in one statement, so that a closed one has its reply.
@@ -9,6 +9,8 @@ select sqlc.embed(m), r.previous_id, r.background, r.drafts, r.metadata::text as
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     coalesce(p.labels, '{}')::text[] as labels,
+    -- of the turn's last answer, once there is a reply
+    coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
@@ -43,15 +45,25 @@ where m.agent = @agent and m.user_name = @user_name and m.conversation = @conver
 order by m.id desc limit 1;
 
 -- name: ResponseTexts :many
-select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
+-- What was said in responses, with its labels.
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply,
+    array(select l.label from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as sources,
+    array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_sources
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
 where r.message_id = any(@ids::bigint[]) and m.agent = @agent and m.user_name = @user_name;
 
 -- name: CreateConversation :one
-select turnkeeper.create_conversation(@id::text, coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @user_name::text, @metadata::jsonb, @items::jsonb)::timestamptz;
+-- 1970: the sender has too many.
+select coalesce(turnkeeper.create_conversation(@id::text, coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @user_name::text, @metadata::jsonb, @items::jsonb), 'epoch')::timestamptz;
+
+-- name: ForgetConversations :exec
+delete from turnkeeper.api_conversations c where c.used_at is null and c.created_at < clock_timestamp() - @older_than::interval;
 
 -- name: ConversationByID :one
 select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
-where c.id = @id and c.sent_by = coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user) and c.user_name = @user_name;
+where c.id = @id and c.sent_by = coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user) and (@user_name::text = '' or c.user_name = @user_name)
+order by c.used_at nulls last limit 1;

@@ -206,7 +206,7 @@ func Succeeded(reply string) *turnlog.Outcome {
 }
 
 // Answered is the ending of a turn that answered its message.
-var Answered = journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
+var Answered = journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"}
 
 // Round returns a round with planned calls of these effects.
 func Round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {

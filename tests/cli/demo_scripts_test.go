@@ -20,7 +20,7 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 
 	e.WriteFile("agents/clerk.demo.yaml", "steps: [{text: '{{ massage }}'}]")
 	w.Signal(syscall.SIGHUP)
-	w.Await("those agents keep their old version")
+	w.Await("the agents of these files keep their old version")
 	w.Await(`function \"massage\" not defined`)
 	w.Await("reloaded the agents")
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "First.")

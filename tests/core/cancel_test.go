@@ -96,7 +96,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("the events of the turn behind: %+v", r)
 			}
 			e.WantReply(e.TurnOf(behind), "Now.")
-			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr, "is closed already: it is answered") {
+			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr, "is closed already: it succeeded") {
 				t.Errorf("of what has ended: %+v", r)
 			}
 		})
@@ -178,7 +178,7 @@ func TestRetryInBackOff(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	e.AwaitClosed(message)
-	if r := e.Turnctl("retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "was answered") {
-		t.Errorf("retry of what was answered: %+v", r)
+	if r := e.Turnctl("retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "has succeeded") {
+		t.Errorf("retry of what has succeeded: %+v", r)
 	}
 }

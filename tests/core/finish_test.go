@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	finishNotice = "the last one, because a person asked to finish: tools can no longer be called."
+	finishNotice = "the last one, because the turn was asked to finish: tools can no longer be called."
 	whatItHas    = "What I have."
 )
 
@@ -227,7 +227,7 @@ func TestFinishRefused(t *testing.T) {
 	}
 	refused(6, fmt.Sprintf("message %d still waits, and has nothing to finish with; cancel it instead", waits), "--message", fmt.Sprint(waits))
 	refused(6, "turn 1 has ended already: it succeeded", "1")
-	refused(6, fmt.Sprintf("message %d is closed already: it is answered", done), "--message", fmt.Sprint(done))
+	refused(6, fmt.Sprintf("message %d is closed already: it succeeded", done), "--message", fmt.Sprint(done))
 	refused(3, "there is no turn 77", "77")
 	refused(2, "give a turn, or --message")
 	if r := e.Turnctl("finish", "--message", fmt.Sprint(hangs)); r.Code != 0 || !strings.Contains(r.Stdout, "was asked to finish") {

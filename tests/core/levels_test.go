@@ -1,6 +1,8 @@
 package core_test
 
 import (
+	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -77,4 +79,35 @@ func TestABudgetIsRaised(t *testing.T) {
 	write("100")
 	w.Signal(syscall.SIGHUP)
 	e.WantEnd(e.TurnOf(second), "succeeded", "none", 1)
+}
+
+// TestALevelLeadsAroundAModelThatIsDown lets the model of an agent fail, and then that of its level low. A pin of the other level brings
+// an answer while the model is down, and the agent's messages wait without it.
+func TestALevelLeadsAroundAModelThatIsDown(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "model: test/dear", "lane: conversation", "levels: {low: {model: test/cheap}}")
+	var down atomic.Value
+	down.Store("dear")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if r.Chat().Model == down.Load() {
+			return wrongKey
+		}
+		return inferencetest.Text("done by " + r.Chat().Model)
+	})
+	e.StartWorker()
+	for _, c := range []struct{ down, level, up, without string }{{"dear", "low", "cheap", "normal"}, {"cheap", "normal", "dear", "low"}} {
+		down.Store(c.down)
+		e.Turnctl("levels", "pin", c.without, "--agent", "clerk")
+		first := env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Hello', $1)", "first of "+c.down)
+		e.Await("the model is down", "select exists (select from model_health where model = $1 and down_since is not null)", "test/"+c.down)
+		e.Await("the turn has failed", "select not exists (select from turns where ended_at is null)")
+		e.Exec("update model_health set until = clock_timestamp() + interval '1 hour' where down_since is not null")
+		second := env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Hello', $1)", "second of "+c.down)
+		e.Await("it waits for the model", "select exists (select from blockers($1) where reason = 'model_down')", second)
+		e.Turnctl("levels", "pin", c.level, "--agent", "clerk")
+		e.WantReply(e.TurnOf(second), "done by "+c.up)
+		e.Turnctl("cancel", "--message", strconv.FormatInt(first, 10))
+		e.Exec("delete from model_health")
+	}
 }

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,13 +24,62 @@ func TestRetention(t *testing.T) {
 	first.Terminate()
 	e.Exec("update messages set accepted_at = accepted_at - interval '3 hours', closed_at = closed_at - interval '3 hours' where id = $1", old)
 	e.Exec("update replies set created_at = created_at - interval '3 hours' where message_id = $1", old)
-	e.StartWorker("--retention", "2h")
+	e.StartWorker("--retention-messages", "2h")
 	e.Await("the old message is gone", "select not exists (select from messages where id = $1)", old)
 	e.WantReply(e.TurnOf(young), "Done.")
 	behind := e.Enqueue("clerk", "Behind.")
 	e.AwaitClosed(behind)
 	if token := env.Query[int64](e, "select token from leases where lane = 'clerk'"); token != 3 {
 		t.Errorf("the lane's token is %d after three grants", token)
+	}
+}
+
+// A worker without a setting deletes the outputs and events of a new database after 30 days, and keeps the rest. Turns go on after that.
+func TestRetentionOfClasses(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
+	first := e.StartWorker()
+	old, young := e.Enqueue("clerk", "Old."), e.Enqueue("clerk", "Young.")
+	e.AwaitClosed(old, young)
+	first.Terminate()
+	turn := e.TurnOf(old)
+	e.Exec("update turns set created_at = created_at - interval '31 days', granted_at = granted_at - interval '31 days', ended_at = ended_at - interval '31 days' where id = $1", turn.ID)
+	e.Exec("update messages set accepted_at = accepted_at - interval '31 days', closed_at = closed_at - interval '31 days', due_at = due_at - interval '31 days' where id = $1", old)
+	e.Exec(`insert into outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, created_at)
+		values ('stored', $1, 1, 1, 'text/plain', 'a long text', 11, 11, 11, 3, 'x', false, '', clock_timestamp() - interval '31 days')`, turn.ID)
+	e.StartWorker()
+	e.Await("outputs and events are gone", "select exists (select from outputs where expired_at is not null) and exists (select from turns where events_expired_at is not null)")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"events", fmt.Sprint(turn.ID)}, 0, "were deleted by retention"},
+		{[]string{"events", fmt.Sprint(turn.ID), "--after", "1", "--follow"}, 0, "were deleted by retention"},
+		{[]string{"output", "stored"}, 3, "expired: the content of output stored was deleted by retention"},
+		{[]string{"output", "stored", "--raw"}, 3, "expired: the content of output stored was deleted by retention"},
+		{[]string{"output", "stored", "-o", "json"}, 0, `"content": null`},
+		{[]string{"show", fmt.Sprint(turn.ID)}, 0, "events: all but the last were deleted by retention"},
+		{[]string{"explain", fmt.Sprint(turn.ID)}, 0, "succeeded"},
+		{[]string{"doctor"}, 1, "outputs for 30 days"}, // the test's server does not sync
+	} {
+		if r := e.Turnctl(c.args...); r.Code != c.code || !strings.Contains(r.Stdout+r.Stderr, c.want) {
+			t.Errorf("turnctl %v ended with %d: %s%s", c.args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	if n := env.Query[int](e, "select count(*) from turn_events where turn_id = $1", e.TurnOf(young).ID); n <= 2 {
+		t.Errorf("the young turn has %d events", n)
+	}
+	if n := env.Query[int](e, "select count(*) from ended_grants"); n != 2 {
+		t.Errorf("%d grants are left, want 2", n)
+	}
+	e.WantReply(turn, "Done.")
+	behind := e.Enqueue("clerk", "Behind.")
+	e.AwaitClosed(behind)
+	if broken := e.BrokenInvariants(); len(broken) > 0 {
+		t.Errorf("broken: %v", broken)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestSIGHUPReadsTheAgentsAgain(t *testing.T) {
 	e.WriteAgent("scribe")
 	e.WriteAgent("broken", "no_such_key: 1")
 	w.Signal(syscall.SIGHUP)
-	w.Await("those agents keep their old version")
+	w.Await("the agents of these files keep their old version")
 	w.Await("reloaded the agents")
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Hello")), "succeeded", "none", 1)
 	e.WantEnd(e.TurnOf(e.Enqueue("scribe", "Hello")), "succeeded", "none", 1) // one bad file does not hold up the others

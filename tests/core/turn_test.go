@@ -98,7 +98,7 @@ func TestAModelThatCallsToolsForEver(t *testing.T) {
 			if want := fmt.Sprintf("Tool results: %d succeeded, %d failed.", ran, len(turn.Calls())-ran); first != want {
 				t.Errorf("the summary begins with %q, not %q", first, want)
 			}
-			if turn.Message.State != "answered" || turn.Message.Attempts != 1 {
+			if turn.Message.State != "degraded" || turn.Message.Attempts != 1 {
 				t.Errorf("the message is %+v", turn.Message)
 			}
 			if n := env.Query[int](e, "select count(*) from river_job"); n != 0 {

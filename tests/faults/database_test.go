@@ -223,7 +223,7 @@ func TestNoEffectWithoutTheDatabase(t *testing.T) {
 	if r.Code != 1 || !plainSentence(r.Stderr) {
 		t.Errorf("enqueue ended with %d and printed %q", r.Code, r.Stderr)
 	}
-	w.Await("the database is still away") // seconds after the first attempt
+	w.Await("the database is still unavailable") // seconds after the first attempt
 	e.Ledger.WantRuns("a once", 0)
 	p.Refuse(false)
 	e.AwaitClosed(message)

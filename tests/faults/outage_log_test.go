@@ -31,10 +31,10 @@ func TestALogWhileTheDatabaseIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(stopped) // its answer cannot be written
-	w.Await("the database is away or closes connections; retrying")
+	w.Await("the database is unavailable; retrying")
 	w.Await(`"for": "20.`)
 	startPostgresWith(t, pgdev.Options{Dir: dir})
-	w.Await("the database is back")
+	w.Await("the database is available again")
 	lines := strings.Split(strings.TrimSpace(w.Output.String()[before:]), "\n")
 	const handful = 7 // four about the outage, and the worker gives up its turn, which goes on
 	if len(lines) > handful {

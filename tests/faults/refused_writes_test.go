@@ -43,7 +43,7 @@ func TestRefusedWrites(t *testing.T) {
 		}
 		wantRefusalOver(e, w, name)
 	}
-	if got := strings.Count(w.Output.String(), "the database refuses to write; retrying"); got < 2 || got > 6 {
+	if got := strings.Count(w.Output.String(), "the database refuses writes; retrying"); got < 2 || got > 6 {
 		t.Errorf("%d lines about refused writes:\n%s", got, w.Output)
 	}
 }
@@ -51,7 +51,7 @@ func TestRefusedWrites(t *testing.T) {
 // wantRefusalShown checks what the worker, turnctl and the page say about a turn whose write is refused.
 func wantRefusalShown(e *env.Env, w *env.Process, name string) {
 	e.T.Helper()
-	w.Await("the database refuses to write; retrying")
+	w.Await("the database refuses writes; retrying")
 	says := func(when string, text func() string, parts ...string) {
 		e.T.Helper()
 		got := ""
@@ -86,7 +86,7 @@ func wantRefusalShown(e *env.Env, w *env.Process, name string) {
 // wantRefusalOver checks that the refusal is shown as past.
 func wantRefusalOver(e *env.Env, w *env.Process, name string) {
 	e.T.Helper()
-	w.Await("the database refuses nothing any more")
+	w.Await("the database accepts all writes again")
 	e.Poll(name+": ready", func() bool { return strings.HasPrefix(getText(e, w.APIURL()+"/readyz"), "200") })
 	for _, args := range [][]string{{"show", "latest"}, {"explain", "latest"}} {
 		if got := e.Turnctl(args...).Stdout; !strings.Contains(got, "the database refused to write for") || !strings.Contains(got, "(53100)") {
@@ -116,4 +116,39 @@ func getText(e *env.Env, url string) string {
 		e.T.Fatal(err)
 	}
 	return resp.Status + "\n" + string(body)
+}
+
+// TestRefusedHeartbeats lets the database refuse all that a worker writes, its heartbeats too, as a server that is read-only does. Then no
+// row says so: each process notes what it is refused, and programs try a write.
+func TestRefusedHeartbeats(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.Exec(`create function refuse() returns trigger language plpgsql as $$
+		begin raise exception using errcode = '25006', message = 'cannot execute INSERT in a read-only transaction'; end $$`)
+	w := e.StartWorker()
+	e.Exec(`do $$ begin
+		lock table worker_heartbeat, journal in access exclusive mode;
+		update worker_heartbeat set beat_at = clock_timestamp() - interval '1 min';
+		create trigger refuse before insert or update on worker_heartbeat for each row execute function refuse();
+		create trigger refuse before insert on journal for each row execute function refuse();
+	end $$`)
+	w.Await("the database refuses writes; retrying")
+	shown := func(what string, text func() string, parts ...string) {
+		t.Helper()
+		e.Poll(what, func() bool {
+			got := text()
+			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(got, part) })
+		})
+	}
+	shown("readyz", func() string { return getText(e, w.APIURL()+"/readyz") }, "503", "refuses writes", "25006")
+	shown("the overview", func() string { return getText(e, w.APIURL()+"/") }, "The database refuses writes", "25006")
+	shown("metrics", func() string { return getText(e, w.APIURL()+"/metrics") }, `turnkeeper_db_refused{sqlstate="25006"`)
+	if got := e.Turnctl("top", "--once").Stdout; !strings.Contains(got, "the database refuses writes") || !strings.Contains(got, "25006") {
+		t.Errorf("top does not show the refusal:\n%s", got)
+	}
+	e.Exec("drop trigger refuse on journal")
+	e.Exec("drop trigger refuse on worker_heartbeat")
+	w.Await("the database accepts all writes again")
+	shown("readyz afterwards", func() string { return getText(e, w.APIURL()+"/readyz") }, "200")
 }

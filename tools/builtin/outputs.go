@@ -164,6 +164,9 @@ func find(ctx context.Context, call tools.Call, id string) (output, error) {
 	if err == nil && o.Running {
 		err = refused("Tool not ready. Use wait_for_tool_output.")
 	}
+	if err == nil && o.Expired {
+		err = refused("expired: the output of " + id + " is no longer stored")
+	}
 	return output{o}, err
 }
 

@@ -28,7 +28,9 @@ func stored(text string) tools.Output {
 func TestPatchOutput(t *testing.T) {
 	binary, cut := stored("x"), stored("one two")
 	binary.Binary, cut.Cut = true, true
-	results := shelf{"a": stored("one two 日本 two three"), "b": binary, "cut": cut, "aaa": stored("aaa"), "big": stored(strings.Repeat("x", 6_000_000))}
+	expired := stored("x")
+	expired.Expired = true
+	results := shelf{"a": stored("one two 日本 two three"), "b": binary, "cut": cut, "old": expired, "aaa": stored("aaa"), "big": stored(strings.Repeat("x", 6_000_000))}
 	for name, c := range map[string]struct{ args, want, shown, refused string }{
 		"an edit":             {`{"id":"a","edits":[{"find":"日本","replace":"Japan"}]}`, "one two Japan two three", "Stored as output:new, 23 bytes. 1 edits were made, 1 strings replaced. a itself is unchanged.", ""},
 		"by its handle":       {`{"id":"output:a","edits":[{"find":"one","replace":""}]}`, " two 日本 two three", "Stored as output:new, 21 bytes. 1 edits were made, 1 strings replaced. output:a itself is unchanged.", ""},
@@ -42,6 +44,7 @@ func TestPatchOutput(t *testing.T) {
 		"nothing to find":     {`{"id":"a","edits":[{"find":"","replace":"x"}]}`, "", "", `{"error":"edit 1 has nothing to find"}`},
 		"no edits":            {`{"id":"a","edits":[]}`, "", "", `{"error":"edits is empty: give at least one"}`},
 		"unknown":             {`{"id":"z","edits":[{"find":"a","replace":"b"}]}`, "", "", `{"error":"Unknown tool ID: z"}`},
+		"expired":             {`{"id":"old","edits":[{"find":"x","replace":"b"}]}`, "", "", `{"error":"expired: the output of old is no longer stored"}`},
 		"binary":              {`{"id":"b","edits":[{"find":"a","replace":"b"}]}`, "", "", `{"error":"that result is binary; only text can be edited"}`},
 		"grows out of bounds": {`{"id":"big","edits":[{"find":"x","replace":"yy","all":true}]}`, "", "", `{"error":"edit 1 would make the text 12000000 bytes long; at most 10000000 are kept"}`},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
@@ -34,6 +35,7 @@ type Store interface {
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
 
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
+	Definition(ctx context.Context, hash string) ([]byte, error)
 	Models(ctx context.Context) ([]modelhealth.Health, error)
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
@@ -43,16 +45,21 @@ type Store interface {
 	UnpinLevel(ctx context.Context, agent string) error
 
 	AskStore
+	WebhookStore
+	diagnosis.Store
 }
 
 // An Access checks a caller's rights and uses a store. It is safe for concurrent use.
 type Access struct {
 	store    Store
 	fourEyes bool // the token that sent a message must not answer what its turn asks
+	doctor   *doctor
 }
 
 // New returns an Access.
-func New(store Store, fourEyes bool) Access { return Access{store, fourEyes} }
+func New(store Store, fourEyes bool, settings diagnosis.Settings) Access {
+	return Access{store, fourEyes, newDoctor(settings)}
+}
 
 // CheckTurn returns a 404 problem if the turn does not exist or is not visible to the caller.
 func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
@@ -213,12 +220,6 @@ func (a Access) RetryFailed(c *request.Call, scope operate.FailedScope) ([]opera
 	return a.store.RetryFailed(c.Context(), scope)
 }
 
-// Agents lists the agents visible to the caller.
-func (a Access) Agents(c *request.Call) ([]turnkeeper.AgentRegistration, error) {
-	all, err := a.store.Agents(c.Context())
-	return slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.Caller.Sees(r.Name) }), err
-}
-
 // Models lists the models that the caller's agents use.
 func (a Access) Models(c *request.Call) ([]modelhealth.Health, error) {
 	all, err := a.store.Models(c.Context())
@@ -226,7 +227,8 @@ func (a Access) Models(c *request.Call) ([]modelhealth.Health, error) {
 		return all, err
 	}
 	for i := range all {
-		all[i].Agents = slices.DeleteFunc(all[i].Agents, func(agent string) bool { return !c.Caller.Sees(agent) })
+		unseen := func(agent string) bool { return !c.Caller.Sees(agent) }
+		all[i].Agents, all[i].NeededBy = slices.DeleteFunc(all[i].Agents, unseen), slices.DeleteFunc(all[i].NeededBy, unseen)
 	}
 	return slices.DeleteFunc(all, func(h modelhealth.Health) bool { return len(h.Agents) == 0 }), nil
 }

@@ -4,20 +4,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/survival"
 	"turnkeeper/storage/operate"
 )
 
-// maxPin is the longest time for which a level can be pinned.
-const maxPin = 366 * 24 * time.Hour
-
-// Levels lists the survival levels of the agents visible to the caller.
+// Levels lists the survival levels of the agents visible to the caller. A caller who does not see all agents does not see who
+// pinned the level of all.
 func (a Access) Levels(c *request.Call) (operate.Levels, error) {
 	all, err := a.store.Levels(c.Context())
-	all.Agents = slices.DeleteFunc(all.Agents, func(l operate.AgentLevel) bool { return !c.Caller.Sees(l.Agent) })
+	if !c.Caller.SeesAll() {
+		all = all.For(c.Caller.Sees)
+	}
 	return all, err
 }
 
@@ -29,9 +28,9 @@ func (a Access) PinLevel(c *request.Call, p operate.Pin) error {
 	p.By, p.Reason = strings.TrimSpace(p.By), strings.TrimSpace(p.Reason)
 	switch {
 	case !slices.Contains(survival.Levels, p.Level):
-		return request.Refuse(http.StatusUnprocessableEntity, "level must be normal, low or critical")
-	case p.For < 0 || p.For > maxPin:
-		return request.Refuse(http.StatusUnprocessableEntity, "for_seconds must be 0 to %d", int(maxPin.Seconds()))
+		return request.Refuse(http.StatusUnprocessableEntity, "level must be one of %s", strings.Join(survival.Names(), ", "))
+	case p.For < 0 || p.For > survival.MaxPin:
+		return request.Refuse(http.StatusUnprocessableEntity, "a pin lasts at most %d days (for_seconds 0 to %d); 0 is until it is unpinned", int(survival.MaxPin.Hours()/24), int(survival.MaxPin.Seconds()))
 	case len(p.Reason) > request.MaxReason || len(p.By) > request.MaxReason || !request.IsText(p.Reason) || !request.IsText(p.By):
 		return request.Refuse(http.StatusUnprocessableEntity, "reason and by must be texts of at most %d bytes", request.MaxReason)
 	}
@@ -60,14 +59,6 @@ func (a Access) checkLevel(c *request.Call, agent string) error {
 		}
 		return request.Refuse(http.StatusForbidden, "without agent, the level of all agents is set: use a token that is not restricted to some")
 	}
-	all, err := a.Agents(c)
-	if err != nil {
-		return err
-	}
-	for _, known := range all {
-		if known.Name == agent {
-			return nil
-		}
-	}
-	return request.Refuse(http.StatusNotFound, "there is no agent %q", agent)
+	_, err := a.agent(c, agent)
+	return err
 }

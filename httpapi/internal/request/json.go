@@ -31,6 +31,20 @@ func halfPair(text []byte) string {
 	return ""
 }
 
+// hasNUL reports whether a JSON text has the escape of a NUL character, \u0000. Unescaped, the character is no JSON.
+func hasNUL(text []byte) bool {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if unitOf(text[i:]) == 0 {
+			return true
+		}
+		i++ // skip the escaped character
+	}
+	return false
+}
+
 const escaped = len(`\u0000`)
 
 // unitOf returns the UTF-16 code unit of the \u escape at the start of the text; -1: none.

@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 )
 
@@ -187,7 +188,7 @@ func (c *Call) Conversation() (operate.Page, string, error) {
 // The states that lists can be filtered by.
 var (
 	MessageStates = []string{
-		string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageAnswered),
+		string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageSucceeded), string(turnkeeper.MessageDegraded),
 		string(turnkeeper.MessageFailed), string(turnkeeper.MessageCancelled),
 	}
 	TurnStates = []string{
@@ -200,6 +201,9 @@ var (
 var AskStates = []string{
 	string(asks.Open), string(asks.Approved), string(asks.Denied), string(asks.Answered), string(asks.Expired), string(asks.Withdrawn),
 }
+
+// DeliveryStates lists the states of deliveries that lists can be filtered by.
+var DeliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered), string(outbox.DeliveryDead)}
 
 // IsText reports whether a text can be stored: valid UTF-8 without NUL.
 func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -13,7 +13,9 @@ type Problem struct {
 	Detail string `json:"detail" doc:"what is wrong, in a plain sentence"`
 
 	Param, Code string `json:"-"` // fields of an error of the Responses API
-	fixed       bool   // the detail is a constant, so it holds no secret
+	// Lasts says that reconnecting at once does not help, so that an EventSource is told to give up.
+	Lasts bool `json:"-"`
+	fixed bool // the detail is a constant, so it holds no secret
 }
 
 func (p *Problem) Error() string { return p.Detail }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"turnkeeper"
@@ -88,6 +89,14 @@ func (c Caller) TokenID() int64 {
 	return c.Token.ID
 }
 
+// Name returns the key of the caller for limits: of its token, or empty for all requests without one.
+func (c Caller) Name() string {
+	if c.Token == nil {
+		return ""
+	}
+	return "token " + strconv.FormatInt(c.Token.ID, 10)
+}
+
 // A Call is one request and the writer of its answer.
 type Call struct {
 	W http.ResponseWriter
@@ -95,6 +104,9 @@ type Call struct {
 	Caller  Caller
 	ForPage bool   // the request is for the page, not the API
 	Session string // session of the caller; empty: none
+
+	streams   *Streams
+	streaming bool // it is counted in streams
 
 	timeout *time.Timer   // ends the context; nil: no timeout
 	limit   time.Duration // of timeout

@@ -3,6 +3,7 @@
 "use strict";
 (() => {
   const refreshEvery = 3000;
+  const freshFor = 5; // seconds for which a page was updated just now: a little more than refreshEvery
 
   // ---- Text, escaped like Go's words.Plain: control characters and those that change the direction
   // of text.
@@ -30,7 +31,8 @@
   const updateTimes = () => {
     for (const t of document.querySelectorAll("main time, footer time")) {
       const s = (Date.now() + skew - Date.parse(t.dateTime)) / 1000;
-      const text = Math.abs(s) < 1 ? "now" : s < 0 ? `in ${coarse(-s)}` : `${coarse(s)} ago`;
+      const recent = t.closest("footer") && s < freshFor;
+      const text = recent ? "just now" : Math.abs(s) < 1 ? "now" : s < 0 ? `in ${coarse(-s)}` : `${coarse(s)} ago`;
       if (t.textContent !== text) t.textContent = text;
     }
   };
@@ -183,7 +185,7 @@
     }
     source.onerror = () => {
       if (over) return;
-      tell(source.readyState === EventSource.CLOSED ? "The stream has ended. Reload the page to follow the turn." : "Connection lost, reconnecting.");
+      tell(source.readyState === EventSource.CLOSED ? "The stream has ended, or this token has too many open. Reload the page to follow the turn." : "Connection lost, reconnecting.");
     };
   }
 

@@ -104,7 +104,7 @@ func (c *callParts) equals(name, arguments string) bool {
 // compact returns arguments without white space, and nothing for {}.
 func compact(text string) string {
 	var out bytes.Buffer
-	if blank(text) || json.Compact(&out, []byte(text)) != nil {
+	if json.Compact(&out, []byte(text)) != nil {
 		return strings.TrimSpace(text)
 	}
 	if out.String() == "{}" {

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/internal/survival"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
@@ -154,7 +155,7 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 	r.checkRules(file, toolbox.Rules)
 	for _, model := range modelsOf(d, cfg) {
 		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
-			file.Add(file.Line(model.key, model.name), err.Error())
+			file.Add(file.Line(model.key, model.item), err.Error())
 		}
 	}
 	r.checkTools(file, cfg, toolbox)
@@ -223,17 +224,24 @@ func addBound(file *agentdef.Reading, fault error) {
 	file.Add(file.Line(key, item), text)
 }
 
-// A namedModel is a model and the key in which it is set.
-type namedModel struct{ key, name string }
+// A namedModel is a model, and the key and the item in it by which it is set.
+type namedModel struct{ key, item, name string }
 
 // modelsOf returns the models that the agent uses.
 func modelsOf(d *agentdef.Definition, cfg *config.Config) []namedModel {
-	all := []namedModel{{"model", cmp.Or(d.Model, cfg.DefaultModel)}}
+	all := []namedModel{{"model", "", cmp.Or(d.Model, cfg.DefaultModel)}}
 	for _, name := range d.FallbackModels {
-		all = append(all, namedModel{"fallback_models", name})
+		all = append(all, namedModel{"fallback_models", name, name})
+	}
+	for _, at := range []struct{ level, model string }{
+		{string(survival.Low), d.Levels.Low.Model}, {string(survival.Critical), d.Levels.Critical.Model},
+	} {
+		if at.model != "" {
+			all = append(all, namedModel{"levels", at.level, at.model})
+		}
 	}
 	if extraction := cmp.Or(d.ExtractionModel, cfg.ExtractionModel); extraction != "" {
-		all = append(all, namedModel{"extraction_model", extraction})
+		all = append(all, namedModel{"extraction_model", "", extraction})
 	}
 	return all
 }

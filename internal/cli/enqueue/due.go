@@ -27,13 +27,20 @@ func (d due) check(atGiven, delayGiven bool, zone *time.Location) (due, error) {
 		return d, shell.Misused("give --at or --delay, not both")
 	case d.delay < 0:
 		return d, shell.Misused("--delay is %s: it must not be negative", d.delay)
-	case d.delay > turnkeeper.MaxDelay:
+	case tooLate(d.delay):
 		return d, shell.Misused("--delay is %s: it must be at most ten years", d.delay)
 	case atGiven:
 		_, err := parseMoment(d.at, zone)
 		return d, err
 	}
 	return d, nil
+}
+
+// tooLate reports whether no message can be due that late.
+func tooLate(delay time.Duration) bool {
+	now := time.Now()
+	_, err := turnkeeper.Submission{DueAt: now.Add(delay)}.DueFrom(now)
+	return err != nil
 }
 
 // time returns the due time.

@@ -169,7 +169,7 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 		switch {
 		case err != nil:
 		case !m.ClosedAt.IsZero():
-			said = " before, now closed: " + string(m.State)
+			said = ", now closed: " + string(m.State)
 		case e.due.given || m.DueAt.After(m.AcceptedAt):
 			accepted.DueAt, said = &m.DueAt, ", due "+e.Clock().Exactly(m.DueAt)
 		}

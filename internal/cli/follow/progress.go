@@ -70,6 +70,9 @@ func (p *Progress) show(e turnkeeper.Event) {
 	switch e.Type {
 	case turnkeeper.EventTurnWaiting:
 		p.waits(e)
+	case turnkeeper.EventAskClosed:
+		data := DataOf[turnevents.AskData](e)
+		p.say("  " + term.OneLine(data.Ask+": "+string(data.State), max(p.Columns-3, 0)))
 	case turnkeeper.EventTurnResumed:
 		p.say(p.Paint(term.Warned, "  the turn continues with another grant"))
 	case turnkeeper.EventRoundStart:

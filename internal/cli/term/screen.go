@@ -82,7 +82,7 @@ func (s *Screen) Paint(t Tone, text string) string {
 // ToneOf returns the tone of a state of a turn, message or call.
 func ToneOf[S ~string](state S) Tone {
 	switch string(state) {
-	case string(turnkeeper.TurnSucceeded), string(turnkeeper.MessageAnswered):
+	case string(turnkeeper.TurnSucceeded):
 		return Good
 	case string(turnkeeper.TurnDegraded), string(turnkeeper.CallUnknown), string(turnkeeper.CallSkipped), string(turnkeeper.CallDenied):
 		return Warned

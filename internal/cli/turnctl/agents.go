@@ -3,6 +3,7 @@ package turnctl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -40,8 +42,71 @@ servers for their tools, and model servers for context windows that are neither
 in the settings nor in the table of known models.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return checkAgents(cmd.Context(), s, args) },
 	})
-	cmd.AddCommand(retireCommand(s), restoreCommand(s))
+	cmd.AddCommand(showAgentCommand(s), retireCommand(s), restoreCommand(s))
 	return cmd
+}
+
+func showAgentCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show an agent: its models, tools, schedules and survival level", Args: shell.ExactArgs(1),
+		Example: "  turnctl agents show clerk",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+				v, err := wholeAgent(cmd.Context(), db.Store, args[0])
+				if err != nil {
+					return err
+				}
+				return s.Print(v, func() { showAgent(s.Out, s.Clock(), v) })
+			})
+		},
+	}
+}
+
+// wholeAgent reads an agent as GET /v1/agents/{name} does.
+func wholeAgent(ctx context.Context, store *operate.Store, name string) (v views.WholeAgent, err error) {
+	agents, err := store.Agents(ctx)
+	if err != nil {
+		return v, err
+	}
+	i := slices.IndexFunc(agents, func(a turnkeeper.AgentRegistration) bool { return a.Name == name })
+	if i < 0 {
+		return v, shell.NotFound(`there is no agent %q: "turnctl agents" lists them`, name)
+	}
+	if agents[i].Definition, err = store.Definition(ctx, agents[i].DefinitionHash); err != nil {
+		return v, err
+	}
+	schedules, err := store.Schedules(ctx)
+	if err != nil {
+		return v, err
+	}
+	levels, err := store.Levels(ctx)
+	return views.OfWholeAgent(agents[i], schedules, levels), err
+}
+
+func showAgent(s *term.Screen, c term.Clock, v views.WholeAgent) {
+	s.Line("%s  %s", s.Paint(term.Bold, "agent "+v.Name), term.OneLine(v.Description, 200))
+	if v.RetiredAt != nil {
+		s.Line("%s", s.Paint(term.Warned, "retired "+c.Ago(*v.RetiredAt)))
+	}
+	if v.Problem != "" {
+		s.Line("%s", s.Paint(term.Bad, "its definition cannot be read: "+term.OneLine(v.Problem, 0)))
+	}
+	for _, fact := range []struct {
+		name  string
+		words []string
+	}{{"models", v.Models}, {"tools", v.Tools}, {"MCP servers", v.MCPServers}, {"sub-agents", v.SubAgents}} {
+		s.Line("%-12s %s", fact.name, term.OrDash(term.Plain(strings.Join(fact.words, ", "))))
+	}
+	if v.Level != nil {
+		s.Line("%-12s %s", "level", v.Level.Level)
+	}
+	for _, sched := range v.Schedules {
+		next := "does not run"
+		if sched.NextDue != nil {
+			next = "next " + c.At(*sched.NextDue)
+		}
+		s.Line("%-12s %s: %s %s; %s", "schedule", sched.Name, sched.Cron, sched.TimeZone, next)
+	}
 }
 
 // warnFileless lists the registered agents that have no file here, for example because it was removed.

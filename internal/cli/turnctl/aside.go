@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -77,64 +76,4 @@ func subjectOf(args []string) (granting.Subject, error) {
 		return granting.Subject{}, shell.Misused(`give KIND and ID as "turnctl set-aside" lists them, or nothing for all`)
 	}
 	return granting.Subject{Kind: granting.SubjectKind(args[0]), ID: args[1]}, nil
-}
-
-// examineAside reports what is set aside. It returns whether ticks of the scheduler fail.
-func examineAside(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) (ticksFail bool) {
-	rows, err := store.Aside(ctx)
-	if err != nil {
-		d.add(checkFail, "set aside", err.Error(), "")
-		return false
-	}
-	for _, a := range rows {
-		ticksFail = ticksFail || a.Kind == granting.AsideTick
-		found := fmt.Sprintf("%s since %s, %s; ", asideProblem(a), c.At(a.Since), term.Plural(a.Failures, "failure"))
-		if a.Kind != granting.AsideStep && a.Kind != granting.AsideTick {
-			found += "next try " + c.At(a.NextTry) + "; "
-		}
-		d.add(checkFail, "set aside", found+"the error: "+term.OneLine(a.Error, 300), asideAdvice(a))
-	}
-	return ticksFail
-}
-
-// asideProblem says what cannot be done.
-func asideProblem(a granting.Aside) string {
-	turn, _, _ := strings.Cut(a.ID, "/")
-	switch a.Kind {
-	case granting.AsideMessage:
-		return "message " + a.ID + " cannot be given a turn; its lane waits"
-	case granting.AsideTurn:
-		return "turn " + a.ID + " cannot be granted, taken from its lost worker, or closed; its lane waits"
-	case granting.AsideCall:
-		return "the detached call " + a.ID + " of turn " + turn + " cannot be ended or run again"
-	case granting.AsideAsk:
-		return "ask " + a.ID + " cannot be closed, though it has expired"
-	case granting.AsideSubAgent:
-		return "the sub-agent of call " + a.ID + " of turn " + turn + " cannot be reported or cancelled"
-	case granting.AsideSchedule:
-		return "the slot of schedule " + a.ID + " cannot become a message"
-	case granting.AsideAgent:
-		return "agent " + a.ID + " cannot be registered from its file; it keeps the version it had"
-	case granting.AsideDelivery:
-		return "delivery " + a.ID + " of a webhook cannot be claimed"
-	case granting.AsidePurge:
-		return "message " + a.ID + " cannot be deleted"
-	case granting.AsideTick:
-		return "ticks of the scheduler fail: nothing is granted"
-	default:
-		return "the step \"" + a.ID + "\" of the scheduler's tick fails"
-	}
-}
-
-// asideAdvice says what to do about a row.
-func asideAdvice(a granting.Aside) string {
-	switch a.Kind {
-	case granting.AsideTick, granting.AsideStep:
-		return "remove what the error names: a trigger, a constraint, a lock, a full disk, or a row of the wrong form; it is tried again each second"
-	case granting.AsidePurge:
-		return "remove what the error names, then purge again; workers with a retention try it each hour"
-	default:
-		return fmt.Sprintf("remove what the error names: a trigger, a constraint, or a row of the wrong form; then it goes on by itself, at once with: %s set-aside retry %s %s",
-			shell.Command("turnctl"), a.Kind, a.ID)
-	}
 }

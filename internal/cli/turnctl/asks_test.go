@@ -71,7 +71,7 @@ func TestStatusOfAWaitingTurn(t *testing.T) {
 		{1, 2, "It waits for a person to answer 2 asks and 1 detached call and holds no lease or slot meanwhile."},
 	} {
 		x := explainer{TurnView: waitingTurn()}
-		x.Tree, x.Awaited = nil, make([]turnkeeper.AwaitedCall, c.calls)
+		x.Tree, x.Awaited = nil, make([]operate.AwaitedCall, c.calls)
 		x.Message.Waits = nil
 		if c.asks > 0 {
 			x.Message.Waits = append(x.Message.Waits, waiting.Wait{Reason: waiting.Person, Count: c.asks})

@@ -3,8 +3,8 @@ package turnctl
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,59 +12,11 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
+	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
-
-// The verdicts of a check.
-const (
-	checkOK   = "ok"
-	checkWarn = "warn"
-	checkFail = "fail"
-)
-
-// A check is one finding of doctor.
-type check struct {
-	Name    string `json:"name"`
-	Verdict string `json:"verdict"` // ok, warn or fail
-	Found   string `json:"found"`
-	Advice  string `json:"advice"` // what to do; empty: nothing
-}
-
-// A diagnosis is the result of doctor: failures first, then warnings, then passed checks, each in the order of the
-// checks.
-type diagnosis struct {
-	Checks []check `json:"checks"`
-}
-
-func (d *diagnosis) add(verdict, name, found, advice string) {
-	d.Checks = append(d.Checks, check{Name: name, Verdict: verdict, Found: found, Advice: advice})
-}
-
-// judge adds a check: ok if well, else with the verdict and the advice.
-func (d *diagnosis) judge(well bool, verdict, name, found, advice string) {
-	if well {
-		verdict, advice = checkOK, ""
-	}
-	d.add(verdict, name, found, advice)
-}
-
-// sort orders the checks by verdict.
-func (d *diagnosis) sort() {
-	order := []string{checkFail, checkWarn, checkOK}
-	slices.SortStableFunc(d.Checks, func(a, b check) int {
-		return slices.Index(order, a.Verdict) - slices.Index(order, b.Verdict)
-	})
-}
-
-func (d *diagnosis) count(verdict string) (n int) {
-	for _, c := range d.Checks {
-		if c.Verdict == verdict {
-			n++
-		}
-	}
-	return n
-}
 
 func doctorCommand(s *shell.Session) *cobra.Command {
 	var probe bool
@@ -98,11 +50,11 @@ Exit codes:
 			if probe {
 				probeModels(cmd.Context(), s, d, models)
 			}
-			d.sort()
-			if err := s.Print(d, func() { showDiagnosis(s.Out, d) }); err != nil {
+			d.Sort()
+			if err := s.Print(views.OfDiagnosis(*d), func() { showDiagnosis(s.Out, d) }); err != nil {
 				return err
 			}
-			if d.count(checkFail) > 0 {
+			if d.Count(diagnosis.Fail) > 0 {
 				return shell.Silent(shell.ExitFailure)
 			}
 			return nil
@@ -112,19 +64,19 @@ Exit codes:
 	return cmd
 }
 
-func examine(ctx context.Context, s *shell.Session) *diagnosis {
-	d := &diagnosis{Checks: []check{}}
+func examine(ctx context.Context, s *shell.Session) *diagnosis.Report {
+	d := &diagnosis.Report{At: time.Now()}
 	cfg, err := s.LoadConfig()
 	if err != nil {
-		d.add(checkFail, "settings", err.Error(), "correct the settings: no command works until then")
+		d.Add(diagnosis.Fail, "settings", err.Error(), "correct the settings: no command works until then")
 		return d
 	}
 	examineSettings(d, cfg)
 	for _, secret := range cfg.Missing {
-		d.add(checkWarn, "settings", secret.Problem, "set it here too, if workers have it: without it some checks are skipped. A worker does not start without it")
+		d.Add(diagnosis.Warn, "settings", secret.Problem, "set it here too, if workers have it: without it some checks are skipped. A worker does not start without it")
 	}
 	for _, sentence := range config.Misspelt(s.Variables) {
-		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it has no effect")
+		d.Add(diagnosis.Warn, "settings", sentence, "correct its name, or unset it: it has no effect")
 	}
 	s.Variables = nil // already reported
 	reached := false
@@ -141,14 +93,14 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis {
 		case !cfg.DatabaseURL.IsSet():
 			advice = "start a worker, which creates the private database, or set DATABASE_URL"
 		}
-		d.add(checkFail, "database", s.Masker.String(err.Error()), advice)
+		d.Add(diagnosis.Fail, "database", s.Masker.String(err.Error()), advice)
 	}
 	examineAgents(ctx, s, d, cfg)
 	return d
 }
 
-func showDiagnosis(s *term.Screen, d *diagnosis) {
-	words := map[string]string{checkOK: s.Paint(term.Good, "ok  "), checkWarn: s.Paint(term.Warned, "warn"), checkFail: s.Paint(term.Bad, "FAIL")}
+func showDiagnosis(s *term.Screen, d *diagnosis.Report) {
+	words := map[diagnosis.Verdict]string{diagnosis.OK: s.Paint(term.Good, "ok  "), diagnosis.Warn: s.Paint(term.Warned, "warn"), diagnosis.Fail: s.Paint(term.Bad, "FAIL")}
 	const indent = 26
 	for _, c := range d.Checks {
 		name := c.Name + strings.Repeat(" ", max(indent-6-term.Width(c.Name), 1))
@@ -166,7 +118,7 @@ func showDiagnosis(s *term.Screen, d *diagnosis) {
 		}
 	}
 	s.Line("")
-	switch fails, warns := d.count(checkFail), d.count(checkWarn); {
+	switch fails, warns := d.Count(diagnosis.Fail), d.Count(diagnosis.Warn); {
 	case fails > 0:
 		s.Line("%s", s.Paint(term.Bad, term.Plural(fails, "failure")+", "+term.Plural(warns, "warning")))
 	case warns > 0:

@@ -13,6 +13,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/storage/operate"
 )
 
@@ -91,7 +92,7 @@ func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *
 		if err != nil {
 			return explanation{}, err
 		}
-		x.levels = notNormal(levels)
+		x.levels = diagnosis.NotNormal(levels)
 	}
 	if x.expired, err = db.Store.ListAsks(ctx, operate.AskFilter{Turn: view.Turn.ID, State: asks.Expired}); err != nil {
 		return explanation{}, err

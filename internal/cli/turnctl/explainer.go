@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -58,8 +60,8 @@ func (x *explainer) level() (said []string) {
 		if a.Agent != x.Turn.Agent {
 			continue
 		}
-		said = append(said, words.Sentence(levelText(x.Clock, a)))
-		if happens := effectText(a); happens != "" {
+		said = append(said, words.Sentence(diagnosis.LevelText(x.Clock, a)))
+		if happens := diagnosis.EffectText(a); happens != "" {
 			said = append(said, "By its file, at this level: "+happens+".")
 		}
 	}
@@ -187,7 +189,7 @@ func (x *explainer) uncertain() (said []string) {
 			said = append(said, what+" was interrupted after its start: it may or may not have happened.")
 		case x.Turn.MayHaveRun(c):
 			said = append(said, what+" may have been running when its worker was lost: the start of a tool that only reads is not recorded. What it did is unknown.")
-		case c.State == turnkeeper.CallCancelled && c.Starts == 0:
+		case c.State == turnkeeper.CallCancelled && c.Starts == 0 && c.Duration == 0: // the start of a read is not recorded
 			said = append(said, what+" was planned but not run.")
 		}
 		if c.LateResult != "" {
@@ -279,7 +281,7 @@ func (x *explainer) status() string {
 	case t.State == turnkeeper.TurnWaiting:
 		return fmt.Sprintf("It waits for %s and holds no lease or slot meanwhile.", x.awaits()) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
-		return fmt.Sprintf("It is deferred: queued until %s at the earliest.", x.Moment(t.DueAt))
+		return fmt.Sprintf("It waits for %s: it is queued until %s at the earliest.", x.deferredFor(), x.Moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
 		return "It is queued."
 	case t.WorkerID == "":
@@ -287,6 +289,16 @@ func (x *explainer) status() string {
 	default:
 		return fmt.Sprintf("It runs on worker %s; its lease ends at %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
 	}
+}
+
+// deferredFor says what a queued turn waits for.
+func (x *explainer) deferredFor() string {
+	for _, w := range x.Message.Waits {
+		if row, _ := waiting.RowOf(w.Reason); row.Parked != "" && w.Turn == x.Turn.ID {
+			return row.Parked
+		}
+	}
+	return "its next try"
 }
 
 // asks returns the number of open asks of a waiting turn.
@@ -394,10 +406,14 @@ func (x *explainer) reason() string {
 		}
 		return words.StopReason(t)
 	case turnkeeper.StopInferenceError:
-		if t.State == turnkeeper.TurnDegraded {
+		switch {
+		case t.State != turnkeeper.TurnDegraded:
+			return "a model call failed before any tool had run"
+		case t.ExecutedCalls > 0:
 			return "a model call failed after tools had run, so the message could not be retried"
+		default:
+			return "the model gave no answer that could be used, and another run would end likewise"
 		}
-		return "a model call failed before any tool had run"
 	case turnkeeper.StopCancelled:
 		return "its cancellation was requested"
 	case turnkeeper.StopFinished:
@@ -527,7 +543,7 @@ func (x *explainer) next() (said []string) {
 	if setting := settingOf[t.StopReason]; setting != "" {
 		advise("If that limit is too low, set %s in the agent's file.", setting)
 	}
-	if t.StopReason == turnkeeper.StopInferenceError {
+	if t.StopReason == turnkeeper.StopInferenceError && inference.Class(t.ErrorClass).OfService() {
 		advise(`Check the provider: turnctl doctor.`)
 	}
 	return said
@@ -544,7 +560,7 @@ func (x *explainer) again() string {
 	case t.StopReason == turnkeeper.StopWorkerLost && t.Losses > 1:
 		return fmt.Sprintf("Find out what killed the workers: first check the calls above that may have run. Fix the cause, then retry the message: turnctl retry %d --anyway.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
-		return fmt.Sprintf("Fix the cause. The message waits for %s, currently down, and continues with its first answer: see turnctl models. To retry it at once: turnctl retry %d.",
+		return fmt.Sprintf("Fix the cause. The message waits for %s, currently down, and continues with its first answer: turnctl doctor says what to do. To retry it at once: turnctl retry %d.",
 			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
 		return fmt.Sprintf("Fix the cause. To retry the message at once: turnctl retry %d.", t.MessageID)

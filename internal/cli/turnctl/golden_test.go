@@ -11,6 +11,7 @@ import (
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -40,7 +41,7 @@ func eventfulTurn() operate.TurnView {
 			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "worker_lost", Error: "worker host-1-aaaa was silent for 15 s", LastSeq: 77,
 		},
 		Message: waiting.Message{Message: turnkeeper.Message{
-			ID: 12, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", State: turnkeeper.MessageAnswered, Attempts: 2, TurnID: 41,
+			ID: 12, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", State: turnkeeper.MessageSucceeded, Attempts: 2, TurnID: 41,
 			Body: "Please order 3 boxes.\n\tThen say \x1b[31mwhen\x1b[0m they come; 日本語も書けます。 \u009b2J\u202e\x7f", Trigger: turnkeeper.TriggerMessage,
 			AcceptedAt: after(-time.Second), DueAt: after(-time.Second), ClosedAt: after(42500 * time.Millisecond),
 			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
@@ -147,7 +148,7 @@ func waitingTurn() operate.TurnView {
 	}
 	v.Rounds = []turnkeeper.Round{{Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{call}}}
 	v.End = &operate.RequestedEnd{How: turnlog.EndCancel, Turn: v.Turn.ID, Reason: "asked by the sender", AskedAt: after(10 * time.Minute)}
-	v.Awaited = []turnkeeper.AwaitedCall{
+	v.Awaited = []operate.AwaitedCall{
 		{Key: call.Key, Name: "build", Since: after(9 * time.Minute), Until: after(2 * time.Hour), Attempt: 2, WorkerID: "host-2-bbbb", ClaimedAt: after(9*time.Minute + 2*time.Second)},
 		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "build\x1b", Since: after(9 * time.Minute), Until: after(24 * time.Hour), Attempt: 1},
 		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Name: "build", Since: after(9 * time.Minute), Attempt: 1, ArrivedAt: after(10 * time.Minute)},
@@ -166,7 +167,7 @@ func treeTurn() operate.TurnView {
 	agents := []turnlog.SubAgent{
 		{Parent: 40, Call: call(1), Agent: v.Turn.Agent, Message: 13, State: turnkeeper.MessageRunning, Turn: v.Turn.ID, TurnState: v.Turn.State, Depth: 1, Usage: used},
 		{Parent: v.Turn.ID, Call: call(1), Agent: "scout", Message: 15, State: turnkeeper.MessageWaiting, Depth: 2},
-		{Parent: v.Turn.ID, Call: call(2), Agent: "critic", Message: 16, State: turnkeeper.MessageAnswered, Turn: 44, TurnState: turnkeeper.TurnDegraded, Depth: 2, Usage: used, EndedAt: after(10 * time.Minute)},
+		{Parent: v.Turn.ID, Call: call(2), Agent: "critic", Message: 16, State: turnkeeper.MessageDegraded, Turn: 44, TurnState: turnkeeper.TurnDegraded, Depth: 2, Usage: used, EndedAt: after(10 * time.Minute)},
 		{Parent: 40, Call: call(2), Agent: "scout\x1b", Message: 14, State: turnkeeper.MessageRunning, Turn: 43, TurnState: turnkeeper.TurnRunning, Depth: 1, Dropped: true},
 		{Parent: 40, Call: call(3), Agent: "scout", Trouble: turnlog.SpawnTreeFull, Depth: 1, EndedAt: after(9 * time.Minute)},
 		{Parent: 40, Call: call(4), Agent: "gone", Message: 3, Depth: 1, EndedAt: after(9 * time.Minute)},
@@ -178,6 +179,16 @@ func treeTurn() operate.TurnView {
 		Root: 40, Agent: "boss", State: turnkeeper.TurnWaiting, SubAgents: agents, Usage: used.Add(used).Add(used),
 		Lineage: turnlog.Lineage{Root: 40, Parent: 40, Call: call(1), Agents: []string{"boss", v.Turn.Agent}},
 		Limits:  turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 32, Tokens: 1_000_000, Calls: 40}, UsedTokens: 4500, UsedCalls: 7,
+	}
+	return v
+}
+
+// expiredTurn returns a turn whose outputs, events and leases retention has deleted.
+func expiredTurn() operate.TurnView {
+	v := eventfulTurn()
+	v.Turn.EventsExpiredAt, v.Turn.LeasesExpiredAt, v.Dispatches = after(time.Minute), after(2*time.Minute), nil
+	for i := range v.Outputs {
+		v.Outputs[i].ExpiredAt = after(3 * time.Minute)
 	}
 	return v
 }
@@ -208,6 +219,7 @@ func TestTurnPage(t *testing.T) {
 		{"waiting.txt", waitingTurn(), 0, false, false},
 		{"tree.txt", treeTurn(), 0, false, false},
 		{"answered-colour.txt", answeredTurn(), 100, true, false},
+		{"expired.txt", expiredTurn(), 100, false, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -356,10 +368,10 @@ func TestLists(t *testing.T) {
 			showPromises(s, []operate.Promise{{Text: "a closed message has one reply"}, {Text: "events are numbered 1 to n"}}, 0)
 		},
 		"doctor": func(s *term.Screen) {
-			d := &diagnosis{}
-			d.add(checkOK, "database", "Postgres 15.4, that of DATABASE_URL", "")
-			d.judge(false, checkFail, "fsync", "off", "set fsync = on: without it a crash of the machine loses messages and replies")
-			d.judge(false, checkWarn, "workers", "0 alive with 0 slots", "start one: worker")
+			d := &diagnosis.Report{}
+			d.Add(diagnosis.OK, "database", "Postgres 15.4, that of DATABASE_URL", "")
+			d.Judge(false, diagnosis.Fail, "fsync", "off", "set fsync = on: without it a crash of the machine loses messages and replies")
+			d.Judge(false, diagnosis.Warn, "workers", "0 alive with 0 slots", "start one: worker")
 			showDiagnosis(s, d)
 		},
 	}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,13 +12,11 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
-
-// levelNames are the levels that can be pinned.
-var levelNames = []string{string(survival.Normal), string(survival.Low), string(survival.Critical)}
 
 func levelsCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
@@ -48,15 +44,16 @@ their own.`,
 
 func pinLevelCommand(s *shell.Session) *cobra.Command {
 	var pin operate.Pin
+	names := survival.Names()
 	cmd := &cobra.Command{
 		Use: "pin LEVEL", Short: "Set the level of an agent, or of all, in place of the budget", Args: shell.ExactArgs(1),
-		ValidArgs: levelNames,
+		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := shell.OneOf("LEVEL", args[0], levelNames); err != nil {
+			if err := shell.OneOf("LEVEL", args[0], names); err != nil {
 				return err
 			}
-			if pin.For < 0 || pin.For > 366*24*time.Hour {
-				return shell.Misused("--for is %s: it must be 0 to 8784h", pin.For)
+			if pin.For < 0 || pin.For > survival.MaxPin {
+				return shell.Misused("--for is %s: it must be 0 to %.0fh", pin.For, survival.MaxPin.Hours())
 			}
 			user, _ := s.Getenv("USER")
 			pin.Level, pin.By = survival.Level(args[0]), cmp.Or(strings.TrimSpace(pin.By), user, "operator")
@@ -102,7 +99,7 @@ func printLevels(ctx context.Context, s *shell.Session, store *operate.Store) er
 	}
 	return s.Print(views.OfLevels(all), func() {
 		if all.All != nil {
-			s.Out.Line("all agents without a pin of their own: %s", pinText(s.Clock(), all.All))
+			s.Out.Line("all agents without a pin of their own: %s", diagnosis.PinText(s.Clock(), all.All))
 		}
 		if len(all.Agents) == 0 {
 			s.Err.Line("no agent has a budget of a day, or levels in its file")
@@ -121,9 +118,9 @@ func showLevels(s *term.Screen, c term.Clock, agents []operate.AgentLevel) {
 		}
 		pin := "-"
 		if a.Pin != nil {
-			pin = pinText(c, a.Pin)
+			pin = diagnosis.PinText(c, a.Pin)
 		}
-		t.Add(a.Agent, levelCell(a.Level), left, usedOf(a.Used.Tokens, a.Used.TokenLimit), usedOf(a.Used.Calls, a.Used.CallLimit), term.OrDash(effectText(a)), fmt.Sprint(a.Held), pin)
+		t.Add(a.Agent, levelCell(a.Level), left, usedOf(a.Used.Tokens, a.Used.TokenLimit), usedOf(a.Used.Calls, a.Used.CallLimit), term.OrDash(diagnosis.EffectText(a)), fmt.Sprint(a.Held), pin)
 	}
 	t.Print(s)
 }
@@ -138,81 +135,4 @@ func usedOf(used, limit int64) string {
 		return term.Thousands(used)
 	}
 	return term.Thousands(used) + " of " + term.Thousands(limit)
-}
-
-// effectText says what happens to an agent at its level; empty: nothing.
-func effectText(a operate.AgentLevel) string {
-	e, said := a.Rules[a.Level], []string(nil)
-	if len(e.Models) > 0 {
-		said = append(said, "asks "+e.Models[0])
-	}
-	if e.NoSchedules {
-		said = append(said, "no schedules")
-	}
-	if e.MinPriority != nil {
-		said = append(said, fmt.Sprintf("priority %d or more", *e.MinPriority))
-	}
-	return strings.Join(said, ", ")
-}
-
-// pinText says who pinned which level, and for how long.
-func pinText(c term.Clock, p *operate.Pin) string {
-	text := fmt.Sprintf("%s, by %s %s", p.Level, p.By, c.Ago(p.At))
-	if !p.Until.IsZero() {
-		text += ", until " + c.Moment(p.Until)
-	}
-	if p.Agent == "" {
-		text += ", for all"
-	}
-	if p.Reason != "" {
-		text += ": " + term.OneLine(p.Reason, term.PreviewColumns)
-	}
-	return text
-}
-
-// levelText says in a clause at which level an agent is, and why.
-func levelText(c term.Clock, a operate.AgentLevel) string {
-	text := fmt.Sprintf("%s is at survival level %s", a.Agent, a.Level)
-	if a.Pin != nil {
-		return text + ", pinned: " + pinText(c, a.Pin)
-	}
-	if percent, ok := a.Used.Left(); ok {
-		text += fmt.Sprintf(": %d %% of its budget of the day is left, until %s", percent, c.Moment(a.NextDay))
-	}
-	return text
-}
-
-// notNormal returns the agents whose level is not normal, or is pinned.
-func notNormal(all operate.Levels) []operate.AgentLevel {
-	return slices.DeleteFunc(slices.Clone(all.Agents), func(a operate.AgentLevel) bool { return a.Level == survival.Normal && a.Pin == nil })
-}
-
-// examineLevels reports agents whose survival level is not normal, or is pinned.
-func examineLevels(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
-	all, err := store.Levels(ctx)
-	if err != nil {
-		d.add(checkFail, "levels", err.Error(), "")
-		return
-	}
-	for _, a := range notNormal(all) {
-		found, advice := levelText(c, a), ""
-		if happens := effectText(a); happens != "" {
-			found += "; here: " + happens
-		}
-		if a.Held > 0 {
-			found += fmt.Sprintf("; %s %s", term.Plural(a.Held, "message"), verb(a.Held, "waits", "wait"))
-		}
-		if a.Skipping > 0 {
-			found += fmt.Sprintf("; %s did not run: see turnctl schedules", term.Plural(a.Skipping, "schedule"))
-		}
-		switch {
-		case a.Pin != nil && a.Pin.Agent == "":
-			advice = "to end the pin of all agents: turnctl levels unpin"
-		case a.Pin != nil:
-			advice = "to end the pin: turnctl levels unpin --agent " + a.Agent
-		default:
-			advice = fmt.Sprintf("raise day_tokens or day_calls in the file of %s and reload it, or pin a level: turnctl levels pin normal --agent %s --for 1h", a.Agent, a.Agent)
-		}
-		d.add(checkWarn, "level "+a.Agent, found, advice)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools/mcp"
@@ -187,16 +188,16 @@ func changeMCP(ctx context.Context, s *shell.Session, server, tool string, chang
 }
 
 // examineMCP reports which MCP servers of agents answer.
-func examineMCP(d *diagnosis, reports []setup.MCPReport) {
+func examineMCP(d *diagnosis.Report, reports []setup.MCPReport) {
 	for _, r := range reports {
 		name := "MCP server " + r.Server
 		if r.Err != nil {
-			d.add(checkWarn, name, r.Where+": "+r.Err.Error(), adviceOf(r.Err))
+			d.Add(diagnosis.Warn, name, r.Where+": "+r.Err.Error(), adviceOf(r.Err))
 			continue
 		}
-		d.add(checkOK, name, fmt.Sprintf("%s: %s", r.Where, term.Plural(r.Tools, "tool")), "")
+		d.Add(diagnosis.OK, name, fmt.Sprintf("%s: %s", r.Where, term.Plural(r.Tools, "tool")), "")
 		for _, lack := range r.Lacks {
-			d.add(checkWarn, name, lack, "correct the agent's mcp_servers")
+			d.Add(diagnosis.Warn, name, lack, "correct the agent's mcp_servers")
 		}
 	}
 }
@@ -213,10 +214,10 @@ func adviceOf(err error) string {
 }
 
 // examinePins reports definitions that differ from the pinned ones.
-func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store) {
+func examinePins(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store) {
 	kept, err := store.MCPTools(ctx, "")
 	if err != nil {
-		d.add(checkFail, "MCP tools", err.Error(), "")
+		d.Add(diagnosis.Fail, "MCP tools", err.Error(), "")
 		return
 	}
 	for _, t := range kept {
@@ -227,7 +228,7 @@ func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *o
 		if cfg.MCPServers[t.Server].RefuseChange {
 			found += ", and its calls are refused"
 		}
-		d.add(checkWarn, "MCP tools", found, fmt.Sprintf("check it (%s mcp list %s -o json), then accept it: %s mcp pin %s %s",
+		d.Add(diagnosis.Warn, "MCP tools", found, fmt.Sprintf("check it (%s mcp list %s -o json), then accept it: %s mcp pin %s %s",
 			shell.Command("turnctl"), t.Server, shell.Command("turnctl"), t.Server, t.Name))
 	}
 }

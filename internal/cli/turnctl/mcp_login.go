@@ -18,6 +18,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools/mcp"
@@ -275,10 +276,10 @@ func warnOfLogins(ctx context.Context, s *shell.Session, cfg *config.Config, sto
 
 // examineLogins reports logins that are unused or lack scopes. examineMCP reports missing
 // and ended ones.
-func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, now time.Time) {
+func examineLogins(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store, now time.Time) {
 	states, err := loginStates(ctx, cfg, store, "")
 	if err != nil {
-		d.add(checkFail, "MCP logins", err.Error(), "")
+		d.Add(diagnosis.Fail, "MCP logins", err.Error(), "")
 		return
 	}
 	for _, l := range states {
@@ -286,11 +287,11 @@ func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store 
 		_, configured := cfg.MCPServers[l.Server]
 		switch state := l.state(now); {
 		case !configured:
-			d.add(checkWarn, name, "the settings have no such server", fmt.Sprintf("%s mcp logout %s", shell.Command("turnctl"), l.Server))
+			d.Add(diagnosis.Warn, name, "the settings have no such server", fmt.Sprintf("%s mcp logout %s", shell.Command("turnctl"), l.Server))
 		case state == "too narrow":
-			d.add(checkWarn, name, l.problem(now), fmt.Sprintf("%s mcp login %s", shell.Command("turnctl"), l.Server))
+			d.Add(diagnosis.Warn, name, l.problem(now), fmt.Sprintf("%s mcp login %s", shell.Command("turnctl"), l.Server))
 		case state == "ok":
-			d.add(checkOK, name, "valid", "")
+			d.Add(diagnosis.OK, name, "valid", "")
 		}
 	}
 }

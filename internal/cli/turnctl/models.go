@@ -3,19 +3,14 @@ package turnctl
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper"
-	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/views"
-	"turnkeeper/internal/waiting"
-	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -59,73 +54,4 @@ func showModels(s *term.Screen, c term.Clock, models []modelhealth.Health) {
 		t.Add(m.Model, state, c.At(m.DownSince), next, fmt.Sprint(m.Failures), failure, term.OrDash(strings.Join(m.Agents, ", ")))
 	}
 	t.Print(s)
-}
-
-// examineModels reports models that are down. One that leaves an agent without a model is a failure.
-func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
-	models, err := store.Models(ctx)
-	if err != nil {
-		d.add(checkFail, "models", err.Error(), "")
-		return
-	}
-	up := 0
-	for _, m := range models {
-		switch {
-		case !m.Used():
-			continue
-		case !m.Down():
-			up++
-			continue
-		}
-		verdict, left := checkWarn, ""
-		if stuck := withoutAnother(m, models); len(stuck) > 0 {
-			left = "; " + words.Enumerate(stuck) + " " + verb(len(stuck), "has", "have") + " no other model that is up"
-			if awaited := slices.ContainsFunc(stuck, func(agent string) bool { return waitsForModel(ctx, store, agent, m.Model) }); awaited {
-				verdict, left = checkFail, left+", and messages wait"
-			}
-		}
-		d.add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.At(m.DownSince), m.ErrorClass, term.OneLine(m.Error, 300), left), adviceOfModel(m, c))
-	}
-	if up > 0 {
-		d.add(checkOK, "models", term.Plural(up, "model")+" in use and not down", "")
-	}
-}
-
-// waitsForModel reports whether one of the newest open messages of an agent waits for the model.
-func waitsForModel(ctx context.Context, store *operate.Store, agent, model string) bool {
-	for _, state := range []turnkeeper.MessageState{turnkeeper.MessageWaiting, turnkeeper.MessageRunning} {
-		messages, err := store.Messages(ctx, operate.Page{Agent: agent, State: string(state), Limit: maxLimit})
-		if err != nil || slices.ContainsFunc(messages, func(m waiting.Message) bool {
-			return slices.ContainsFunc(m.Waits, func(w waiting.Wait) bool { return w.Model == model })
-		}) {
-			return true
-		}
-	}
-	return false
-}
-
-// withoutAnother returns the agents of the model whose other models are all down.
-func withoutAnother(m modelhealth.Health, all []modelhealth.Health) (stuck []string) {
-	for _, agent := range m.Agents {
-		if !slices.ContainsFunc(all, func(other modelhealth.Health) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
-			stuck = append(stuck, agent)
-		}
-	}
-	return stuck
-}
-
-// adviceOfModel says how to fix a model that is down, by the class of its newest failure.
-func adviceOfModel(m modelhealth.Health, c term.Clock) string {
-	provider, _, _ := strings.Cut(m.Model, "/")
-	switch inference.Class(m.ErrorClass) {
-	case inference.ClassAuth:
-		return "set the right key of the provider " + provider + " and restart the workers: they read it when they start"
-	case inference.ClassQuota:
-		return "add credit to the account of the provider " + provider + "; it is tried again " + c.At(m.Until)
-	case inference.ClassNotFound:
-		return "correct the model's name in the file of " + words.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
-			provider + " in the config file, and restart the workers"
-	default:
-		return "wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. To try it at once: turnctl retry MESSAGE"
-	}
 }

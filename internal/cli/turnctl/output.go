@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -26,7 +27,8 @@ func outputCommand(s *shell.Session) *cobra.Command {
 		Long: `Show a tool result as the tool returned it (cleaned, and cut at 10 MB): its size, its
 hash, how often the model read it again, what the model was shown in its place, and
 the text. "turnctl show" lists the outputs of a turn. A result that the model was
-shown in full has no output.`,
+shown in full has no output. Of one that retention has deleted, it says so, with exit
+code 3; with -o json its content is null.`,
 		Example: `  turnctl output k3v9x2m4q7ab
   turnctl output k3v9x2m4q7ab --slice 4000:8000
   turnctl output k3v9x2m4q7ab --raw > result.bin`,
@@ -71,7 +73,7 @@ func parseSpan(text string) (p span, err error) {
 type storedView struct {
 	views.Output
 	Turn    turnkeeper.TurnID `json:"turn_id"`
-	Content *string           `json:"content"` // null: binary
+	Content *string           `json:"content"` // null: binary, or it has expired
 	Shown   string            `json:"shown"`   // what the model was shown
 }
 
@@ -83,11 +85,14 @@ func showOutput(ctx context.Context, s *shell.Session, store *operate.Store, id 
 	if err != nil {
 		return err
 	}
+	if !o.ExpiredAt.IsZero() && (raw || !s.JSON()) {
+		return shell.NotFound("%s", words.ExpiredOutput(o, s.Clock().Moment))
+	}
 	if raw && o.Bytes != nil {
 		return writeBinary(ctx, s, store, id)
 	}
 	text, err := p.of(ctx, store, o)
-	if err != nil {
+	if err != nil && o.ExpiredAt.IsZero() {
 		return err
 	}
 	if raw {
@@ -99,7 +104,7 @@ func showOutput(ctx context.Context, s *shell.Session, store *operate.Store, id 
 		return err
 	}
 	view := storedView{Output: views.OfOutput(o), Turn: o.TurnID, Shown: shown}
-	if o.Bytes == nil {
+	if o.Bytes == nil && o.ExpiredAt.IsZero() {
 		view.Content = &text
 	}
 	return s.Print(view, func() { output(s.Out, o, text, shown) })

@@ -10,6 +10,6 @@ var turnStates = []string{
 }
 
 var messageStates = []string{
-	string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageAnswered),
+	string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageSucceeded), string(turnkeeper.MessageDegraded),
 	string(turnkeeper.MessageFailed), string(turnkeeper.MessageCancelled),
 }

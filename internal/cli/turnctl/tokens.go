@@ -22,7 +22,7 @@ import (
 func tokensCommand(s *shell.Session) *cobra.Command {
 	look := func(ctx context.Context, store *operate.Store) ([]operate.Token, error) { return store.Tokens(ctx) }
 	show := func(cmd *cobra.Command, _ []string) error {
-		return list(s, cmd, look, viewToken, showTokens, "no tokens: the HTTP API answers only requests from this machine, and none where listen or allowed_hosts require a token")
+		return list(s, cmd, look, viewToken, showTokens, "no tokens: the HTTP API answers requests from this machine alone, or none if listen or allowed_hosts requires a token")
 	}
 	cmd := &cobra.Command{
 		Use: "tokens", Short: "List, create and revoke tokens of the HTTP API", Args: cobra.NoArgs,

@@ -12,11 +12,13 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
+	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
 
@@ -65,6 +67,7 @@ type topState struct {
 	Levels    []operate.AgentLevel // that are not normal, or are pinned
 	Scheduler operate.SchedulerSettings
 	Workers   []presence.Heartbeat
+	Refused   *presence.Refusal // the longest refusal of the database; nil: it refuses nothing
 	Turns     []waiting.Turn
 	Lanes     []operate.LaneView
 }
@@ -87,15 +90,31 @@ type topView struct {
 	Levels          []views.AgentLevel `json:"levels"` // that are not normal, or are pinned
 	Scheduler       views.Scheduler    `json:"scheduler"`
 	Workers         []views.Worker     `json:"workers"`
+	Refused         *refusedView       `json:"refused_writes"` // the longest; null: none
 	Turns           []views.Turn       `json:"turns"`
 	Lanes           []views.Lane       `json:"lanes"`
+}
+
+// A refusedView is a write that the database refuses.
+type refusedView struct {
+	ForMs    int64  `json:"refused_for_ms"`
+	Attempts int    `json:"attempts"`
+	SQLState string `json:"sqlstate"`
+	Message  string `json:"message"`
+}
+
+func viewRefused(r *presence.Refusal) *refusedView {
+	if r == nil {
+		return nil
+	}
+	return &refusedView{views.Millis(r.For), r.Attempts, r.SQLState, r.Message}
 }
 
 func viewTop(v topState) topView {
 	return topView{
 		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns, views.All(v.Waits, views.OfTally), v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
-		views.All(v.Down, views.OfModel), views.All(v.Levels, views.OfAgentLevel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
-		views.All(v.Lanes, views.OfLane),
+		views.All(v.Down, views.OfModel), views.All(v.Levels, views.OfAgentLevel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), viewRefused(v.Refused),
+		views.All(v.Turns, views.OfTurn), views.All(v.Lanes, views.OfLane),
 	}
 }
 
@@ -112,18 +131,33 @@ func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, 
 	if err != nil {
 		return v, err
 	}
-	v.Levels = notNormal(levels)
+	v.Levels = diagnosis.NotNormal(levels)
 	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
 		return v, err
 	}
 	if v.Workers, err = store.Workers(ctx); err != nil {
 		return v, err
 	}
+	v.Refused = refusedWrite(ctx, store, v.Workers)
 	if v.Turns, err = store.OpenTurns(ctx, limit); err != nil {
 		return v, err
 	}
 	v.Lanes, err = store.Lanes(ctx, operate.Page{Limit: limit})
 	return v, err
+}
+
+// refusedWrite returns the longest refusal of the database. A worker whose heartbeats are refused is silent: then it tries a write.
+func refusedWrite(ctx context.Context, store *operate.Store, workers []presence.Heartbeat) *presence.Refusal {
+	if r := presence.Longest(nil, workers); r != nil {
+		return r
+	}
+	if !slices.ContainsFunc(workers, func(w presence.Heartbeat) bool { return w.State() == presence.Silent }) {
+		return nil
+	}
+	if err := store.TryWrite(ctx); err != nil && !storage.Away(err) {
+		return &presence.Refusal{Attempts: 1, SQLState: storage.Cause(err), Message: err.Error()}
+	}
+	return nil
 }
 
 // top refreshes until ctx ends, which is no error.
@@ -226,7 +260,7 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 	}
 	s.Line("%s  %s", s.Paint(term.Bold, "turnkeeper"), s.Paint(term.Dim, c.Moment(v.Now)))
 	showPause(s, c, v.Scheduler)
-	oldest := "none due"
+	oldest := "none ready"
 	if v.Waiting > 0 && v.Oldest > 0 {
 		oldest = "the oldest due " + term.Coarse(v.Oldest) + " ago"
 	}
@@ -238,6 +272,9 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 			label = "waits    "
 		}
 		s.Line("%s%s", label, s.Paint(term.Warned, t.Long(c.Ago)))
+	}
+	if r := v.Refused; r != nil {
+		s.Line("writes   %s", s.Paint(term.Bad, "the database refuses writes: "+words.Refusing(r.For, r.Attempts, r.SQLState)+"; "+words.WriteAdvice(r.SQLState)))
 	}
 	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
 	for i, m := range v.Down {
@@ -252,7 +289,7 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		if i == 0 {
 			label = "levels   "
 		}
-		s.Line("%s%s", label, s.Paint(levelCell(a.Level).Tone, levelText(c, a)))
+		s.Line("%s%s", label, s.Paint(levelCell(a.Level).Tone, diagnosis.LevelText(c, a)))
 	}
 	if len(v.Turns) > 0 {
 		s.Line("")

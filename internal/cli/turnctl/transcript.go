@@ -30,6 +30,12 @@ func (p *transcript) show(e turnkeeper.Event) error {
 		p.say(term.Bold, fmt.Sprintf("turn %d", e.TurnID), fmt.Sprintf("of %s, for message %d, attempt %d", term.OneLine(data.Agent, 64), data.Message, data.Attempt))
 	case turnkeeper.EventTurnResumed:
 		p.say(term.Warned, "↻ the turn continues", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
+	case turnkeeper.EventAskOpened:
+		data := follow.DataOf[turnevents.AskData](e)
+		p.say(term.Active, "? asks a person: "+term.OneLine(data.Ask, 0), term.OneLine(strings.TrimSpace(data.Tool+"  "+data.Reason), 0))
+	case turnkeeper.EventAskClosed:
+		data := follow.DataOf[turnevents.AskData](e)
+		p.say(term.Bold, "? "+term.OneLine(data.Ask, 0)+": "+string(data.State), term.OneLine(data.Tool, 0))
 	case turnkeeper.EventTurnWaiting:
 		data := follow.DataOf[turnevents.TurnWaitingData](e)
 		p.say(term.Active, "… the turn waits for "+term.OneLine(data.For, 0), term.OneLine(data.Names(), 0))
@@ -46,6 +52,9 @@ func (p *transcript) show(e turnkeeper.Event) error {
 		p.say(term.Active, "▸ "+term.OneLine(follow.DataOf[turnevents.ToolData](e).Name, 64)+" runs", follow.DataOf[turnevents.ToolData](e).Call)
 	case turnkeeper.EventToolResult:
 		p.tool(follow.DataOf[turnevents.ToolData](e))
+	case turnevents.EventsExpired:
+		data := follow.DataOf[turnevents.EventsExpiredData](e)
+		p.say(term.Warned, fmt.Sprintf("events %d to %d were deleted by retention", data.First, data.Last), "")
 	case turnkeeper.EventNotice:
 		p.notice(follow.DataOf[turnevents.NoticeData](e).Text)
 	case turnkeeper.EventRoundStop:

@@ -113,6 +113,7 @@ func (p *turnPage) outcome() {
 	if !t.State.Terminal() && !t.DueAt.IsZero() {
 		list.add("not before", p.At(t.DueAt))
 	}
+	list.add("deleted", words.Expired(t, p.Outputs, p.Moment)...)
 	list.add("definition", term.Cut(t.DefinitionHash, 13))
 	list.add("trace", traceparent.Of(t, p.Message.TraceParent).String())
 }
@@ -300,6 +301,9 @@ func (p *turnPage) result(c turnkeeper.ToolCall) {
 func (p *turnPage) size(id turnkeeper.OutputID) string {
 	for _, o := range p.Outputs {
 		if o.ID == id {
+			if !o.ExpiredAt.IsZero() {
+				return ": expired"
+			}
 			return fmt.Sprintf(": %s bytes, %s, ~%s tokens, read %s", term.Thousands(o.SizeBytes), term.OrDash(o.MediaType), term.Thousands(o.Tokens), term.Plural(int(o.Retrieved), "time"))
 		}
 	}
@@ -342,7 +346,7 @@ func (p *turnPage) awaited() {
 }
 
 // detachedState describes the state of an open detached call.
-func (p *turnPage) detachedState(a turnkeeper.AwaitedCall) string {
+func (p *turnPage) detachedState(a operate.AwaitedCall) string {
 	switch {
 	case !a.ArrivedAt.IsZero():
 		return "it completed " + p.At(a.ArrivedAt) + ", and the turn has not read the result yet"
@@ -360,7 +364,11 @@ func (p *turnPage) detachedState(a turnkeeper.AwaitedCall) string {
 func (p *turnPage) dispatches() {
 	p.heading("Dispatches", "")
 	if len(p.Dispatches) == 0 {
-		p.Line("  %s", p.Paint(term.Dim, "none"))
+		none := "none"
+		if !p.Turn.LeasesExpiredAt.IsZero() {
+			none = "deleted by retention"
+		}
+		p.Line("  %s", p.Paint(term.Dim, none))
 	}
 	for i, d := range p.Dispatches {
 		p.dispatch(i+1, d)

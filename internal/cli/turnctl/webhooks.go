@@ -1,6 +1,7 @@
 package turnctl
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -19,6 +20,7 @@ import (
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -75,7 +77,7 @@ func showWebhooks(s *term.Screen, c term.Clock, all []operate.WebhookView) {
 		if w.Dead > 0 {
 			dead.Tone = term.Bad
 		}
-		t.Add(w.Name, webhookState(c, w), term.Thousands(int64(w.Pending)), dead, oldest, agoOrDash(c, w.SucceededAt), agoOrDash(c, w.FailedAt), agentsOf(w.Webhook), w.Origin, term.OrDash(w.LastError))
+		t.Add(w.Name, webhookState(w), term.Thousands(int64(w.Pending)), dead, oldest, agoOrDash(c, w.SucceededAt), agoOrDash(c, w.FailedAt), agentsOf(w.Webhook), w.Origin, term.OrDash(w.LastError))
 	}
 	t.Print(s)
 }
@@ -95,19 +97,9 @@ func agoOrDash(c term.Clock, t time.Time) string {
 }
 
 // webhookState returns the state of a webhook.
-func webhookState(c term.Clock, w operate.WebhookView) term.Cell {
-	switch {
-	case !w.PausedAt.IsZero():
-		return term.Cell{Text: "paused", Tone: term.Warned}
-	case !w.Served():
-		return term.Cell{Text: "no worker", Tone: term.Bad}
-	case w.NotBefore.After(c.Now):
-		return term.Cell{Text: "asked to wait", Tone: term.Warned}
-	case w.FailedAt.After(w.SucceededAt):
-		return term.Cell{Text: "failing", Tone: term.Warned}
-	default:
-		return term.Cell{Text: "active", Tone: term.Good}
-	}
+func webhookState(w operate.WebhookView) term.Cell {
+	tones := map[operate.WebhookState]term.Tone{operate.WebhookActive: term.Good, operate.WebhookUnserved: term.Bad}
+	return term.Cell{Text: words.State(w.State()), Tone: cmp.Or(tones[w.State()], term.Warned)}
 }
 
 func showWebhookCommand(s *shell.Session) *cobra.Command {
@@ -154,7 +146,7 @@ type webhookPage struct {
 }
 
 func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries []outbox.Delivery) {
-	state := webhookState(c, w)
+	state := webhookState(w)
 	s.Line("%s  %s, to %s", s.Paint(term.Bold, "webhook "+w.Name), s.Paint(state.Tone, state.Text), term.Plain(w.Origin))
 	what := "replies"
 	if w.Asks {

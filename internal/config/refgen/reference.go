@@ -264,7 +264,7 @@ func meaning(s config.Setting) string {
 	switch {
 	case s.Zero == "":
 		return s.Doc
-	case s.Type == "text":
+	case s.Type == "text", s.Type == "list":
 		return s.Doc + " Not set: " + s.Zero + "."
 	default:
 		return s.Doc + " 0: " + s.Zero + "."

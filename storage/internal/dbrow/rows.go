@@ -176,6 +176,7 @@ func Turn(r dbsqlc.TurnkeeperTurnsNow) turnkeeper.Turn {
 		},
 		StopReason: turnkeeper.StopReason(OrZero(r.StopReason)), ErrorClass: OrZero(r.ErrorClass), Error: OrZero(r.Error),
 		InnerDialogue: OrZero(r.InnerDialogue), LastSeq: r.LastSeq,
+		EventsExpiredAt: OrZero(r.EventsExpiredAt), LeasesExpiredAt: OrZero(r.LeasesExpiredAt),
 	}
 }
 

@@ -30,7 +30,7 @@ func (q *Queries) EndDeferrals(ctx context.Context, agent string) error {
 }
 
 const ListAgents = `-- name: ListAgents :many
-select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
+select a.name, a.description, a.definition_hash, a.models, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
         (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting,
     array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused
@@ -41,6 +41,7 @@ type ListAgentsRow struct {
 	Name                string
 	Description         string
 	DefinitionHash      string
+	Models              []string
 	LanePerConversation bool
 	UpdatedAt           time.Time
 	RetiredAt           *time.Time
@@ -61,6 +62,7 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 			&i.Name,
 			&i.Description,
 			&i.DefinitionHash,
+			&i.Models,
 			&i.LanePerConversation,
 			&i.UpdatedAt,
 			&i.RetiredAt,

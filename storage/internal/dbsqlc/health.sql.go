@@ -165,6 +165,7 @@ with answered as (
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
     coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
     coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.all_models(a))), '{}')::text[] as agents,
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.models_now(a))), '{}')::text[] as needed_by,
     (h.model is not null or n.model in (select model from answered where model is not null))::boolean as asked
 from (select unnest(turnkeeper.all_models(a)) as model from turnkeeper.agents a union select model from turnkeeper.model_health) n
 left join turnkeeper.model_health h on h.model = n.model
@@ -183,6 +184,7 @@ type ListModelsRow struct {
 	ProbeTurn  int64
 	Probe      string
 	Agents     []string
+	NeededBy   []string
 	Asked      bool
 }
 
@@ -207,6 +209,7 @@ func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 			&i.ProbeTurn,
 			&i.Probe,
 			&i.Agents,
+			&i.NeededBy,
 			&i.Asked,
 		); err != nil {
 			return nil, err
@@ -335,18 +338,20 @@ func (q *Queries) TryAllModels(ctx context.Context) error {
 	return err
 }
 
-const TryModels = `-- name: TryModels :execrows
-update turnkeeper.model_health set until = statement_timestamp()
-where model = any($1::text[]) and down_since is not null and until > statement_timestamp()
+const TryModelsOfAgents = `-- name: TryModelsOfAgents :exec
+with locked as ( -- in the order of note_models
+    select h.model from turnkeeper.model_health h
+    where h.model in (select unnest(turnkeeper.all_models(a)) from turnkeeper.agents a where a.name = any($1::text[]))
+      and h.down_since is not null and h.until > statement_timestamp()
+    order by h.model for no key update
+)
+update turnkeeper.model_health set until = statement_timestamp() where model in (select l.model from locked l)
 `
 
-// Makes the scheduler probe these models at once: an operator may have fixed them.
-func (q *Queries) TryModels(ctx context.Context, models []string) (int64, error) {
-	result, err := q.db.Exec(ctx, TryModels, models)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Makes the scheduler probe the models of these agents at once, those of all their levels: an operator may have fixed them.
+func (q *Queries) TryModelsOfAgents(ctx context.Context, agents []string) error {
+	_, err := q.db.Exec(ctx, TryModelsOfAgents, agents)
+	return err
 }
 
 const TryModelsOfMessage = `-- name: TryModelsOfMessage :execrows
@@ -356,7 +361,7 @@ where m.id = $1 and m.state in ('waiting', 'running') and h.model = any(turnkeep
   and h.until > statement_timestamp()
 `
 
-// Like TryModels, for the models that a message waits for.
+// Like TryModelsOfAgents, for the models that a message waits for.
 func (q *Queries) TryModelsOfMessage(ctx context.Context, message int64) (int64, error) {
 	result, err := q.db.Exec(ctx, TryModelsOfMessage, message)
 	if err != nil {

@@ -402,17 +402,20 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 }
 
 const WatchedMessages = `-- name: WatchedMessages :many
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state,
+select m.id, m.state, m.turn_id, m.closed_at,
     array(select a.id from turnkeeper.turns a where a.message_id = m.id order by a.attempt)::bigint[] as turns
-from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = any($1::bigint[])
+from turnkeeper.messages m where m.id = any($1::bigint[])
 `
 
 type WatchedMessagesRow struct {
-	TurnkeeperMessage TurnkeeperMessage
-	TurnState         string
-	Turns             []int64
+	ID       int64
+	State    string
+	TurnID   *int64
+	ClosedAt *time.Time
+	Turns    []int64
 }
 
+// What a stream tells of messages: their texts may be long, and are not read.
 func (q *Queries) WatchedMessages(ctx context.Context, ids []int64) ([]WatchedMessagesRow, error) {
 	rows, err := q.db.Query(ctx, WatchedMessages, ids)
 	if err != nil {
@@ -423,36 +426,10 @@ func (q *Queries) WatchedMessages(ctx context.Context, ids []int64) ([]WatchedMe
 	for rows.Next() {
 		var i WatchedMessagesRow
 		if err := rows.Scan(
-			&i.TurnkeeperMessage.ID,
-			&i.TurnkeeperMessage.Agent,
-			&i.TurnkeeperMessage.UserName,
-			&i.TurnkeeperMessage.Conversation,
-			&i.TurnkeeperMessage.Lane,
-			&i.TurnkeeperMessage.Held,
-			&i.TurnkeeperMessage.Body,
-			&i.TurnkeeperMessage.IdempotencyKey,
-			&i.TurnkeeperMessage.Priority,
-			&i.TurnkeeperMessage.Trigger,
-			&i.TurnkeeperMessage.Schedule,
-			&i.TurnkeeperMessage.Slot,
-			&i.TurnkeeperMessage.State,
-			&i.TurnkeeperMessage.Attempts,
-			&i.TurnkeeperMessage.Faults,
-			&i.TurnkeeperMessage.FailingSince,
-			&i.TurnkeeperMessage.FailedFor,
-			&i.TurnkeeperMessage.FailingAfter,
-			&i.TurnkeeperMessage.DueAt,
-			&i.TurnkeeperMessage.Rank,
-			&i.TurnkeeperMessage.QueueRank,
-			&i.TurnkeeperMessage.AcceptedAt,
-			&i.TurnkeeperMessage.ClosedAt,
-			&i.TurnkeeperMessage.TurnID,
-			&i.TurnkeeperMessage.LastError,
-			&i.TurnkeeperMessage.TraceParent,
-			&i.TurnkeeperMessage.SentBy,
-			&i.TurnkeeperMessage.FirstSha256,
-			&i.TurnkeeperMessage.DroppedAt,
-			&i.TurnState,
+			&i.ID,
+			&i.State,
+			&i.TurnID,
+			&i.ClosedAt,
 			&i.Turns,
 		); err != nil {
 			return nil, err

@@ -80,7 +80,7 @@ func (q *Queries) BlockersOf(ctx context.Context, ids []int64) ([]BlockersOfRow,
 }
 
 const DescribeOutput = `-- name: DescribeOutput :one
-select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at
+select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, expired_at
 from turnkeeper.outputs where id = $1 and turn_id = $2
 `
 
@@ -95,6 +95,7 @@ type DescribeOutputRow struct {
 	Description string
 	Retrieved   int64
 	CreatedAt   time.Time
+	ExpiredAt   *time.Time
 }
 
 func (q *Queries) DescribeOutput(ctx context.Context, iD string, turnID int64) (DescribeOutputRow, error) {
@@ -111,6 +112,7 @@ func (q *Queries) DescribeOutput(ctx context.Context, iD string, turnID int64) (
 		&i.Description,
 		&i.Retrieved,
 		&i.CreatedAt,
+		&i.ExpiredAt,
 	)
 	return i, err
 }
@@ -460,7 +462,7 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 }
 
 const ListTurns = `-- name: ListTurns :many
-select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
+select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
 where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::text = '' or state = $3)
   and ($4::bigint = 0 or id < $4)
 order by id desc limit $5
@@ -525,6 +527,8 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turnkee
 			&i.Error,
 			&i.InnerDialogue,
 			&i.WaitsFor,
+			&i.EventsExpiredAt,
+			&i.LeasesExpiredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -615,7 +619,7 @@ func (q *Queries) OthersMayTake(ctx context.Context, workerID string, turnID int
 }
 
 const OutputByID = `-- name: OutputByID :one
-select id, turn_id, round, ordinal, media_type, chunked, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at from turnkeeper.outputs where id = $1
+select id, turn_id, round, ordinal, media_type, chunked, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, expired_at from turnkeeper.outputs where id = $1
 `
 
 func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, error) {
@@ -639,12 +643,13 @@ func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, 
 		&i.Description,
 		&i.Retrieved,
 		&i.CreatedAt,
+		&i.ExpiredAt,
 	)
 	return i, err
 }
 
 const OutputsOfTurn = `-- name: OutputsOfTurn :many
-select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved
+select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved, expired_at
 from turnkeeper.outputs where turn_id = $1 order by round, ordinal
 `
 
@@ -659,6 +664,7 @@ type OutputsOfTurnRow struct {
 	Sha256     string
 	Incomplete bool
 	Retrieved  int64
+	ExpiredAt  *time.Time
 }
 
 func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfTurnRow, error) {
@@ -681,6 +687,7 @@ func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfT
 			&i.Sha256,
 			&i.Incomplete,
 			&i.Retrieved,
+			&i.ExpiredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -737,7 +744,7 @@ select (case when o.chunked and o.bytes is null then coalesce((
                                where b.output_id = o.id and b.first_char <= p.first_char)), '')
     else substr(coalesce(o.content, o.description), (p.first_char + 1)::integer, p.take) end)::text
 from turnkeeper.outputs o, (select $1::bigint as first_char, $2::integer as take) p
-where o.id = $3 and o.turn_id = $4
+where o.id = $3 and o.turn_id = $4 and o.expired_at is null
 `
 
 // Characters of a stored text, or of the description of binary content. Of a chunked
@@ -860,7 +867,7 @@ func (q *Queries) SpendOf(ctx context.Context, scope string) ([]SpendOfRow, erro
 }
 
 const TurnByID = `-- name: TurnByID :one
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = $1
 `
@@ -909,13 +916,15 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 		&i.TurnkeeperTurnsNow.Error,
 		&i.TurnkeeperTurnsNow.InnerDialogue,
 		&i.TurnkeeperTurnsNow.WaitsFor,
+		&i.TurnkeeperTurnsNow.EventsExpiredAt,
+		&i.TurnkeeperTurnsNow.LeasesExpiredAt,
 		&i.TakenBy,
 	)
 	return i, err
 }
 
 const TurnsOfMessage = `-- name: TurnsOfMessage :many
-select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now where message_id = $1 order by attempt
+select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where message_id = $1 order by attempt
 `
 
 func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurnsNow, error) {
@@ -963,6 +972,8 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.Error,
 			&i.InnerDialogue,
 			&i.WaitsFor,
+			&i.EventsExpiredAt,
+			&i.LeasesExpiredAt,
 		); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,16 @@ import (
 	"time"
 )
 
+const ForgetPins = `-- name: ForgetPins :exec
+delete from turnkeeper.pinned_levels where until <= clock_timestamp()
+`
+
+// Deletes the pins that hold no more.
+func (q *Queries) ForgetPins(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, ForgetPins)
+	return err
+}
+
 const ListLevels = `-- name: ListLevels :many
 select a.name, turnkeeper.level_of(a.name)::text as level, a.levels, a.day_tokens, a.day_calls,
     coalesce(s.tokens, 0)::bigint as tokens, coalesce(s.calls, 0)::bigint as calls, turnkeeper.next_day()::timestamptz as next_day,

@@ -212,6 +212,7 @@ type TurnkeeperOutput struct {
 	Description string
 	Retrieved   int64
 	CreatedAt   time.Time
+	ExpiredAt   *time.Time
 }
 
 type TurnkeeperPinnedLevel struct {
@@ -320,6 +321,7 @@ type TurnkeeperSetting struct {
 	MaxDispatchesPerTick *int32
 	PausedAt             *time.Time
 	PausedReason         *string
+	KeptFor              *time.Duration
 	LastTickAt           *time.Time
 	Timeline             *string
 	ServerStarted        *time.Time
@@ -365,6 +367,8 @@ type TurnkeeperTurnsNow struct {
 	Error           *string
 	InnerDialogue   *string
 	WaitsFor        []string
+	EventsExpiredAt *time.Time
+	LeasesExpiredAt *time.Time
 }
 
 type TurnkeeperWebhook struct {

@@ -94,6 +94,23 @@ func (q *Queries) EndsRequested(ctx context.Context, grants []string) ([]EndsReq
 	return items, nil
 }
 
+const Expire = `-- name: Expire :one
+select done::bigint as done, failed::bigint as failed from turnkeeper.expire($1::text, clock_timestamp() - $2::interval, $3::integer)
+`
+
+type ExpireRow struct {
+	Done   int64
+	Failed int64
+}
+
+// One batch of a class of retention.
+func (q *Queries) Expire(ctx context.Context, class string, kept time.Duration, maxRows int32) (ExpireRow, error) {
+	row := q.db.QueryRow(ctx, Expire, class, kept, maxRows)
+	var i ExpireRow
+	err := row.Scan(&i.Done, &i.Failed)
+	return i, err
+}
+
 const HasActed = `-- name: HasActed :one
 select (exists (select from turnkeeper.turns t join turnkeeper.call_starts s on s.turn_id = t.id
         where t.message_id = $1 and s.effect <> 'none')
@@ -107,6 +124,18 @@ func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const KeptFor = `-- name: KeptFor :one
+select coalesce(kept_for, interval '0')::interval as kept from turnkeeper.settings
+`
+
+// How long outputs and events are kept without a setting; zero: for ever.
+func (q *Queries) KeptFor(ctx context.Context) (time.Duration, error) {
+	row := q.db.QueryRow(ctx, KeptFor)
+	var kept time.Duration
+	err := row.Scan(&kept)
+	return kept, err
 }
 
 const OpenSubAgents = `-- name: OpenSubAgents :many
@@ -136,7 +165,7 @@ func (q *Queries) OpenSubAgents(ctx context.Context, turnID int64) ([]int64, err
 }
 
 const OpenTurns = `-- name: OpenTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.ended_at is null
 order by t.state <> 'running', t.granted_at nulls last, t.id
@@ -194,6 +223,8 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 			&i.TurnkeeperTurnsNow.Error,
 			&i.TurnkeeperTurnsNow.InnerDialogue,
 			&i.TurnkeeperTurnsNow.WaitsFor,
+			&i.TurnkeeperTurnsNow.EventsExpiredAt,
+			&i.TurnkeeperTurnsNow.LeasesExpiredAt,
 			&i.Holder,
 		); err != nil {
 			return nil, err
@@ -391,6 +422,26 @@ func (q *Queries) SettleEnd(ctx context.Context, turn int64) (SettleEndRow, erro
 	row := q.db.QueryRow(ctx, SettleEnd, turn)
 	var i SettleEndRow
 	err := row.Scan(&i.State, &i.Done, &i.Again)
+	return i, err
+}
+
+const StoredParts = `-- name: StoredParts :one
+select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size('turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
+        + pg_total_relation_size('turnkeeper.ended_grants'))::bigint as bytes,
+    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null order by t.ended_at limit 1),
+        to_timestamp(0))::timestamptz as oldest
+`
+
+type StoredPartsRow struct {
+	Bytes  int64
+	Oldest time.Time
+}
+
+// The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970: there is none.
+func (q *Queries) StoredParts(ctx context.Context) (StoredPartsRow, error) {
+	row := q.db.QueryRow(ctx, StoredParts)
+	var i StoredPartsRow
+	err := row.Scan(&i.Bytes, &i.Oldest)
 	return i, err
 }
 

@@ -503,7 +503,7 @@ with wanted as materialized (
     union all select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
         lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k where k.grant_id = g.grant_id
 )
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
@@ -518,9 +518,10 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.la
     turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
     coalesce((select e.how from turnkeeper.requested_end(t.id) e), '')::text as requested_end,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
-    exists (select from turnkeeper.labels)::boolean as any_labels
+    exists (select from turnkeeper.labels)::boolean as any_labels,
+    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = t.agent and a.levels <> '{}'), '')::text as level
 from wanted w,
-    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
     lateral (select hash, content from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
     left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
@@ -562,6 +563,8 @@ type TurnForWorkerRow struct {
 	Error           *string
 	InnerDialogue   *string
 	WaitsFor        []string
+	EventsExpiredAt *time.Time
+	LeasesExpiredAt *time.Time
 	Entries         int64
 	Definition      string
 	Failures        int32
@@ -587,6 +590,7 @@ type TurnForWorkerRow struct {
 	RequestedEnd    string
 	Spawned         bool
 	AnyLabels       bool
+	Level           string
 }
 
 // The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
@@ -636,6 +640,8 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.Error,
 			&i.InnerDialogue,
 			&i.WaitsFor,
+			&i.EventsExpiredAt,
+			&i.LeasesExpiredAt,
 			&i.Entries,
 			&i.Definition,
 			&i.Failures,
@@ -661,6 +667,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.RequestedEnd,
 			&i.Spawned,
 			&i.AnyLabels,
+			&i.Level,
 		); err != nil {
 			return nil, err
 		}

@@ -12,7 +12,8 @@ import (
 
 const ConversationByID = `-- name: ConversationByID :one
 select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
-where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user) and c.user_name = $3
+where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user) and ($3::text = '' or c.user_name = $3)
+order by c.used_at nulls last limit 1
 `
 
 type ConversationByIDRow struct {
@@ -29,7 +30,7 @@ func (q *Queries) ConversationByID(ctx context.Context, iD string, token *int64,
 }
 
 const CreateConversation = `-- name: CreateConversation :one
-select turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint, 'role:' || session_user), $3::text, $4::jsonb, $5::jsonb)::timestamptz
+select coalesce(turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint, 'role:' || session_user), $3::text, $4::jsonb, $5::jsonb), 'epoch')::timestamptz
 `
 
 type CreateConversationParams struct {
@@ -40,6 +41,7 @@ type CreateConversationParams struct {
 	Items    []byte
 }
 
+// 1970: the sender has too many.
 func (q *Queries) CreateConversation(ctx context.Context, arg CreateConversationParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, CreateConversation,
 		arg.ID,
@@ -55,7 +57,7 @@ func (q *Queries) CreateConversation(ctx context.Context, arg CreateConversation
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
 select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text, $7::text,
-    $8::jsonb, $9::bigint, $10::boolean)::bigint
+    $8::jsonb, $9::bigint, $10::boolean, $11::text[], $12::text[], $13::text[])::bigint
 `
 
 type EnqueueResponseParams struct {
@@ -69,6 +71,9 @@ type EnqueueResponseParams struct {
 	Response     []byte
 	Follows      int64
 	Strict       bool
+	Texts        []string
+	Labels       []string
+	Sources      []string
 }
 
 func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams) (int64, error) {
@@ -83,10 +88,22 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 		arg.Response,
 		arg.Follows,
 		arg.Strict,
+		arg.Texts,
+		arg.Labels,
+		arg.Sources,
 	)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const ForgetConversations = `-- name: ForgetConversations :exec
+delete from turnkeeper.api_conversations c where c.used_at is null and c.created_at < clock_timestamp() - $1::interval
+`
+
+func (q *Queries) ForgetConversations(ctx context.Context, olderThan time.Duration) error {
+	_, err := q.db.Exec(ctx, ForgetConversations, olderThan)
+	return err
 }
 
 const NewestMessage = `-- name: NewestMessage :many
@@ -139,6 +156,8 @@ select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.ide
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     coalesce(p.labels, '{}')::text[] as labels,
+    -- of the turn's last answer, once there is a reply
+    coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
@@ -168,6 +187,7 @@ type ResponseByIDRow struct {
 	ErrorClass        string
 	Calls             []byte
 	Labels            []string
+	FinishReason      string
 	InputTokens       int64
 	OutputTokens      int64
 	CachedTokens      int64
@@ -222,6 +242,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.ErrorClass,
 		&i.Calls,
 		&i.Labels,
+		&i.FinishReason,
 		&i.InputTokens,
 		&i.OutputTokens,
 		&i.CachedTokens,
@@ -231,7 +252,11 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 }
 
 const ResponseTexts = `-- name: ResponseTexts :many
-select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply,
+    array(select l.label from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as sources,
+    array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_sources
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
@@ -239,12 +264,17 @@ where r.message_id = any($1::bigint[]) and m.agent = $2 and m.user_name = $3
 `
 
 type ResponseTextsRow struct {
-	ID      int64
-	Body    string
-	Preface int32
-	Reply   string
+	ID           int64
+	Body         string
+	Preface      int32
+	Reply        string
+	Labels       []string
+	Sources      []string
+	ReplyLabels  []string
+	ReplySources []string
 }
 
+// What was said in responses, with its labels.
 func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, userName string) ([]ResponseTextsRow, error) {
 	rows, err := q.db.Query(ctx, ResponseTexts, ids, agent, userName)
 	if err != nil {
@@ -259,6 +289,10 @@ func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, 
 			&i.Body,
 			&i.Preface,
 			&i.Reply,
+			&i.Labels,
+			&i.Sources,
+			&i.ReplyLabels,
+			&i.ReplySources,
 		); err != nil {
 			return nil, err
 		}

@@ -1068,7 +1068,7 @@ func (q *Queries) SetMaxSenderPriority(ctx context.Context, priority int32) erro
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
+select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, kept_for, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -1082,6 +1082,7 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.MaxDispatchesPerTick,
 		&i.PausedAt,
 		&i.PausedReason,
+		&i.KeptFor,
 		&i.LastTickAt,
 		&i.Timeline,
 		&i.ServerStarted,

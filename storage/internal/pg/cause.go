@@ -57,5 +57,11 @@ func isA[E error](err error) bool {
 // ofTLS reports whether client and server do not agree about TLS. pgconn has no type for a server that refuses it.
 func ofTLS(err error) bool {
 	return isA[*tls.CertificateVerificationError](err) || isA[x509.UnknownAuthorityError](err) || isA[x509.HostnameError](err) ||
-		isA[tls.RecordHeaderError](err) || isA[tls.AlertError](err) || err != nil && strings.Contains(err.Error(), "server refused TLS connection")
+		isA[tls.RecordHeaderError](err) || isA[tls.AlertError](err) || refusesTLS(err)
+}
+
+// refusesTLS looks for the text in pgconn's error, which a connectError has in place of its own.
+func refusesTLS(err error) bool {
+	connect, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok && strings.Contains(connect.Error(), "server refused TLS connection")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/commit"
@@ -193,8 +194,8 @@ func LockRefused(err error) bool {
 }
 
 // Patiently retries f until ctx ends, as long as its error may pass: see Uncertain. Other errors are returned.
-func (s *DB) Patiently(ctx context.Context, f func() error) error {
+func (s *DB) Patiently(ctx context.Context, f func() error) (err error) {
 	op := s.Operation(0)
-	defer op.Done()
+	defer func() { op.Done(err) }()
 	return commit.Patiently(ctx, Uncertain, op.Failed, f)
 }

@@ -3,6 +3,9 @@ package pg
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// An Outage is the one place that logs that the database is away: when that begins, every outageLogPause, and when it is over. It
-// learns that from the answers to all statements and connection attempts. Every part of a process fails while the database is away,
+// An Outage is the one place that logs that the database is unavailable: when that begins, every outageLogPause, and when it is over. It
+// learns that from the answers to all statements and connection attempts. Every part of a process fails meanwhile,
 // and logs that too: QuietLog leaves those lines out. The zero value is not ready: see NewOutage. Its methods do nothing for nil.
 type Outage struct {
 	log *zap.Logger
@@ -63,10 +66,10 @@ func (o *Outage) failed(err error) {
 	case o.began.IsZero():
 		o.began, o.said, o.fails = now, now, 1
 		o.under.Store(true)
-		o.log.Warn("the database is away or closes connections; retrying", about...)
+		o.log.Warn("the database is unavailable; retrying", about...)
 	case now.Sub(o.said) >= outageLogPause:
 		o.said = now
-		o.log.Warn("the database is still away; retrying", append(about, o.lasts(now), zap.Int("failures", o.fails))...)
+		o.log.Warn("the database is still unavailable; retrying", append(about, o.lasts(now), zap.Int("failures", o.fails))...)
 	}
 }
 
@@ -79,7 +82,7 @@ func (o *Outage) answered() {
 	if o.began.IsZero() || time.Since(o.last) < outageEnds {
 		return
 	}
-	o.log.Info("the database is back", o.lasts(o.last), zap.Int("failures", o.fails))
+	o.log.Info("the database is available again", o.lasts(o.last), zap.Int("failures", o.fails))
 	o.began = time.Time{}
 	o.under.Store(false)
 }
@@ -88,26 +91,38 @@ func (o *Outage) lasts(until time.Time) zap.Field {
 	return zap.Duration("for", until.Sub(o.began).Round(time.Millisecond))
 }
 
-// QuietLog returns a core that logs warnings about a database that is away only at level debug, because an Outage says it, and a
-// warning about a refusal that may pass at most every 10 s for each message. A line is about the error that it has as a field
-// (zap.Error). Errors, which say what becomes of a turn or a worker, are logged in any case, and so are warnings about other servers.
+// QuietLog returns a core that logs warnings about a database that is unavailable only at level debug, because an Outage says it, and a
+// warning about a refusal that may pass at most every 10 s for each message, SQLSTATE and subject (fields that end in "_id"). A line is
+// about the error that it has as a field (zap.Error). Errors, which say what becomes of a turn or a worker, are logged in any case, and so are warnings about other servers.
 func QuietLog(core zapcore.Core) zapcore.Core {
-	return quietLog{core, &repeated{last: map[string]time.Time{}}}
+	return quietLog{core, "", &repeated{last: map[string]time.Time{}}}
 }
 
 type quietLog struct {
 	zapcore.Core
+	about    string // the subject by the fields of With
 	repeated *repeated
 }
 
-// repeated are the messages about refusals, with the time when each was last logged.
+// repeated are the lines about refusals, with the time when each was last logged.
 type repeated struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
 func (q quietLog) With(fields []zapcore.Field) zapcore.Core {
-	return quietLog{q.Core.With(fields), q.repeated}
+	return quietLog{q.Core.With(fields), q.about + subject(fields), q.repeated}
+}
+
+// subject returns the fields that say what a line is about.
+func subject(fields []zapcore.Field) string {
+	ids := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		if strings.HasSuffix(f.Key, "_id") {
+			f.AddTo(ids)
+		}
+	}
+	return fmt.Sprint(ids.Fields) // in the order of its keys
 }
 
 // Check adds the core to the entry, so that Write sees its fields.
@@ -138,8 +153,8 @@ func (q quietLog) leavesOut(message string, fields []zapcore.Field) bool {
 		if err = Translate(err); Away(err) {
 			return true
 		}
-		if SQLState(err) != "" && Uncertain(err) {
-			return q.repeated.soon(message)
+		if code := SQLState(err); code != "" && Uncertain(err) {
+			return q.repeated.soon(message + code + q.about + subject(fields))
 		}
 	}
 	return false
@@ -153,13 +168,14 @@ func ofDatabase(err error) bool {
 	return refused || reported || unreached || isBroken(err)
 }
 
-// soon reports whether the message was logged less than refusalLogPause ago, and notes that it is logged if not.
-func (r *repeated) soon(message string) bool {
+// soon reports whether the line was logged less than refusalLogPause ago, and notes that it is logged if not.
+func (r *repeated) soon(line string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last, ok := r.last[message]; ok && time.Since(last) < refusalLogPause {
+	maps.DeleteFunc(r.last, func(_ string, at time.Time) bool { return time.Since(at) >= refusalLogPause })
+	if _, ok := r.last[line]; ok {
 		return true
 	}
-	r.last[message] = time.Now()
+	r.last[line] = time.Now()
 	return false
 }

@@ -36,8 +36,8 @@ func TestWhatAnOutageLogs(t *testing.T) {
 		for _, l := range logged.All() {
 			lines = append(lines, fmt.Sprint(l.Message, " ", l.ContextMap()["for"]))
 		}
-		want := "the database is away or closes connections; retrying <nil>|the database is still away; retrying 10s|" +
-			"the database is still away; retrying 20s|the database is back 24.9s"
+		want := "the database is unavailable; retrying <nil>|the database is still unavailable; retrying 10s|" +
+			"the database is still unavailable; retrying 20s|the database is available again 24.9s"
 		if got := strings.Join(lines, "|"); got != want {
 			t.Errorf("logged %s\nwant   %s", got, want)
 		}
