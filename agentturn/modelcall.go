@@ -383,7 +383,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
-	later := c.exec.showLater()
+	later := c.exec.events.Due(progressInterval)
 	for {
 		select {
 		case d := <-deltas:

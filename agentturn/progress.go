@@ -11,21 +11,12 @@ import (
 // progressInterval is the time between two writes of progress while a turn waits for a call.
 const progressInterval = 500 * time.Millisecond
 
-// showLater returns a channel that fires when events that are not written yet, such as the start of a read, must be shown: what follows
-// takes long. It is nil if there are none.
-func (e *execution) showLater() <-chan time.Time {
-	if len(e.events.Unwritten()) == 0 {
-		return nil
-	}
-	return time.After(progressInterval)
-}
-
 // awaitDone waits for done, and meanwhile writes the progress of calls, and events that have waited for the next write. If the fence refuses
 // a write, awaitDone calls kill, waits for done, and returns turnkeeper.ErrFenced. After
 // any other failed write it writes no more: the next commit writes the same entry, and
 // returns the error.
 func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
-	news, pause := e.progress.Bell(), e.showLater()
+	news, pause := e.progress.Bell(), e.events.Due(progressInterval)
 	for {
 		select {
 		case <-done:

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/asks"
@@ -171,6 +172,15 @@ func (t *Transcript) Block() int {
 
 // Unwritten returns the events that are not written yet.
 func (t *Transcript) Unwritten() []turnkeeper.Event { return t.unwritten }
+
+// Due returns a channel that fires after a time, when unwritten events, such as the start of a read, must be shown although what follows
+// takes long. It is nil if there are none.
+func (t *Transcript) Due(after time.Duration) <-chan time.Time {
+	if len(t.unwritten) == 0 {
+		return nil
+	}
+	return time.After(after)
+}
 
 // Written removes the events, which have been written.
 func (t *Transcript) Written() { t.unwritten = nil }

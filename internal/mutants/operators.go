@@ -434,7 +434,7 @@ func (f *finder) value(e ast.Expr) {
 	switch named(t) {
 	case "context.Context":
 		if pureExpr(e) {
-			f.add("drop a context", e, f.text(e), "without its end", f.replace(e, "chosen_.Endless($, "+f.text(e)+")"))
+			f.add("drop a context", e, f.text(e), "without its end", f.replace(e, "chosen_.Endless("+f.text(e)+", $)"))
 		}
 		return
 	case "error":

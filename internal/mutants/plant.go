@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -57,8 +58,8 @@ func survey(root string, paths ...string) (*ground, error) {
 }
 
 // programPackages returns the packages of this module that the programs contain.
-func programPackages(root string) ([]string, error) {
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}"}, programs...)...)
+func programPackages(ctx context.Context, root string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}"}, programs...)...)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -194,17 +195,8 @@ func (g *ground) check(pkg *packages.Package, files map[string][]byte, at map[st
 		}
 		return 0, 0
 	}
-	for _, name := range pkg.CompiledGoFiles {
-		path, _ := filepath.Rel(g.root, name)
-		var source any
-		if f, ok := files[path]; ok {
-			source = f
-		}
-		file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		syntax = append(syntax, file)
+	if syntax, err = g.parse(set, pkg, files); err != nil {
+		return nil, err
 	}
 	var unexplained error
 	config := types.Config{
@@ -229,6 +221,23 @@ func (g *ground) check(pkg *packages.Package, files map[string][]byte, at map[st
 		return nil, unexplained
 	}
 	return bad, nil
+}
+
+// parse parses the files of a package, some of them rewritten.
+func (g *ground) parse(set *token.FileSet, pkg *packages.Package, files map[string][]byte) (syntax []*ast.File, err error) {
+	for _, name := range pkg.CompiledGoFiles {
+		path, _ := filepath.Rel(g.root, name)
+		var source any
+		if f, ok := files[path]; ok {
+			source = f
+		}
+		file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		syntax = append(syntax, file)
+	}
+	return syntax, nil
 }
 
 type importer func(string) (*types.Package, error)

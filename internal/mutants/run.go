@@ -209,11 +209,8 @@ func (r *runner) measure(ctx context.Context) error {
 			faults = append(faults, err)
 		}
 	})
-	if err := errors.Join(faults...); err != nil && r.sampled == nil {
-		return fmt.Errorf("tests fail without a mutant: %w", err)
-	} else if err != nil {
-		say("%s: left out, because they fail without a mutant:\n%v\n", r.target.Name, err)
-		r.tests = slices.DeleteFunc(r.tests, func(t *test) bool { return t.reached == nil })
+	if err := r.leaveOut(errors.Join(faults...)); err != nil {
+		return err
 	}
 	first := regexp.MustCompile(cmp.Or(r.target.First, "^$"))
 	for _, t := range r.tests {
@@ -226,6 +223,19 @@ func (r *runner) measure(ctx context.Context) error {
 		return cmp.Compare(a.took, b.took)
 	})
 	return ctx.Err()
+}
+
+// leaveOut removes the tests that fail without a mutant from a sample, which runs all tests. Of a target none may fail.
+func (r *runner) leaveOut(faults error) error {
+	switch {
+	case faults == nil:
+	case r.sampled == nil:
+		return fmt.Errorf("tests fail without a mutant: %w", faults)
+	default:
+		say("%s: left out, because they fail without a mutant:\n%v\n", r.target.Name, faults)
+		r.tests = slices.DeleteFunc(r.tests, func(t *test) bool { return t.reached == nil })
+	}
+	return nil
 }
 
 // counting returns a patch of the schema that makes functions count their calls.

@@ -153,7 +153,7 @@ func draw(g *ground, root string, n int, seed uint64) (*mutantSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	random := rand.New(rand.NewPCG(seed, seed))
+	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a sample can be drawn again
 	ids, sql := map[int]spot{}, []drawn{}
 	var taken []drawn
 	next := 1
@@ -224,7 +224,7 @@ func sampled(g *ground, root string, ids map[int]spot, sql []drawn) (*mutantSet,
 func runSample(ctx context.Context, r runner, n int, seed uint64) error {
 	r.target.Name = fmt.Sprintf("sample-%d", seed)
 	r.out = filepath.Join(r.root, "bin", "mutants", r.target.Name)
-	paths, err := programPackages(r.root)
+	paths, err := programPackages(ctx, r.root)
 	if err != nil {
 		return err
 	}

@@ -346,7 +346,8 @@ func (f *sqlFinder) statements(begin int) {
 			continue
 		}
 		assigned := f.word(i+1) == ":="
-		if !assigned && !slices.Contains(statementStarts, f.word(i)) && !(f.word(i) == "select" && f.into(i)) {
+		selects := f.word(i) == "select" && f.into(i)
+		if !assigned && !selects && !slices.Contains(statementStarts, f.word(i)) {
 			continue
 		}
 		end := i
@@ -357,7 +358,8 @@ func (f *sqlFinder) statements(begin int) {
 			return
 		}
 		f.add("drop a statement", i, end+1, "", "if false then "+f.text(i, end+1)+"\nend if;")
-		if last[1] == i && !(assigned && f.word(last[0]+1) == ":=" && !strings.Contains(f.text(last[0], end+1), "(")) {
+		commute := assigned && f.word(last[0]+1) == ":=" && !strings.Contains(f.text(last[0], end+1), "(")
+		if last[1] == i && !commute {
 			a, b := f.text(last[0], last[1]), f.text(i, end+1)
 			f.add("swap statements", last[0], end+1, b+" "+a, b+"\n"+a)
 		}

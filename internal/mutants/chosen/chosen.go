@@ -55,7 +55,7 @@ func Plus[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 |
 }
 
 // Endless returns a context that is never cancelled instead of ctx.
-func Endless(mutant int, ctx context.Context) context.Context {
+func Endless(ctx context.Context, mutant int) context.Context {
 	if Is(mutant) {
 		return context.WithoutCancel(ctx)
 	}
