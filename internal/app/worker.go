@@ -575,26 +575,20 @@ func (w *worker) recheckWrites(ctx context.Context) {
 
 // purgeOld deletes old heartbeats, pins, extractions, drafts, deliveries and unused conversations, and what retention says, every purgeEvery.
 func (w *worker) purgeOld(ctx context.Context) {
+	sweeps := []struct {
+		what string
+		run  func(context.Context) error
+	}{
+		{"old heartbeats", w.store.ForgetWorkers}, {"old pins of survival levels", w.store.ForgetPins}, {"old extractions", w.store.ForgetExtractions},
+		{"unfinished results", w.store.SweepDrafts}, {"deliveries to removed webhooks", w.store.SweepDeliveries}, {"unused conversations", w.store.ForgetConversations},
+	}
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
-		if err := w.store.ForgetWorkers(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("could not delete old heartbeats", zap.Error(err))
-		}
-		if err := w.store.ForgetPins(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("could not delete old pins of survival levels", zap.Error(err))
-		}
-		if err := w.store.ForgetExtractions(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("could not delete old extractions", zap.Error(err))
-		}
-		if err := w.store.SweepDrafts(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("could not delete unfinished results", zap.Error(err))
-		}
-		if err := w.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("could not delete deliveries to removed webhooks", zap.Error(err))
-		}
-		if err := w.store.ForgetConversations(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("could not delete unused conversations", zap.Error(err))
+		for _, sweep := range sweeps {
+			if err := sweep.run(ctx); err != nil && ctx.Err() == nil {
+				w.log.Warn("could not delete "+sweep.what, zap.Error(err))
+			}
 		}
 		w.retain(ctx)
 		select {
