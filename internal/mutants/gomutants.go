@@ -198,18 +198,6 @@ func (r *goRewriter) cases(n *ast.SwitchStmt) {
 	}
 }
 
-// pure reports whether an expression may be evaluated any number of times.
-func pure(e ast.Expr) bool {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return true
-	case *ast.SelectorExpr:
-		return pure(e.X)
-	default:
-		return false
-	}
-}
-
 func logical(e ast.Expr) bool {
 	b, ok := e.(*ast.BinaryExpr)
 	return ok && (b.Op == token.LAND || b.Op == token.LOR)

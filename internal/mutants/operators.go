@@ -297,7 +297,7 @@ func (f *finder) call(call *ast.CallExpr) bool {
 		return true
 	}
 	name := f.text(call.Fun)
-	if slices.Contains([]string{"slices.Clone", "maps.Clone", "bytes.Clone"}, name) && pureExpr(call.Args[0]) {
+	if slices.Contains([]string{"slices.Clone", "maps.Clone", "bytes.Clone"}, name) && pure(call.Args[0]) {
 		f.add("drop a copy", call, f.text(call), f.text(call.Args[0]), f.replace(call, "chosen_.Either($, "+f.text(call)+", "+f.text(call.Args[0])+")"))
 	}
 	if slices.Contains([]string{"make", "new", "panic", "len", "cap", "delete", "close", "clear"}, name) {
@@ -317,7 +317,7 @@ func (f *finder) call(call *ast.CallExpr) bool {
 
 // swap makes the spot of two values of one type that stand side by side.
 func (f *finder) swap(a, b ast.Expr) {
-	if !pureExpr(a) || !pureExpr(b) || f.text(a) == f.text(b) || !f.sameType(a, b) || isText(a) != isText(b) {
+	if !pure(a) || !pure(b) || f.text(a) == f.text(b) || !f.sameType(a, b) || isText(a) != isText(b) {
 		return
 	}
 	x, y := f.text(a), f.text(b)
@@ -412,7 +412,7 @@ func (f *finder) repeatable(e ast.Expr) bool {
 
 // slice makes the spots of a slice expression: its limits, and the capacity that makes append copy.
 func (f *finder) slice(s *ast.SliceExpr) {
-	if s.Slice3 && pureExpr(s.X) && s.High != nil {
+	if s.Slice3 && pure(s.X) && s.High != nil {
 		f.add("drop a copy", s, f.text(s), "without the capacity", f.replace(s.Max, "chosen_.Either($, "+f.text(s.Max)+", cap("+f.text(s.X)+"))"))
 	}
 	for _, e := range []ast.Expr{s.Low, s.High} {
@@ -433,14 +433,14 @@ func (f *finder) value(e ast.Expr) {
 	}
 	switch named(t) {
 	case "context.Context":
-		if pureExpr(e) {
+		if pure(e) {
 			f.add("drop a context", e, f.text(e), "without its end", f.replace(e, "chosen_.Endless("+f.text(e)+", $)"))
 		}
 		return
 	case "error":
 		return
 	case "time.Time":
-		if pureExpr(e) {
+		if pure(e) {
 			f.add("now for a time", e, f.text(e), "time.Now()", f.replace(e, "chosen_.Now($, "+f.text(e)+")"))
 		}
 	}
@@ -566,7 +566,7 @@ func (f *finder) nearest(name *ast.Ident) string {
 
 func (f *finder) sibling(e *ast.SelectorExpr) string {
 	selection := f.pkg.TypesInfo.Selections[e]
-	if selection == nil || selection.Kind() != types.FieldVal || !pureExpr(e.X) || len(selection.Index()) != 1 {
+	if selection == nil || selection.Kind() != types.FieldVal || !pure(e.X) || len(selection.Index()) != 1 {
 		return ""
 	}
 	t := selection.Recv()
@@ -587,15 +587,15 @@ func (f *finder) sibling(e *ast.SelectorExpr) string {
 	return ""
 }
 
-// pureExpr reports whether an expression may be evaluated any number of times, and without failing: names, fields and constants.
-func pureExpr(e ast.Expr) bool {
+// pure reports whether an expression may be evaluated any number of times, and without failing: names, fields and constants.
+func pure(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident, *ast.BasicLit:
 		return true
 	case *ast.SelectorExpr:
-		return pureExpr(e.X)
+		return pure(e.X)
 	case *ast.ParenExpr:
-		return pureExpr(e.X)
+		return pure(e.X)
 	default:
 		return false
 	}

@@ -18,7 +18,7 @@ func (c change) apply(sql string) string { return sql[:c.start] + c.text + sql[c
 // mutateSQL makes the changes of a statement, or of a function with its head: each condition of a
 // where, on, having, if, when, while or returned truth dropped, forced, or moved by its boundary.
 func mutateSQL(sql string) []change {
-	m := &sqlMutator{sql: sql, tokens: sqlTokens(sql), seen: map[int]bool{}}
+	m := &sqlMutator{sqlSource: sqlSource{sql, sqlTokens(sql)}, seen: map[int]bool{}}
 	m.truth = strings.Contains(strings.ToLower(sql), "returns boolean")
 	for i := range m.tokens {
 		if begin, end, ok := m.region(i); ok && begin < end {
@@ -35,9 +35,22 @@ type sqlToken struct {
 	searched   bool // within a case that has no value to compare
 }
 
+// A sqlSource is a SQL text with its tokens.
+type sqlSource struct {
+	sql    string
+	tokens []sqlToken
+}
+
+// word returns the word at i; empty: there is none.
+func (s *sqlSource) word(i int) string {
+	if i < 0 || i >= len(s.tokens) {
+		return ""
+	}
+	return s.tokens[i].text
+}
+
 type sqlMutator struct {
-	sql     string
-	tokens  []sqlToken
+	sqlSource
 	truth   bool // a function that returns a truth
 	seen    map[int]bool
 	changes []change
@@ -149,13 +162,6 @@ func (m *sqlMutator) stops(i int) []string {
 		return nil
 	}
 	return stops
-}
-
-func (m *sqlMutator) word(i int) string {
-	if i < 0 || i >= len(m.tokens) {
-		return ""
-	}
-	return m.tokens[i].text
 }
 
 // split cuts a condition at the ands or ors of its top level: or binds less.

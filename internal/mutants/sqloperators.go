@@ -22,14 +22,13 @@ var sqlOperators = map[string]int{
 
 // A sqlFinder collects the changes of a statement, or of a function or view with its head.
 type sqlFinder struct {
-	sql     string
-	tokens  []sqlToken
+	sqlSource
 	changes map[string][]change // by operator
 }
 
 // changesOf returns all changes that the operators of a sample make, by operator.
 func changesOf(sql string) map[string][]change {
-	f := &sqlFinder{sql: sql, tokens: sqlTokens(sql), changes: map[string][]change{}}
+	f := &sqlFinder{sqlSource: sqlSource{sql, sqlTokens(sql)}, changes: map[string][]change{}}
 	begin := f.begin()
 	params := f.params(begin)
 	for i := begin; i < len(f.tokens); i++ {
@@ -45,13 +44,6 @@ func changesOf(sql string) map[string][]change {
 	f.view()
 	f.statements(begin)
 	return f.changes
-}
-
-func (f *sqlFinder) word(i int) string {
-	if i < 0 || i >= len(f.tokens) {
-		return ""
-	}
-	return f.tokens[i].text
 }
 
 // begin returns the index of the token after the head of a function.
