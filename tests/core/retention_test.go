@@ -12,16 +12,22 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A worker purges records older than the retention, and nothing else.
-func TestRetention(t *testing.T) {
-	t.Parallel()
-	e := env.New(t)
+// answered returns an environment without a worker, in which the clerk has answered two messages.
+func answered(t *testing.T) (e *env.Env, old, young int64) {
+	e = env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
 	first := e.StartWorker()
-	old, young := e.Enqueue("clerk", "Old."), e.Enqueue("clerk", "Young.")
+	old, young = e.Enqueue("clerk", "Old."), e.Enqueue("clerk", "Young.")
 	e.AwaitClosed(old, young)
 	first.Terminate()
+	return e, old, young
+}
+
+// A worker purges records older than the retention, and nothing else.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	e, old, young := answered(t)
 	e.Exec("update messages set accepted_at = accepted_at - interval '3 hours', closed_at = closed_at - interval '3 hours' where id = $1", old)
 	e.Exec("update replies set created_at = created_at - interval '3 hours' where message_id = $1", old)
 	e.StartWorker("--retention-messages", "2h")
@@ -37,13 +43,7 @@ func TestRetention(t *testing.T) {
 // A worker without a setting deletes the outputs and events of a new database after 30 days, and keeps the rest. Turns go on after that.
 func TestRetentionOfClasses(t *testing.T) {
 	t.Parallel()
-	e := env.New(t)
-	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
-	first := e.StartWorker()
-	old, young := e.Enqueue("clerk", "Old."), e.Enqueue("clerk", "Young.")
-	e.AwaitClosed(old, young)
-	first.Terminate()
+	e, old, young := answered(t)
 	turn := e.TurnOf(old)
 	e.Exec("update turns set created_at = created_at - interval '31 days', granted_at = granted_at - interval '31 days', ended_at = ended_at - interval '31 days' where id = $1", turn.ID)
 	e.Exec("update messages set accepted_at = accepted_at - interval '31 days', closed_at = closed_at - interval '31 days', due_at = due_at - interval '31 days' where id = $1", old)
