@@ -61,7 +61,7 @@ func TestTheReplyIsASink(t *testing.T) {
 		}, turnkeeper.TurnSucceeded, turnkeeper.StopNone, ""},
 		"a message's quiet reply": {policy.ReplyWithhold, func(b *bench) { b.def.QuietReply = "it is 4711" },
 			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"a model that fails": {policy.ReplyAsk, func(b *bench) { // a retry may end differently, so nobody is asked yet
+		"a model that fails": {policy.ReplyAsk, func(b *bench) { // a retry follows, and may succeed: ask only about the last attempt
 			b.with(sink("send", policy.Flow{Labels: []policy.Label{policy.Private}}))
 			b.restart(asks("send"), fails(inference.ClassAuth))
 		}, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},

@@ -30,7 +30,7 @@ type admission struct {
 	limits    *limits
 	rate      int      // requests per second and token
 	needToken bool     // require a token from everybody
-	hosts     []string // allowed host names beside localhost
+	hosts     []string // allowed host names, in addition to localhost
 	log       *zap.Logger
 	proxied   sync.Once // guards the warning about proxied requests
 }

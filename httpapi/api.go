@@ -43,7 +43,7 @@ type Config struct {
 	Diagnosis       diagnosis.Settings // of this process, for the findings of doctor
 	FourEyes        bool               // the token that sent a message must not answer what its turn asks
 	NeedToken       bool               // require a token from everybody; false: not on loopback
-	Hosts           []string           // allowed host names beside localhost
+	Hosts           []string           // allowed host names, in addition to localhost
 	MaxMessageBytes int                // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
 	Rate            int                // requests per second and token; 0: 100
 	Requests        int                // maximum in progress, not counting /healthz and /readyz; 0: 2000

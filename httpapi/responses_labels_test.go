@@ -26,7 +26,7 @@ func (h *env) labelsOf(id any) string {
 	return one[string](h, "select coalesce(string_agg(label || ' from ' || source, ', '), '') from turnkeeper.labels where kind = 'message' and id = $1::text::bigint", fmt.Sprint(id))
 }
 
-// TestLabelsOfRepliesThatComeBack checks that whatever brings a reply's text into another message brings its labels too.
+// TestLabelsOfRepliesThatComeBack sends the text of a labelled reply back in each way that the API has. The new message has the reply's labels.
 func TestLabelsOfRepliesThatComeBack(t *testing.T) {
 	h := newEnv(t)
 	const secret = "The code is\n 17."

@@ -509,7 +509,7 @@ end $$;
 create function turnkeeper.purge_is_aside(p_message bigint) returns boolean stable language sql
 return exists (select from turnkeeper.set_aside s where s.kind = 'purge' and s.id = p_message::text and s.next_try > clock_timestamp());
 
--- Delete the content of the outputs of turns. Their rows stay, so that whoever has an id learns that it has expired.
+-- Delete the content of the outputs of turns. The rows stay, so that a lookup by id reports that the output has expired.
 create function turnkeeper.expire_outputs(t_ids bigint[]) returns void language plpgsql as $$
 begin
     delete from turnkeeper.output_chunks c where c.output_id in (

@@ -91,7 +91,7 @@ func TestALateWatcherMissesNothing(t *testing.T) {
 	})
 }
 
-// TestWatchersOfDeletedEvents follows a turn of which only the last two events are left, from each number, while others follow it too.
+// TestWatchersOfDeletedEvents follows a turn whose last two events are left, from each position, while another watcher is attached.
 func TestWatchersOfDeletedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}

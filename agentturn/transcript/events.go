@@ -53,7 +53,7 @@ type (
 		Call   string     `json:"call" send:"yes" doc:"round-R-tool-I; of a budget or a reply, the place of the round"`
 		Tool   string     `json:"tool,omitempty" send:"yes" doc:"the tool's name"`
 		State  asks.State `json:"state" send:"yes" doc:"open in ask_opened"`
-		Reason string     `json:"reason,omitempty" doc:"why a person is asked, or the question"`
+		Reason string     `json:"reason,omitempty" doc:"the reason of the rule, or the text of the question"`
 	}
 
 	// RoundStartData is the data of round_start.

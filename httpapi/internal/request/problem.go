@@ -13,7 +13,7 @@ type Problem struct {
 	Detail string `json:"detail" doc:"what is wrong, in a plain sentence"`
 
 	Param, Code string `json:"-"` // fields of an error of the Responses API
-	// Lasts says that reconnecting at once does not help, so that an EventSource is told to give up.
+	// Lasts marks a problem that a retry at once does not solve. An EventSource is answered so that it stops reconnecting.
 	Lasts bool `json:"-"`
 	fixed bool // the detail is a constant, so it holds no secret
 }
