@@ -48,6 +48,9 @@ func TestModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := measured.MeasureTypes(packages, exports(t, root)); err != nil {
+		t.Fatal(err)
+	}
 	allowed, err := archtest.ParseExceptions(sizes)
 	if err != nil {
 		t.Fatalf("sizes.txt: %v", err)

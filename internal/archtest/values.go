@@ -27,7 +27,7 @@ var decoders = map[string]int{
 // compiled packages by their import paths. A place that decodes into an argument of type any counts too.
 func ValueReads(packages []Package, exports map[string]string) (map[string]int, error) {
 	files := token.NewFileSet()
-	imports := importer.ForCompiler(files, "gc", func(of string) (io.ReadCloser, error) { return os.Open(exports[of]) })
+	imports := exported(files, exports)
 	found := map[string]int{}
 	for _, p := range packages {
 		if isExempt(nameOf(p.ImportPath)) {
@@ -41,17 +41,9 @@ func ValueReads(packages []Package, exports map[string]string) (map[string]int, 
 }
 
 func valueReadsIn(p Package, files *token.FileSet, imports types.Importer, found map[string]int) error {
-	var parsed []*ast.File
-	for _, name := range p.GoFiles {
-		file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		parsed = append(parsed, file)
-	}
 	info := types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
-	checker := types.Config{Importer: imports}
-	if _, err := checker.Check(p.ImportPath, files, parsed, &info); err != nil {
+	_, parsed, err := check(p, files, imports, &info)
+	if err != nil {
 		return err
 	}
 	for _, file := range parsed {
@@ -64,6 +56,25 @@ func valueReadsIn(p Package, files *token.FileSet, imports types.Importer, found
 		})
 	}
 	return nil
+}
+
+// exported returns an importer that reads the exports of compiled packages.
+func exported(files *token.FileSet, exports map[string]string) types.Importer {
+	return importer.ForCompiler(files, "gc", func(of string) (io.ReadCloser, error) { return os.Open(exports[of]) })
+}
+
+// check type-checks the sources of a package.
+func check(p Package, files *token.FileSet, imports types.Importer, info *types.Info) (checked *types.Package, parsed []*ast.File, err error) {
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, nil, err
+		}
+		parsed = append(parsed, file)
+	}
+	checker := types.Config{Importer: imports}
+	checked, err = checker.Check(p.ImportPath, files, parsed, info)
+	return checked, parsed, err
 }
 
 // readsValue reports whether a call decodes JSON into any, or into what has an any in it.
