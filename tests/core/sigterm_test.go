@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -199,8 +201,10 @@ func holdLocks(e *env.Env, sql string) (pid int, release func()) {
 	if _, err := conn.Exec(e.T.Context(), sql); err != nil {
 		e.T.Fatal(err)
 	}
-	gone := func() { _ = conn.Hijack().Close(e.T.Context()) }
-	return int(conn.Conn().PgConn().PID()), gone
+	pid = int(conn.Conn().PgConn().PID())
+	release = sync.OnceFunc(func() { _ = conn.Hijack().Close(context.WithoutCancel(e.T.Context())) })
+	e.T.Cleanup(release) // the pool's end waits for it
+	return pid, release
 }
 
 // The only worker is told to stop while it is notified of a grant.
