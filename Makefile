@@ -70,9 +70,9 @@ test: setup ## run all tests
 race: ## run all tests as CI does: every case, with the race detector (needs a C compiler)
 	TURNKEEPER_TESTS=full $(MAKE) test RACE=1
 
-.PHONY: simulation
-simulation: ## run the tests of the simulation as CI does: every case, without the race detector
-	TURNKEEPER_TESTS=full go test -vet=off -timeout 60m ./internal/simulation
+.PHONY: seeds
+seeds: ## run tests of many seeds or bytes as CI does: every case, without the race detector
+	TURNKEEPER_TESTS=full go test -vet=off -p 1 -timeout 60m ./internal/simulation ./inference/openai ./tools/program
 
 .PHONY: crash
 crash: setup ## run the crash matrix: every point, every harm, every kind of tool (about half an hour)

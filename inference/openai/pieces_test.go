@@ -250,7 +250,7 @@ func damaged(res inference.Response) bool {
 // no other call may be made of the pieces. If its pieces fit together in one way only, it is not marked.
 func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
 	whole, marked, clear := 0, 0, 0
-	for seed := range uint64(testrun.Count(4000, 100_000)) {
+	for seed := range uint64(testrun.UnderRace(4000, testrun.Count(4000, 100_000))) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s, calls := randomStyle(r), randomCalls(r)
 		events := s.stream(r, calls)
@@ -279,7 +279,7 @@ func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
 
 // TestNamesThatGrowMakeNoOtherCalls sends names that grow from piece to piece, which no server is known for.
 func TestNamesThatGrowMakeNoOtherCalls(t *testing.T) {
-	for seed := range uint64(testrun.Count(2000, 50_000)) {
+	for seed := range uint64(testrun.UnderRace(2000, testrun.Count(2000, 50_000))) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		s, calls := randomStyle(r), randomCalls(r)[:1]
 		s.name, s.again = "grown", "none"

@@ -40,8 +40,8 @@ func Count(few, many int) int {
 	return few
 }
 
-// UnderRace returns few with the race detector, and all without it. It is for tests in fake time that CI runs without it too: they are
-// about order, not about memory that goroutines share, and the race detector makes them three times as slow.
+// UnderRace returns few with the race detector, and all without it. It is for tests that make seeds runs without it in CI: they are about
+// order or amounts, not about memory that goroutines share, and the race detector makes them three to ten times as slow.
 func UnderRace(few, all int) int {
 	if RaceDetector {
 		return few

@@ -42,7 +42,7 @@ func TestManyProgramsThatPrintMuch(t *testing.T) {
 	}()
 	var group sync.WaitGroup
 	slots := make(chan struct{}, 27) // calls at once
-	for range testrun.Count(14, 108) {
+	for range testrun.UnderRace(14, testrun.Count(14, 108)) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
