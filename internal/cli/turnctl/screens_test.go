@@ -26,7 +26,8 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A filler fills values: each text with the name of its field, and each number and time with another one.
+// A filler fills values: each text with the name of its field, and each number with another one. Times and durations differ by
+// minutes, below an hour, so that none is rounded to that of another field.
 type filler int
 
 // filled returns a value without empty fields. A map stays empty.
@@ -40,9 +41,9 @@ func (f *filler) fill(v reflect.Value, name string) {
 	*f++
 	switch {
 	case v.Type() == reflect.TypeFor[time.Time]():
-		v.Set(reflect.ValueOf(after(time.Duration(*f) * time.Second)))
+		v.Set(reflect.ValueOf(utcNow.Now.Add(-time.Duration(*f%50+1) * time.Minute)))
 	case v.Type() == reflect.TypeFor[time.Duration]():
-		v.SetInt(int64(time.Duration(*f) * time.Minute))
+		v.SetInt(int64(time.Duration(*f%50+1) * time.Minute))
 	case v.Kind() == reflect.String:
 		v.SetString(fmt.Sprintf("%s%d", strings.ToLower(name), *f))
 	case v.CanInt():
@@ -78,9 +79,12 @@ func TestScreens(t *testing.T) {
 	for name, show := range map[string]func(*term.Screen){
 		"webhooks": func(s *term.Screen) {
 			showWebhooks(s, utcNow, []operate.WebhookView{
-				filled[operate.WebhookView](100), with(200, func(w *operate.WebhookView) { w.PausedAt, w.Dead = time.Time{}, 0 }),
+				filled[operate.WebhookView](100),
+				with(200, func(w *operate.WebhookView) {
+					w.PausedAt, w.NotBefore, w.Dead, w.SeenAt, w.Now = time.Time{}, time.Time{}, 0, utcNow.Now, utcNow.Now
+				}),
 				with(300, func(w *operate.WebhookView) {
-					w.PausedAt, w.SeenAt, w.Agents = time.Time{}, began.Add(-time.Minute), nil
+					w.PausedAt, w.NotBefore, w.SeenAt, w.Now, w.Agents = time.Time{}, time.Time{}, began, utcNow.Now, nil
 				}),
 				{Webhook: outbox.Webhook{Name: "new", SeenAt: began}, Now: began},
 			})
