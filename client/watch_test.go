@@ -171,3 +171,44 @@ func TestHowLongAWatchReconnects(t *testing.T) {
 		}
 	})
 }
+
+// A slow body begins to send after an hour.
+type slow struct {
+	io.Reader
+	waited bool
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if !s.waited {
+		s.waited = true
+		time.Sleep(time.Hour)
+	}
+	return s.Reader.Read(p)
+}
+
+// TestAWatchReconnectsAfterALongStream checks that the half minute begins with the last event, not with the connection.
+func TestAWatchReconnectsAfterALongStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		a := &away{began: time.Now(), says: func(after time.Duration) *http.Response {
+			switch {
+			case first:
+				first = false
+				answer := streams(delta)
+				answer.Body = io.NopCloser(&slow{Reader: answer.Body})
+				return answer
+			case after < time.Hour+29*time.Second:
+				return nil
+			}
+			return streams(closed)
+		}}
+		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(t.Context(), 1, "") {
+			if err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			if e.Type == client.EventMessageClosed {
+				break
+			}
+		}
+	})
+}
