@@ -47,7 +47,7 @@ func (r *Recorder) Spans() []string {
 			s.EndTime.Sub(s.StartTime), s.StartTime.Sub(epoch))
 		var lines []string
 		for _, a := range s.Attributes {
-			lines = append(lines, fmt.Sprintf("\n  %s: %s", a.Key, a.Value.Emit()))
+			lines = append(lines, fmt.Sprintf("\n  %s: %s", a.Key, a.Value.String()))
 		}
 		slices.Sort(lines)
 		all = append(all, b.String()+strings.Join(lines, ""))

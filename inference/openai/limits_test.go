@@ -14,7 +14,6 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
-	"turnkeeper/inference/openai/completions"
 	"turnkeeper/internal/limittest"
 )
 
@@ -78,13 +77,15 @@ type refusing struct {
 }
 
 func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.body)), Request: req, ProtoMajor: 1, ProtoMinor: 1}, nil
+	return &http.Response{
+		StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.body)), Request: req, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
 }
 
 // failure returns the error of a client with secrets whose provider refuses a request.
 func failure(t *testing.T, r refusing) *inference.Error {
 	t.Helper()
-	client := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost/v1", APIKey: planted, HTTPClient: &http.Client{Transport: r}, Read: completions.Read})
+	client := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost/v1", APIKey: planted, HTTPClient: &http.Client{Transport: r}})
 	_, err := client.Generate(t.Context(), question, nil)
 	e, ok := errors.AsType[*inference.Error](err)
 	if !ok {
@@ -124,7 +125,9 @@ func TestLimits(t *testing.T) {
 			body := fmt.Sprintf(`{"error":{"code":"context_length_exceeded","message":"","n_ctx":%d}}`, n)
 			return failure(t, refusing{status: http.StatusBadRequest, body: body}).Limit == n
 		}},
-		"maxDetail": {At: 2048, Takes: func(t *testing.T, n int) bool { return strings.HasSuffix(detail(t, strings.Repeat("x", n-1)+"!"), "x!") }},
+		"maxDetail": {At: 2048, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(detail(t, strings.Repeat("x", n-1)+"!"), "x!")
+		}},
 		"maxDetailSource": {At: 65536, Takes: func(t *testing.T, n int) bool {
 			return strings.HasSuffix(detail(t, "x"+strings.Repeat(" ", n-2)+"!"), "x !")
 		}},
@@ -139,7 +142,9 @@ func TestLimits(t *testing.T) {
 			_, err := client.Generate(t.Context(), question, nil)
 			return strings.Contains(err.Error(), "not [redacted]!")
 		}},
-		"minCut": {At: 4, Least: true, Takes: func(t *testing.T, n int) bool { return strings.HasSuffix(detail(t, "gone "+planted[:n]), "gone [redacted]") }},
+		"minCut": {At: 4, Least: true, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(detail(t, "gone "+planted[:n]), "gone [redacted]")
+		}},
 		"maxRetryAfter": {At: 7 * 24 * 3600, Takes: func(t *testing.T, n int) bool {
 			h := http.Header{"Retry-After": {strconv.Itoa(n)}}
 			return failure(t, refusing{status: http.StatusTooManyRequests, header: h}).RetryAfter == time.Duration(n)*time.Second

@@ -146,7 +146,8 @@ func TestScreens(t *testing.T) {
 		},
 		"pause": func(s *term.Screen) {
 			for _, set := range []operate.SchedulerSettings{
-				{}, {PausedAt: began, PausedReason: "repairs"}, {HoldUntil: utcNow.Now, HoldReason: "over"}, {HoldUntil: utcNow.Now.Add(1), HoldReason: "a restore"},
+				{}, {PausedAt: began, PausedReason: "repairs"},
+				{HoldUntil: utcNow.Now, HoldReason: "over"}, {HoldUntil: utcNow.Now.Add(1), HoldReason: "a restore"},
 			} {
 				showPause(s, utcNow, set)
 				showScheduler(s, utcNow, set)
