@@ -115,3 +115,100 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// An away API answers only from time to time.
+type away struct {
+	began time.Time
+	asked []time.Duration
+	says  func(after time.Duration) *http.Response // nil: nobody listens
+}
+
+func (a *away) RoundTrip(*http.Request) (*http.Response, error) {
+	a.asked = append(a.asked, time.Since(a.began))
+	if answer := a.says(time.Since(a.began)); answer != nil {
+		return answer, nil
+	}
+	return nil, errors.New("nobody listens")
+}
+
+// TestHowLongAWatchReconnects checks that a watch tries again twice a second, and ends half a minute after the last answer.
+func TestHowLongAWatchReconnects(t *testing.T) {
+	watch := func(t *testing.T, says func(time.Duration) *http.Response) (a *away, last error) {
+		a = &away{began: time.Now(), says: says}
+		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(t.Context(), 1, "") {
+			if last = err; e.Type == client.EventMessageClosed {
+				break
+			}
+		}
+		return a, last
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a, err := watch(t, func(time.Duration) *http.Response { return nil })
+		if err == nil || len(a.asked) != 61 || a.asked[1] != 500*time.Millisecond || a.asked[60] != 30*time.Second {
+			t.Errorf("%d attempts, the last ones at %v: %v", len(a.asked), a.asked[max(0, len(a.asked)-2):], err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // an outage that ends in time
+		a, err := watch(t, func(after time.Duration) *http.Response {
+			switch {
+			case after == 29*time.Second:
+				return streams(delta)
+			case after >= 58*time.Second:
+				return streams(closed)
+			}
+			return nil
+		})
+		if err != nil || a.asked[len(a.asked)-1] != 58*time.Second {
+			t.Errorf("%v, %v", a.asked, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // a refusal is no answer
+		a, err := watch(t, func(time.Duration) *http.Response {
+			return says(http.StatusServiceUnavailable, `{"detail":"stopping"}`)
+		})
+		if err == nil || err.Error() != "stopping" || a.asked[len(a.asked)-1] != 30*time.Second {
+			t.Errorf("%v, %v", a.asked, err)
+		}
+	})
+}
+
+// A slow body begins to send after an hour.
+type slow struct {
+	io.Reader
+	waited bool
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if !s.waited {
+		s.waited = true
+		time.Sleep(time.Hour)
+	}
+	return s.Reader.Read(p)
+}
+
+// TestAWatchReconnectsAfterALongStream checks that the half minute begins with the last event, not with the connection.
+func TestAWatchReconnectsAfterALongStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		a := &away{began: time.Now(), says: func(after time.Duration) *http.Response {
+			switch {
+			case first:
+				first = false
+				answer := streams(delta)
+				answer.Body = io.NopCloser(&slow{Reader: answer.Body})
+				return answer
+			case after < time.Hour+29*time.Second:
+				return nil
+			}
+			return streams(closed)
+		}}
+		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(t.Context(), 1, "") {
+			if err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			if e.Type == client.EventMessageClosed {
+				break
+			}
+		}
+	})
+}

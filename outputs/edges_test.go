@@ -281,3 +281,23 @@ func TestRenderAtEachLength(t *testing.T) {
 		t.Errorf("at last: %s", last)
 	}
 }
+
+// TestRankedAtTheLimit checks that a snippet stays whole up to half of what the characters of an extraction leave for texts, and up
+// to 2500 characters, and that a longer one is replaced by the part that was named.
+func TestRankedAtTheLimit(t *testing.T) {
+	for _, c := range []struct{ maxChars, most int }{{1400, 500}, {1401, 500}, {1402, 501}, {5400, 2500}, {5402, 2500}, {100_000, 2500}} {
+		for _, size := range []int{c.most - 1, c.most, c.most + 1} {
+			part, rest := "best", strings.Repeat("x", size-len("best")-2) // with quotation marks
+			chunk := outputs.Chunk{Text: part + rest}
+			named := outputs.Locate(chunk, []string{part})
+			whole := outputs.Locate(chunk, []string{part + rest})
+			if len(named) != 1 || len(whole) != 1 {
+				t.Fatalf("%d and %d snippets", len(named), len(whole))
+			}
+			got := outputs.Ranked(outputs.Merge(whole), named, c.maxChars)
+			if want := size <= c.most; len(got) != 1 || (got[0].Text == part+rest) != want {
+				t.Errorf("of %d characters, a snippet of %d is whole: %t", c.maxChars, size, !want)
+			}
+		}
+	}
+}

@@ -2,12 +2,19 @@ package openai_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
+	"turnkeeper/internal/limittest"
 )
 
 // TestBulkyAnswersAreRefused checks that answers of a provider with millions of values are refused
@@ -60,4 +67,94 @@ func allocates(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A refusing answers every request with a status and a body.
+type refusing struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.body)), Request: req, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// failure returns the error of a client with secrets whose provider refuses a request.
+func failure(t *testing.T, r refusing) *inference.Error {
+	t.Helper()
+	client := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost/v1", APIKey: planted, HTTPClient: &http.Client{Transport: r}})
+	_, err := client.Generate(t.Context(), question, nil)
+	e, ok := errors.AsType[*inference.Error](err)
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	return e
+}
+
+var question = inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}
+
+// planted is a key that looks like no other service's.
+const planted = "Wörter-und-Geheimnisse/4711"
+
+// TestASecretAtACut checks that no part of a key is shown, wherever a limit cuts an error's body.
+func TestASecretAtACut(t *testing.T) {
+	for name, form := range map[string]string{"plain": "%s", "an HTML page": "<html><title>%s</title>", "a page without a title": "<p>%s</p>"} {
+		for _, limit := range []int{64 << 10, 256 << 10} {
+			for _, cut := range []int{4, len(planted) - 1} {
+				before := limit - strings.Index(form, "%") - cut - len("gone")
+				body := fmt.Sprintf(form, "gone"+strings.Repeat(" ", before)+planted)
+				got := failure(t, refusing{status: http.StatusBadRequest, body: body})
+				if shown := fmt.Sprint(got.Detail, got); !strings.Contains(shown, "gone") || strings.Contains(shown, planted[:4]) {
+					t.Errorf("%s, %d bytes of the key before the limit of %d: %q", name, cut, limit, shown[max(0, len(shown)-80):])
+				}
+			}
+		}
+	}
+}
+
+// TestLimits tries each limit of the client.
+func TestLimits(t *testing.T) {
+	detail := func(t *testing.T, text string) string {
+		return failure(t, refusing{status: http.StatusBadRequest, body: text}).Detail
+	}
+	limittest.Check(t, map[string]limittest.Row{
+		"maxWindow": {At: 1<<30 - 1, Takes: func(t *testing.T, n int) bool {
+			body := fmt.Sprintf(`{"error":{"code":"context_length_exceeded","message":"","n_ctx":%d}}`, n)
+			return failure(t, refusing{status: http.StatusBadRequest, body: body}).Limit == n
+		}},
+		"maxDetail": {At: 2048, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(detail(t, strings.Repeat("x", n-1)+"!"), "x!")
+		}},
+		"maxDetailSource": {At: 65536, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(detail(t, "x"+strings.Repeat(" ", n-2)+"!"), "x !")
+		}},
+		"maxErrorText": {At: 65536, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(detail(t, "{"+strings.Repeat("[", 65)+strings.Repeat(" ", n-67)+"!"), "!") // nested too deeply to be decoded
+		}},
+		"minSecret": {At: 6, Least: true, Takes: func(t *testing.T, n int) bool {
+			client := newClient(t, openai.Config{
+				Name: "p", BaseURL: "http://localhost/v1", APIKey: openai.Secret("zyxwvut"[:n]),
+				HTTPClient: &http.Client{Transport: refusing{status: http.StatusBadRequest, body: "not " + "zyxwvut"[:n] + "!"}},
+			})
+			_, err := client.Generate(t.Context(), question, nil)
+			return strings.Contains(err.Error(), "not [redacted]!")
+		}},
+		"minCut": {At: 4, Least: true, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(detail(t, "gone "+planted[:n]), "gone [redacted]")
+		}},
+		"maxRetryAfter": {At: 7 * 24 * 3600, Takes: func(t *testing.T, n int) bool {
+			h := http.Header{"Retry-After": {strconv.Itoa(n)}}
+			return failure(t, refusing{status: http.StatusTooManyRequests, header: h}).RetryAfter == time.Duration(n)*time.Second
+		}},
+		"maxDeclarations":    {Test: "TestDeclarationsAreThoseOfTheRequest"},
+		"defaultIdleTimeout": {Test: "TestTheIdleTimeoutIs20Seconds"},
+		"maxIdleConns":       {Test: "TestConnectionsAreReused"},
+		"idleConnTime":       {None: "a connection that is reused for longer, or less long, answers the same"},
+		"drainTime":          {None: "it only decides whether a connection is reused"},
+		"maxDrain":           {None: "it only decides whether a connection is reused"},
+		"maxBuffer":          {None: "a larger buffer is not kept"},
+	})
 }

@@ -28,7 +28,10 @@ func (s Secret) Format(f fmt.State, _ rune) {
 func (s Secret) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%v", s), nil }
 
 // A mask removes known secrets, and texts that look like secrets.
-type mask struct{ known *strings.Replacer }
+type mask struct {
+	known *strings.Replacer
+	forms []string // that it replaces
+}
 
 // minSecret is the minimum length of a secret, in bytes. A shorter key ("x", "EMPTY") is a
 // placeholder, and masking it would make errors unreadable.
@@ -49,11 +52,12 @@ func newMask(secrets ...string) mask {
 	// The replacer uses the first match. Longer forms come first, because a key may be the
 	// beginning of another.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	forms = slices.Compact(forms)
 	var pairs []string
-	for _, form := range slices.Compact(forms) {
+	for _, form := range forms {
 		pairs = append(pairs, form, redacted)
 	}
-	return mask{strings.NewReplacer(pairs...)}
+	return mask{strings.NewReplacer(pairs...), forms}
 }
 
 var (
@@ -71,6 +75,25 @@ func (m mask) text(s string) string {
 	return query.ReplaceAllString(s, "$1?"+redacted)
 }
 
+// minCut is the minimum number of bytes of a secret that are masked at the end of a text.
+const minCut = 4
+
+// end masks the beginning of a known secret at the end of a text, which may have been cut within it.
+func (m mask) end(s string) string {
+	longest := 0
+	for _, form := range m.forms {
+		for n := min(len(form)-1, len(s)); n >= minCut && n > longest; n-- {
+			if strings.HasSuffix(s, form[:n]) {
+				longest = n
+			}
+		}
+	}
+	if longest == 0 {
+		return s
+	}
+	return s[:len(s)-longest] + redacted
+}
+
 // Limits of an error's text, in bytes.
 const (
 	maxDetailSource = 64 << 10
@@ -78,12 +101,13 @@ const (
 )
 
 // detail returns a text from outside for an error: masked, on one line, valid UTF-8, and at
-// most maxDetail bytes.
+// most maxDetail bytes. Whoever cut the text before may have cut a secret, so its end is masked too.
 func (m mask) detail(s string) string {
 	if len(s) > maxDetailSource {
 		s = s[:maxDetailSource]
 	}
 	s = m.text(strings.ToValidUTF8(s, "\uFFFD"))
+	s = m.end(strings.TrimRightFunc(s, func(r rune) bool { return r == utf8.RuneError || unicode.IsSpace(r) }))
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if len(s) <= maxDetail {
 		return s

@@ -230,7 +230,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.exec(`update turnkeeper.webhooks set failed_at = now(), last_error = 'HTTP 503'`)
 		diagnose(t, env).wants(t, "warn", "webhook shop", "its newest attempt failed", "1 reply waits", "HTTP 503", "turnctl webhooks show shop")
 		s.exec(`update turnkeeper.webhook_deliveries set state = 'dead', due_at = null`)
-		diagnose(t, env).wants(t, "warn", "webhook shop", "1 dead deliveries", "HTTP 503", "redeliver shop --dead")
+		diagnose(t, env).wants(t, "warn", "webhook shop", "1 dead delivery; ", "HTTP 503", "redeliver shop --dead")
 	})
 	t.Run("files that workers do not have", func(t *testing.T) {
 		for name, text := range map[string]string{

@@ -39,9 +39,9 @@ func examineWebhooks(ctx context.Context, d *Report, store Store, c words.Clock)
 		name := "webhook " + w.Name
 		switch {
 		case !w.PausedAt.IsZero():
-			d.Add(Warn, name, fmt.Sprintf("paused %s: %s; %d replies wait", c.Ago(w.PausedAt), w.PausedReason, w.Pending), "turnctl webhooks resume "+w.Name)
+			d.Add(Warn, name, fmt.Sprintf("paused %s: %s; %s", c.Ago(w.PausedAt), w.PausedReason, repliesWait(w.Pending)), "turnctl webhooks resume "+w.Name)
 		case !w.Served():
-			d.Add(Warn, name, fmt.Sprintf("no worker has it in its settings; %d replies wait", w.Pending),
+			d.Add(Warn, name, "no worker has it in its settings; "+repliesWait(w.Pending),
 				"start a worker that has it, or remove it: turnctl webhooks remove "+w.Name)
 		case w.Dead > 0 || w.Pending > 0 && w.FailedAt.After(w.SucceededAt):
 			found, advice := failingWebhook(w, c)
@@ -52,15 +52,18 @@ func examineWebhooks(ctx context.Context, d *Report, store Store, c words.Clock)
 	}
 }
 
+func repliesWait(n int) string {
+	return words.Thousands(int64(n)) + " " + verb(n, "reply waits", "replies wait")
+}
+
 // failingWebhook describes undelivered replies, and says what to do.
 func failingWebhook(w operate.WebhookView, c words.Clock) (found, advice string) {
 	advice = "fix the endpoint: pending replies are retried by themselves; see turnctl webhooks show " + w.Name
 	if w.Pending > 0 && w.FailedAt.After(w.SucceededAt) {
-		found = fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; ", c.Ago(w.FailedAt),
-			words.Thousands(int64(w.Pending)), verb(w.Pending, "reply waits", "replies wait"), words.Coarse(w.Oldest))
+		found = fmt.Sprintf("its newest attempt failed %s; %s, the oldest for %s; ", c.Ago(w.FailedAt), repliesWait(w.Pending), words.Coarse(w.Oldest))
 	}
 	if w.Dead > 0 {
-		found += fmt.Sprintf("%d dead deliveries; ", w.Dead)
+		found += fmt.Sprintf("%s dead %s; ", words.Thousands(int64(w.Dead)), verb(w.Dead, "delivery", "deliveries"))
 		advice = "fix the endpoint, then run turnctl webhooks redeliver " + w.Name + " --dead"
 	}
 	return found + "last error: " + orDash(words.Brief(w.LastError, 300)), advice

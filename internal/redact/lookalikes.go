@@ -240,12 +240,12 @@ func (p *passwords) find(pos int, b byte, found *finding) {
 	case p.phase == urlUser && (b == '@' || p.count > userMax):
 		p.phase = urlElsewhere
 	case p.phase == urlUser:
-	case p.count > passwordMax:
-		p.phase = urlElsewhere
-	case b == '@' && pos > p.start:
+	case b == '@' && pos > p.start: // it does not count as a byte of the password
 		p.at = pos
 		found.mask(p.start, pos)
 		found.keep(pos)
+	case p.count > passwordMax:
+		p.phase = urlElsewhere
 	default:
 		found.keep(max(p.start, p.at))
 	}

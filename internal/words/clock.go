@@ -26,8 +26,13 @@ func (c Clock) Moment(t time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// Ago formats a time relative to Now: "3 min ago", "in 12 s".
-func (c Clock) Ago(t time.Time) string { return Ago(c.Now, t) }
+// Ago formats a time relative to Now: "3 min ago", "in 12 s"; the zero time as "-".
+func (c Clock) Ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return Ago(c.Now, t)
+}
 
 // Exactly formats a time with its date and offset.
 func (c Clock) Exactly(t time.Time) string {

@@ -12,6 +12,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
@@ -95,7 +96,7 @@ func retryFailed(ctx context.Context, s *shell.Session, scope operate.FailedScop
 		}
 		all, err := db.Store.RetryFailed(ctx, scope)
 		if err != nil {
-			return fmt.Errorf("%d messages were enqueued again, then: %w", len(all), err)
+			return fmt.Errorf("%s enqueued again, then: %w", term.Plural(len(all), "message"), err)
 		}
 		return s.Print(views.OfBulkRetried(all), func() {
 			for _, r := range all {

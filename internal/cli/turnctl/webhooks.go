@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +76,7 @@ func showWebhooks(s *term.Screen, c term.Clock, all []operate.WebhookView) {
 		if w.Dead > 0 {
 			dead.Tone = term.Bad
 		}
-		t.Add(w.Name, webhookState(w), term.Thousands(int64(w.Pending)), dead, oldest, agoOrDash(c, w.SucceededAt), agoOrDash(c, w.FailedAt), agentsOf(w.Webhook), w.Origin, term.OrDash(w.LastError))
+		t.Add(w.Name, webhookState(w), term.Thousands(int64(w.Pending)), dead, oldest, c.Ago(w.SucceededAt), c.Ago(w.FailedAt), agentsOf(w.Webhook), w.Origin, term.OrDash(w.LastError))
 	}
 	t.Print(s)
 }
@@ -87,13 +86,6 @@ func agentsOf(w outbox.Webhook) string {
 		return "all"
 	}
 	return strings.Join(w.Agents, ", ")
-}
-
-func agoOrDash(c term.Clock, t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return c.Ago(t)
 }
 
 // webhookState returns the state of a webhook.
@@ -170,7 +162,7 @@ func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries
 	s.Line("")
 	t := term.NewTable("DELIVERY", "STATE", ">ATTEMPTS", "WRITTEN", "LAST ATTEMPT", "NEXT", ">STATUS", "AGENT", ">TURN", "ERROR")
 	for _, d := range deliveries {
-		t.Add(d.WebhookID(), deliveryCell(d), fmt.Sprint(d.Attempts), c.At(d.WrittenAt), agoOrDash(c, d.LastAt), nextOf(c, d),
+		t.Add(d.WebhookID(), deliveryCell(d), fmt.Sprint(d.Attempts), c.At(d.WrittenAt), c.Ago(d.LastAt), nextOf(c, d),
 			term.OrDash(strings.TrimPrefix(strconv.Itoa(d.Status), "0")), d.Agent, fmt.Sprint(d.TurnID), term.OrDash(d.Error))
 	}
 	t.Print(s)
@@ -195,7 +187,7 @@ func nextOf(c term.Clock, d outbox.Delivery) string {
 	if d.Sending {
 		return "-"
 	}
-	return agoOrDash(c, d.DueAt)
+	return c.Ago(d.DueAt)
 }
 
 func redeliverCommand(s *shell.Session) *cobra.Command {
