@@ -42,7 +42,7 @@ func TestEverySettingOfAnAgentHasAnEffect(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for schedules")
 	}
-	w := newWorldForAgents(t)
+	w := newWorldForAgents(t, append(lines(ownBounds, ""), "worker_slots: 200")...)
 	rows := agentRows(w)
 	wantRows(t, agentdef.Keys(), rows)
 	w.writeAgents(rows, 0)

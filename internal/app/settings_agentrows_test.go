@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,14 +16,11 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// newWorldForAgents prepares a world with what the settings of agents name. Its own bounds differ from the defaults.
-func newWorldForAgents(t *testing.T) *settingsWorld {
+// newWorldForAgents prepares a world with what the settings of agents name, and with more settings.
+func newWorldForAgents(t *testing.T, more ...string) *settingsWorld {
 	server := httptest.NewServer(http.HandlerFunc(serveMCP))
 	t.Cleanup(server.Close)
-	w := newSettingsWorld(t, "worker_slots: 200", "mcp_servers: {box: {url: "+server.URL+"}}", "extraction_model: played/extractor",
-		"max_rounds: 4", "max_tool_calls: 3", "max_duration: 60s", "tool_timeout: 40s", "give_up_after: 2h", "max_tool_result_chars: 300",
-		"async_token_threshold: 150", "async_timeout: 20s", "freshness_window: 900s", "max_sub_agents: 3", "max_sub_agent_depth: 3",
-		"max_tree_sub_agents: 4", "sub_agent_timeout: 3h")
+	w := newSettingsWorld(t, append(more, "mcp_servers: {box: {url: "+server.URL+"}}")...)
 	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("the site")) }))
 	t.Cleanup(site.Close)
 	w.site = site.URL
@@ -36,6 +34,24 @@ func newWorldForAgents(t *testing.T) *settingsWorld {
 	w.write("grandchild", "lane: conversation\nsub_agents: [last]")
 	w.write("last", "lane: conversation")
 	return w
+}
+
+// ownBounds are settings of a worker that differ from the defaults where they can.
+var ownBounds = map[string]string{
+	"extraction_model": "played/extractor", "max_rounds": "4", "max_tool_calls": "3", "max_duration": "60s", "tool_timeout": "40s", "give_up_after": "2h",
+	"max_tool_result_chars": "300", "async_token_threshold": "150", "async_timeout": "20s", "freshness_window": "900s", "max_sub_agents": "3",
+	"max_sub_agent_depth": "3", "max_tree_sub_agents": "4", "sub_agent_timeout": "3h", "reply_sink": "allow", "continuation": "true", "paging": "true",
+	"async": "true", "output_handles": "false", "summarise": "true",
+}
+
+// lines returns settings as lines of a file, without those that a text has already.
+func lines(settings map[string]string, without string) (all []string) {
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		if !strings.Contains("\n"+without, "\n"+key+":") {
+			all = append(all, key+": "+settings[key])
+		}
+	}
+	return all
 }
 
 func agentRows(w *settingsWorld) []agentRow {
@@ -72,12 +88,12 @@ func modelRows() []agentRow {
 		{key: "model", values: [2]string{"played/one", "played/two"}, see: model, want: [3]string{"one", "two", "default"}},
 		{key: "fallback_models", values: [2]string{"[played/one]", "[played/two]"}, with: "model: played/missing-%a\ngive_up_after: 0s", see: model,
 			want: [3]string{"one", "two", "no model"}},
-		{key: "extraction_model", values: [2]string{"played/one", "played/two"}, with: "tools: [echo]\nasync_token_threshold: 0",
+		{key: "extraction_model", values: [2]string{"played/one", "played/two"}, with: "model: played/chain\ntools: [echo]\nasync_token_threshold: 0",
 			see: func(k talk) string {
 				mark := "marked by " + k.agent + k.name
 				k.say(fmt.Sprintf(`do: echo {"text":%q} | get_tool_output {"id":"OUTPUT","mode":"extract","query":"Who?"} | say so`, mark))
 				return k.modelsWith(mark)
-			}, want: [3]string{"default one", "default two", "default extractor"}},
+			}, want: [3]string{"chain one", "chain two", "chain extractor"}},
 	}
 }
 
@@ -168,9 +184,9 @@ func requestRows() []agentRow {
 		{key: "context_window", values: [2]string{"2048", "8192"}, with: "max_output_tokens: 100", see: func(k talk) string {
 			return ending(k.say("do: say so " + strings.Repeat("word ", 1600)))
 		}, want: [3]string{"failed, inference_error, 0 rounds", "succeeded, none, 1 rounds", "succeeded, none, 1 rounds"}},
-		{key: "summarise", values: [2]string{"false", "true"}, with: "model: played/%a\ncontext_window: 2048\nmax_output_tokens: 100", see: func(k talk) string {
-			for range 6 {
-				k.say("do: say so # " + strings.Repeat("word ", 400))
+		{key: "summarise", values: [2]string{"false", "true"}, with: "context_window: 5000\nmax_output_tokens: 500", see: func(k talk) string {
+			for range 7 {
+				k.say("do: say so " + strings.Repeat("word ", 300))
 			}
 			return fmt.Sprint(storagetest.One[bool](k.db, "select exists (select from turnkeeper.summaries where agent = $1 and conversation = $2)", k.agent, k.name))
 		}, want: [3]string{"false", "true", "true"}},

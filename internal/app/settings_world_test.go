@@ -33,6 +33,7 @@ type settingsWorld struct {
 	t      *testing.T
 	db     *storagetest.DB
 	cfg    *config.Config
+	ready  app.Ready
 	model  *inferencetest.Server
 	tools  *playedTools
 	folder string // holds the agents' folder
@@ -50,22 +51,35 @@ func newSettingsWorld(t *testing.T, more ...string) *settingsWorld {
 	if err := os.Mkdir(agents, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.load(fmt.Sprintf("database_url: %s\nagents_dir: %s\ndefault_model: played/default\nlisten: \"\"\nproviders: {played: {base_url: %s}}\n%s",
-		w.db.URL, agents, w.model.Start(t), strings.Join(more, "\n")))
+	text := fmt.Sprintf("database_url: %s\nagents_dir: %s\nproviders: {played: {base_url: %s}}\n%s", w.db.URL, agents, w.model.Start(t), strings.Join(more, "\n"))
+	for key, value := range map[string]string{"default_model": "played/default", "listen": "127.0.0.1:0"} {
+		if !strings.Contains(text, "\n"+key+":") {
+			text += "\n" + key + ": " + value
+		}
+	}
+	w.load(text)
 	return w
 }
 
 // load reads the settings from a file.
 func (w *settingsWorld) load(text string) {
 	w.t.Helper()
-	path := filepath.Join(w.folder, "turnkeeper.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.folder, "turnkeeper.yaml"), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	var err error
-	if w.cfg, err = config.Load(config.LoadOptions{File: path, Env: func(string) (string, bool) { return "", false }}); err != nil {
+	w.reloadWith(nil, nil)
+}
+
+// reloadWith reads the settings again, with variables and flags.
+func (w *settingsWorld) reloadWith(env, flags map[string]string) {
+	w.t.Helper()
+	cfg, err := config.Load(config.LoadOptions{
+		File: filepath.Join(w.folder, "turnkeeper.yaml"), Flags: flags, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.cfg = cfg
 }
 
 func (w *settingsWorld) start() {
@@ -79,7 +93,7 @@ func (w *settingsWorld) run(log *zap.Logger, options ...app.WorkerOption) {
 	soft, stop := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- app.RunWorker(soft, soft, w.cfg, log, func(app.Ready) { close(ready) }, options...)
+		ended <- app.RunWorker(soft, soft, w.cfg, log, func(r app.Ready) { w.ready = r; close(ready) }, options...)
 	}()
 	w.t.Cleanup(func() {
 		w.tools.release()
@@ -130,9 +144,12 @@ func (w *settingsWorld) again() {
 }
 
 // write writes an agent's file.
-func (w *settingsWorld) write(agent, front string) {
+func (w *settingsWorld) write(agent, front string) { w.writePrompt(agent, front, "You help.") }
+
+// writePrompt writes an agent's file with a system prompt.
+func (w *settingsWorld) writePrompt(agent, front, prompt string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.cfg.AgentsDir, agent+".md"), []byte("---\n"+front+"\n---\nYou help.\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.cfg.AgentsDir, agent+".md"), []byte("---\n"+front+"\n---\n"+prompt+"\n"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
