@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 // An agentRow is a key of an agent's file: two values that are not the default, and what is observed with each, and without the key.
 type agentRow struct {
 	key    string
+	as     string    // of a second row of the key: the name of its agents
 	values [2]string // of the key; the last word of a nested key is set in with
 	with   string    // the rest of the file's settings; %s: the line of the key, else it is added
 	see    func(k talk) string
@@ -33,7 +35,7 @@ func (r agentRow) front(value int) string {
 
 // name returns the name of an agent of the row.
 func (r agentRow) name(n int) string {
-	return fmt.Sprintf("%s-%d", strings.ReplaceAll(r.key, ".", "-"), n)
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(cmp.Or(r.as, r.key), ".", "-"), n)
 }
 
 // TestEverySettingOfAnAgentHasAnEffect runs two agents for each key of an agent's file, which differ in its value. Then the worker reads
@@ -91,7 +93,7 @@ func (w *settingsWorld) writeAgents(rows []agentRow, phase int) {
 func (w *settingsWorld) observeAgents(rows []agentRow, phase int) {
 	w.t.Run(fmt.Sprintf("phase %d", phase), func(t *testing.T) {
 		for _, r := range rows {
-			t.Run(r.key, func(t *testing.T) {
+			t.Run(cmp.Or(r.as, r.key), func(t *testing.T) {
 				t.Parallel()
 				for n := range 2 {
 					k := talk{settingsWorld: w, t: t, agent: r.name(n), name: fmt.Sprintf("phase-%d", phase)}

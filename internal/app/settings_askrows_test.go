@@ -105,12 +105,25 @@ func budgetRows() []agentRow {
 		row("day_calls", "1", "2", "", spends, [3]string{"budget_spent after 1 calls", "budget_spent after 2 calls", "no bound"}),
 		row("day_tokens", "1500", "1000000", "max_output_tokens: 100", func(k talk) string { return strings.Split(spends(k), " ")[0] },
 			[3]string{"budget_spent", "no", "no"}),
+		levelOf("day_calls"), levelOf("day_tokens"),
 		row("tree_calls", "2", "3", child, tree, [3]string{"degraded, budget, 1 rounds", "succeeded, none, 2 rounds", "succeeded, none, 2 rounds"}),
 		row("tree_tokens", "1500", "1000000", child, tree, [3]string{"degraded, budget, 1 rounds", "succeeded, none, 2 rounds", "succeeded, none, 2 rounds"}),
 		{key: "budget.on_limit", values: [2]string{"ask", "end"}, with: tools + "\nbudget:\n  turn_calls: 1\n  %s", see: func(k talk) string {
 			return whatIsAsked(k, `do: text {"n":1}`, func(a operate.Ask) string { return string(a.Kind) })
 		}, want: [3]string{"budget", "nothing: degraded, budget, 1 rounds", "nothing: degraded, budget, 1 rounds"}},
 	}
+}
+
+// levelOf observes a budget of the day by the survival level that begins when less than 20 % of it is left.
+func levelOf(key string) agentRow {
+	const with = "model: played/base\nlevels: {low: {model: played/low}}\nbudget: {%s}"
+	column := strings.TrimPrefix(key, "day_")
+	return agentRow{key: "budget." + key, as: key + "-level", values: [2]string{"1000000", "2000000"}, with: with, see: func(k talk) string {
+		k.say("do: say so")
+		k.db.Exec(fmt.Sprintf("update turnkeeper.spend set %s = 900000 where scope = 'agent:' || $1::text", column), k.agent)
+		k.say("do: say so") // its usage makes the level known
+		return asked(k.say("do: say so"))
+	}, want: [3]string{"low", "base", "base"}}
 }
 
 func levelRows(level string) []agentRow {

@@ -79,8 +79,8 @@ func ownRows() []workerRow {
 		{name: "max_attempts", values: [2]string{"1", "2"}, see: func(k talk) string {
 			return fmt.Sprint(k.waiting(k.say("do: say ").Message.ID).Attempts)
 		}, want: [2]string{"1", "2"}},
-		{name: "max_dispatches", values: [2]string{"1", "2"}, with: "tools: [meet]", see: func(k talk) string { return lose(k, 2) },
-			want: [2]string{"worker_lost after 1 grants", "worker_lost after 2 grants"}},
+		{name: "max_dispatches", values: [2]string{"3", "4"}, with: "tools: [meet]", see: func(k talk) string { return lose(k, 4) },
+			want: [2]string{"worker_lost after 3 grants", "worker_lost after 4 grants"}},
 		{name: "roles", values: [2]string{"api,scheduler,worker", "all"}, see: func(k talk) string {
 			return storagetest.One[string](k.db, "select array_to_string(roles, ' ') from turnkeeper.worker_heartbeat")
 		}, want: [2]string{"api scheduler worker", "api scheduler webhooks worker"}},
