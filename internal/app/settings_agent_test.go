@@ -96,7 +96,7 @@ func (w *settingsWorld) observeAgents(rows []agentRow, phase int) {
 			t.Run(cmp.Or(r.as, r.key), func(t *testing.T) {
 				t.Parallel()
 				for n := range 2 {
-					k := talk{settingsWorld: w, t: t, agent: r.name(n), name: fmt.Sprintf("phase-%d", phase)}
+					k := w.talk(t, r.name(n), fmt.Sprintf("phase-%d", phase))
 					if got, want := r.see(k), r.want[n+phase]; got != want {
 						t.Errorf("with %q:\n%s\nwant\n%s", r.front(n+phase), got, want)
 					}

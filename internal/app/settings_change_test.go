@@ -55,7 +55,7 @@ func TestARunningTurnKeepsItsDefinition(t *testing.T) {
 	prompts := []string{"You are old.", "You are new.", "You are new."}
 	w.writePrompt("clerk", versions[0], prompts[0])
 	w.start()
-	k := talk{settingsWorld: w, t: t, agent: "clerk"}
+	k := w.talk(t, "clerk", "")
 	script := func(name string) string {
 		return fmt.Sprintf(`do: meet {} | text {"n":1} | text {"n":2} | text {"n":3} | text {"n":4} | say said in message %s`, name)
 	}
@@ -95,7 +95,7 @@ func TestTheTimeOfATurnCountsFromItsGrant(t *testing.T) {
 	w := newSettingsWorld(t, "max_duration: 30s", "tool_timeout: 200s")
 	w.write("clerk", "tools: [deadline]")
 	w.run(zap.NewNop(), app.WithTools(w.tools.all()...), app.WithFaults(slowStart(late)))
-	v := talk{settingsWorld: w, t: t, agent: "clerk"}.say("do: deadline {} | say so")
+	v := w.talk(t, "clerk", "main").say("do: deadline {} | say so")
 	end, err := time.Parse(time.RFC3339Nano, shown(v)[0])
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestTheTimesOfAModelCall(t *testing.T) {
 				return err
 			}
 			began := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience/6) // less than the defaults
 			defer cancel()
 			if err := call(ctx, 100*time.Millisecond); err == nil || ctx.Err() != nil || time.Since(began) < 100*time.Millisecond {
 				t.Errorf("with a limit of 100 ms the call ended after %s with %v", time.Since(began), err)

@@ -112,7 +112,7 @@ func (w *settingsWorld) observe(t *testing.T, rows []workerRow, world int) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			k := talk{settingsWorld: w, t: t, agent: r.agent(), name: "main"}
+			k := w.talk(t, r.agent(), "main")
 			if got := r.see(k); got != r.want[world] {
 				t.Errorf("with %q:\n%s\nwant\n%s", r.values[world], got, r.want[world])
 			}

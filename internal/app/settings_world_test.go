@@ -158,9 +158,17 @@ func (w *settingsWorld) writePrompt(agent, front, prompt string) {
 type talk struct {
 	*settingsWorld
 	t     testing.TB
+	db    *storagetest.DB // that fails t
 	agent string
 	name  string // of the conversation
 	user  string
+}
+
+// talk returns a conversation with an agent, for a test or subtest.
+func (w *settingsWorld) talk(t testing.TB, agent, name string) talk {
+	db := *w.db
+	db.T = t
+	return talk{settingsWorld: w, t: t, db: &db, agent: agent, name: name}
 }
 
 // send enqueues a message.
