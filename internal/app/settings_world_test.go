@@ -99,7 +99,7 @@ func (w *settingsWorld) run(log *zap.Logger, options ...app.WorkerOption) {
 		w.tools.release()
 		w.model.Release()
 		stop()
-		<-ended // a turn that still runs is no fault of the test
+		_ = <-ended // a turn that still runs is no fault of the test
 	})
 	select {
 	case <-ready:
@@ -214,8 +214,8 @@ func (k talk) turnOf(id turnkeeper.MessageID) operate.TurnView {
 		k.t.Errorf("message %d has %d turns, %v", id, len(turns), err)
 		return operate.TurnView{}
 	}
-	newest := slices.MaxFunc(turns, func(a, b waiting.Turn) int { return int(a.Turn.ID - b.Turn.ID) })
-	view, err := k.db.ViewTurn(k.t.Context(), newest.Turn.ID)
+	newest := slices.MaxFunc(turns, func(a, b waiting.Turn) int { return int(a.ID - b.ID) })
+	view, err := k.db.ViewTurn(k.t.Context(), newest.ID)
 	if err != nil {
 		k.t.Error(err)
 	}
@@ -302,7 +302,7 @@ func (k talk) asks(id turnkeeper.MessageID) (ask operate.Ask, asked bool) {
 			k.t.Fatal(err)
 		}
 		for _, a := range all {
-			if turns, err := k.db.TurnsOf(k.t.Context(), id); err == nil && len(turns) > 0 && turns[len(turns)-1].Turn.ID == a.Turn {
+			if turns, err := k.db.TurnsOf(k.t.Context(), id); err == nil && len(turns) > 0 && turns[len(turns)-1].ID == a.Turn {
 				ask, asked = a, true
 			}
 		}
