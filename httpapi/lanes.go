@@ -34,6 +34,7 @@ func (o *lanes) list(c *request.Call) error {
 	if err != nil {
 		return err
 	}
+	access.ScreenLanes(c, lanes)
 	next := int64(0)
 	if len(lanes) == page.Limit {
 		next = page.Cursor + int64(len(lanes))

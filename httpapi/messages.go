@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -78,11 +77,8 @@ func (m *messages) post(c *request.Call) error {
 		Agent: s.Agent, User: user, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
 		Key: c.Header.Get(request.IdempotencyKey), TraceParent: c.TraceParent(),
 	})
-	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusUnprocessableEntity, "unknown agent %q", s.Agent) // the error of the database lists the other agents
-	}
 	if err != nil {
-		return err
+		return access.NotAccepted(c, s.Agent, err)
 	}
 	answered := true
 	if wait > 0 {
@@ -199,9 +195,7 @@ func (m *messages) list(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	for i := range found {
-		access.Screen(c, &found[i])
-	}
+	access.ScreenMessages(c, found)
 	return c.Answer(http.StatusOK, listOf(found, views.OfMessage, next))
 }
 
@@ -214,9 +208,7 @@ func (m *messages) transcript(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	for i := range exchanges {
-		access.Screen(c, &exchanges[i].Message)
-	}
+	access.ScreenExchanges(c, exchanges)
 	return c.Answer(http.StatusOK, listOf(exchanges, views.OfExchange, next))
 }
 

@@ -37,9 +37,7 @@ func (t *turns) list(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	for _, turn := range found {
-		access.ScreenWaits(c, turn.Waits)
-	}
+	access.ScreenTurns(c, found)
 	return c.Answer(http.StatusOK, listOf(found, views.OfTurn, next))
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/storage/operate"
 )
@@ -37,6 +38,7 @@ func (h *Handler) showMessage(c *request.Call) error {
 	if v.Turns, err = h.cfg.Store.TurnsOf(c.Context(), m.ID); err != nil {
 		return err
 	}
+	access.Screen(c, &v.Message)
 	if v.As, v.Of, err = h.cfg.Store.RetriesOf(c.Context(), m.ID); err != nil {
 		return err
 	}

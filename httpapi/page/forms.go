@@ -223,7 +223,7 @@ func (h *Handler) send(c *request.Call) error {
 	}
 	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, m)
 	if err != nil {
-		return err
+		return access.NotAccepted(c, m.Agent, err)
 	}
 	return c.GoTo(fmt.Sprintf("/inbox/%d?done=sent", id))
 }

@@ -28,10 +28,10 @@ type AgentTree struct {
 type SubAgent struct {
 	Parent    turnkeeper.TurnID       `json:"parent_turn_id"`
 	Call      string                  `json:"call" doc:"round-R-tool-I"`
-	Agent     string                  `json:"agent"`
+	Agent     string                  `json:"agent" doc:"empty: the token does not cover it, and sees no more of it than its call and tokens"`
 	Depth     int                     `json:"depth"`
-	MessageID *turnkeeper.MessageID   `json:"message_id" doc:"null: the call was refused"`
-	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: the call was refused"`
+	MessageID *turnkeeper.MessageID   `json:"message_id" doc:"null: the call was refused, or the token does not cover the agent"`
+	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: the call was refused, or the token does not cover the agent"`
 	TurnID    *turnkeeper.TurnID      `json:"turn_id"`
 	TurnState turnkeeper.TurnState    `json:"turn_state" schema:"orEmpty" doc:"empty: no turn"`
 	Trouble   turnlog.SpawnTrouble    `json:"trouble" doc:"why the call got no reply; empty: replied or still open"`

@@ -33,6 +33,17 @@ func One[T any](d Querier, sql string, args ...any) T {
 	return value
 }
 
+// List queries rows, each as a struct with a field for each column.
+func List[T any](d Querier, sql string, args ...any) []T {
+	d.TB().Helper()
+	rows, _ := d.Pool().Query(d.TB().Context(), sql, args...)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+	if err != nil {
+		d.TB().Fatalf("%s: %v", sql, err)
+	}
+	return all
+}
+
 // Exec runs a statement.
 func (db *DB) Exec(sql string, args ...any) {
 	db.T.Helper()

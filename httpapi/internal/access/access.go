@@ -81,6 +81,7 @@ func (a Access) Turn(c *request.Call) (v operate.TurnView, err error) {
 	}
 	v, err = a.store.ViewTurn(c.Context(), id)
 	Screen(c, &v.Message)
+	screenTree(c, v.Tree)
 	return v, err
 }
 
@@ -129,29 +130,6 @@ func (a Access) Output(c *request.Call) (turnkeeper.Output, error) {
 // OutputText reads the characters of an output from from to before to.
 func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to int64) (string, error) {
 	return a.store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
-}
-
-// Screen hides of the reasons why a message waits what is for operators, from a caller without the scope read: workers, errors and the
-// reason of a pause. From a caller whose token is bound to a user it hides what they say about other users: errors of their turns, and
-// names of their lanes.
-func Screen(c *request.Call, m *waiting.Message) {
-	if !c.Caller.May(request.ScopeRead) {
-		m.LastError = ""
-	}
-	ScreenWaits(c, m.Waits)
-}
-
-// ScreenWaits is Screen for the reasons alone.
-func ScreenWaits(c *request.Call, waits []waiting.Wait) {
-	reads, bound := c.Caller.May(request.ScopeRead), c.Caller.User() != ""
-	for i := range waits {
-		if !reads || bound {
-			waits[i].Worker, waits[i].Why = "", ""
-		}
-		if bound {
-			waits[i].Lane = ""
-		}
-	}
 }
 
 // Message reads the message whose id is in the path. Messages to sub-agents, and so their replies, hold what their parents know: who
@@ -205,6 +183,15 @@ func (a Access) FinishMessage(c *request.Call, reason string) (operate.Ended, er
 		return operate.Ended{}, err
 	}
 	return a.store.FinishMessage(c.Context(), m.ID, reason)
+}
+
+// NotAccepted returns the error of a message to an agent that was not accepted, as the caller is told it: that of an unknown agent lists
+// all others.
+func NotAccepted(c *request.Call, agent string, err error) error {
+	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.Caller.SeesAll() {
+		return request.Refuse(http.StatusUnprocessableEntity, "unknown agent %q", agent)
+	}
+	return err
 }
 
 // RetryFailed puts failed messages of the caller's agents into the inbox again.

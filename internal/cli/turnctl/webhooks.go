@@ -125,7 +125,7 @@ func showWebhookCommand(s *shell.Session) *cobra.Command {
 	flags.add(cmd, strings.Join(deliveryStates, ", "))
 	flags.addUser(cmd)
 	flags.addBefore(cmd)
-	cmd.Flags().Lookup("before").Usage = "only of replies with ids below this one: the next page"
+	cmd.Flags().Lookup("before").Usage = "only deliveries with ids (as in -o json) below this one: the next page"
 	return cmd
 }
 
