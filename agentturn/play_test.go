@@ -96,7 +96,7 @@ func newPlay(seed uint64) play {
 	for _, t := range props {
 		names = append(names, t.name)
 	}
-	for range r.IntN(4) {
+	for range 1 + r.IntN(5) {
 		p.rules[one(names[1:]...)] = one(ruleTexts...)
 	}
 	n := 0

@@ -40,8 +40,14 @@ type way struct {
 	lost       uint64        // the seed by which answers of the store are lost; 0: none is
 	backwards  bool          // people answer the newest ask first
 	ahead      time.Duration // how far the database's clock is ahead
-	strikes    []int         // the numbers of the fault points at which a worker dies
+	strikes    []strike      // where a worker dies
 	stops      bool          // strikes are shutdowns
+}
+
+// A strike is the nth time that a fault point is passed, by any worker.
+type strike struct {
+	label string
+	n     int
 }
 
 // A stage runs a play in a way, with a scheduler, workers and people, and records what happens outside of the turn.
@@ -57,7 +63,7 @@ type stage struct {
 	asked   map[askings.ID]bool // whether somebody has answered it
 
 	mu      sync.Mutex
-	points  int // fault points passed
+	points  map[string]int // fault points passed
 	runs    []toolRun
 	decided []policy.Call // what rules were asked about
 	faults  []string      // broken promises
@@ -83,7 +89,7 @@ type worker struct {
 const stageLease = time.Hour
 
 func newStage(p play, w way) *stage {
-	s := &stage{play: p, way: w, asked: map[askings.ID]bool{}}
+	s := &stage{play: p, way: w, asked: map[askings.ID]bool{}, points: map[string]int{}}
 	s.mem = memory.New(memory.Options{
 		LeaseTTL: stageLease, Now: func() time.Time { return time.Now().Add(w.ahead) }, Ring: func(b memory.Bell) {
 			if b.Topic == memory.TopicInbox {
@@ -306,10 +312,10 @@ func (s *stage) detachedCall(ctx context.Context, w *worker, ref turnlog.CallRef
 }
 
 // At strikes the worker.
-func (s *stage) At(context.Context, string) {
+func (s *stage) At(_ context.Context, label string) {
 	s.mu.Lock()
-	s.points++
-	hit, w := slices.Contains(s.strikes, s.points), s.worker
+	s.points[label]++
+	hit, w := slices.Contains(s.strikes, strike{label, s.points[label]}), s.worker
 	s.mu.Unlock()
 	switch {
 	case hit && s.stops:

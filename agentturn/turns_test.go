@@ -2,27 +2,41 @@ package agentturn_test
 
 import (
 	"flag"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"turnkeeper/agentturn"
 	"turnkeeper/internal/testrun"
 )
 
 var (
 	turnSeed  = flag.Uint64("turns.seed", 1, "first seed of the random turns")
+	turnWhole = flag.Bool("turns.noshrink", false, "show a failing script whole")
 	turnSeeds = flag.Int("turns.seeds", 0, "number of seeds to run; 0: the default of the test tier")
 )
 
 // waysOf returns the ways in which the turn of a seed is run. The first is the plain one.
-func waysOf(seed uint64, points int) []way {
+// points are the fault points that this passes, with their numbers. Half of the strikes are around the run of a call.
+func waysOf(seed uint64, points map[string]int) []way {
 	r := rand.New(rand.NewPCG(seed, 2))
-	strike := func(n int) (at []int) {
+	labels := slices.Sorted(maps.Keys(points))
+	around := slices.DeleteFunc(slices.Clone(labels), func(label string) bool {
+		return label != agentturn.PointStartAfter && label != agentturn.PointChecked && label != agentturn.PointEffectDone
+	})
+	strikes := func(n int) (at []strike) {
 		for range n {
-			at = append(at, 1+r.IntN(points+1))
+			from := labels
+			if len(around) > 0 && r.IntN(2) == 0 {
+				from = around
+			}
+			label := from[r.IntN(len(from))]
+			at = append(at, strike{label, 1 + r.IntN(points[label])})
 		}
 		return at
 	}
@@ -37,16 +51,16 @@ func waysOf(seed uint64, points int) []way {
 		{name: "in more answers", split: true},
 		{name: "by another worker each time", fresh: true, ahead: 1},
 		{name: "with lost answers", lost: 1 + r.Uint64(), backwards: true},
-		{name: "with a loss", strikes: strike(1)},
-		{name: "with three losses", strikes: strike(3), fresh: true},
-		{name: "with a shutdown", strikes: strike(2), stops: true},
-		{name: "with a loss in the background", strikes: strike(1), background: true, async: true},
-		{name: "with a loss of a job", strikes: strike(2), detached: true, async: true},
+		{name: "with a loss", strikes: strikes(1)},
+		{name: "with three losses", strikes: strikes(3), fresh: true},
+		{name: "with a shutdown", strikes: strikes(2), stops: true},
+		{name: "with a loss in the background", strikes: strikes(1), background: true, async: true},
+		{name: "with a loss of a job", strikes: strikes(2), detached: true, async: true},
 	}
 }
 
 // perform runs a play in a way. It returns what became of it, and what is wrong.
-func perform(t *testing.T, p play, w way) (out outcome, points int, uncertain bool, faults []string) {
+func perform(t *testing.T, p play, w way) (out outcome, points map[string]int, uncertain bool, faults []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(p, w)
 		s.run(t)
@@ -67,7 +81,7 @@ func wrong(t *testing.T, p play, w way) string {
 
 // shrink returns a smaller play that is wrong too.
 func shrink(t *testing.T, p play, w way) play {
-	for budget := 200; budget > 0; {
+	for budget := 200; budget > 0 && !*turnWhole; {
 		smaller := false
 		for _, q := range p.smaller() {
 			if budget--; budget < 0 {
