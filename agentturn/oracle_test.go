@@ -249,7 +249,8 @@ func (o *oracle) outcome() outcome {
 		out.Fates = append(out.Fates, fate{Call: "c999", Tool: "look", State: turnkeeper.CallDenied})
 	}
 	if known[policy.Private] && (o.sink == policy.ReplyWithhold || o.sink == policy.ReplyAsk && !o.sent) {
-		out.State, out.Stop, out.Reply = turnkeeper.TurnDegraded, turnkeeper.StopWithheld, "The answer was withheld, because it may hold private content."
+		out.State, out.Stop, out.Reply = turnkeeper.TurnDegraded, turnkeeper.StopWithheld,
+			"The answer was withheld, because it may hold private content."
 	}
 	return out
 }

@@ -63,7 +63,7 @@ var props = []prop{
 	{name: "put", effect: turnkeeper.EffectKeyed},
 	{name: "pay", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}}},
 	{name: "send", effect: turnkeeper.EffectOnce, flow: sends},
-	{name: "fetch", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}, Sinks: sends.Sinks, Destination: sends.Destination, Destinations: sends.Destinations}},
+	{name: "fetch", effect: turnkeeper.EffectNone, flow: sends.Or(policy.Flow{Labels: []policy.Label{policy.Untrusted}})},
 	{name: "bounce", effect: turnkeeper.EffectOnce, flow: sends, ends: "fails"},
 	{name: "doubt", effect: turnkeeper.EffectOnce, ends: "doubts"},
 	{name: "note", effect: turnkeeper.EffectOnce, within: true},
@@ -81,7 +81,8 @@ func propOf(name string) prop {
 }
 
 var ruleTexts = []string{
-	policy.Always, policy.Never, "ask n > 5", "deny n > 8", "deny n > 1004", "ask private", "deny untrusted", "ask text", "deny text", "ask n > 3 | deny private",
+	policy.Always, policy.Never, "ask n > 5", "deny n > 8", "deny n > 1004", "ask private", "deny untrusted", "ask text", "deny text",
+	"ask n > 3 | deny private",
 }
 
 // newPlay returns the play of a seed.
@@ -102,7 +103,8 @@ func newPlay(seed uint64) play {
 	n := 0
 	draw := func(names []string) line {
 		n++
-		l := line{n: n, tool: one(names...), text: one(textNone, textWords, textHandle), answer: one(answerYes, answerYes, answerNo, answerEdit, answerEdit, answerLate)}
+		l := line{n: n, tool: one(names...), text: one(textNone, textWords, textHandle)}
+		l.answer = one(answerYes, answerYes, answerNo, answerEdit, answerEdit, answerLate)
 		l.to = one("", "ann@example.com", "bob@example.org")
 		return l
 	}
@@ -215,7 +217,8 @@ func (p play) smaller() (all []play) {
 // String returns the play as a person reads it.
 func (p play) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "inbox untrusted: %v, reply_sink: %s (%v), a person settles: %v, insists: %v\n", p.inbox, cmp.Or(p.sink, "none"), p.sent, p.settles, p.insists)
+	fmt.Fprintf(&b, "inbox untrusted: %v, reply_sink: %s (%v), a person settles: %v, insists: %v\n", p.inbox,
+		cmp.Or(p.sink, "none"), p.sent, p.settles, p.insists)
 	for _, tool := range sortedKeys(p.rules) {
 		fmt.Fprintf(&b, "rule of %s: %s\n", tool, p.rules[tool])
 	}

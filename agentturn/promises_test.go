@@ -177,7 +177,8 @@ func (s *stage) checkRuns(c scene, call turnkeeper.ToolCall) {
 			if a.Call == call.Key && a.Kind == askings.KindApprove {
 				s.checkApproved(call, args, a)
 			}
-			if a.Call == call.Key && a.Kind == askings.KindSettle && (canonicalOf(a.Arguments) != args || a.Hash != tools.Hash(call.Name, a.Arguments)) {
+			if a.Call == call.Key && a.Kind == askings.KindSettle &&
+				(canonicalOf(a.Arguments) != args || a.Hash != tools.Hash(call.Name, a.Arguments)) {
 				s.fault("%s: a person was asked whether it happened with %s, and it ran with %s", call.WireID, a.Arguments, args)
 			}
 		}
@@ -280,9 +281,10 @@ func (s *stage) checkReply() {
 	case c.StopReason == turnkeeper.StopWithheld || strings.HasPrefix(reply.Body, "This message could not be answered: "):
 	case strings.HasPrefix(reply.Body, "Tool results: "):
 		got := strings.Split(reply.Body, "\n")
-		if want := strings.Split(head+lines, "\n"); len(got) != len(want) || got[0] != want[0] || slices.ContainsFunc(want, func(line string) bool {
-			return !slices.ContainsFunc(got, func(g string) bool { return strings.HasPrefix(g, line) })
-		}) {
+		if want := strings.Split(head+lines, "\n"); len(got) != len(want) || got[0] != want[0] ||
+			slices.ContainsFunc(want, func(line string) bool {
+				return !slices.ContainsFunc(got, func(g string) bool { return strings.HasPrefix(g, line) })
+			}) {
 			s.fault("the reply is\n%s\nfor\n%s", reply.Body, head+lines)
 		}
 	default:
@@ -301,7 +303,8 @@ func (s *stage) checkReply() {
 // wordOf returns how a reply tells of a call.
 func wordOf(call turnkeeper.ToolCall) string {
 	switch {
-	case call.State == turnkeeper.CallUnknown, call.State == turnkeeper.CallCancelled && call.Effect != turnkeeper.EffectNone && call.Nonce != "":
+	case call.State == turnkeeper.CallUnknown,
+		call.State == turnkeeper.CallCancelled && call.Effect != turnkeeper.EffectNone && call.Nonce != "":
 		return "unknown"
 	default:
 		return string(call.State)
