@@ -96,10 +96,11 @@ func (o *oracle) see(l line, known labelSet) {
 	marks := o.marks(l, known)
 	f.State, f.Asked, f.Ran = o.decide(l, marks)
 	labels := labelSet{}
-	if f.State == "" { // it runs
+	switch f.State {
+	case "": // it runs
 		f.State = turnkeeper.CallSucceeded
 		labels = marks.with(o.effectOf(l, &f, marks))
-	} else if f.State == turnkeeper.CallSucceeded {
+	case turnkeeper.CallSucceeded:
 		labels = marks
 	}
 	if p := propOf(l.tool); p.ends == "doubts" && f.State == turnkeeper.CallSucceeded {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,9 +49,7 @@ func decideBy(source string, args ruleArguments, labels map[policy.Label]bool) (
 		met := false
 		switch words[1] {
 		case "n":
-			limit := 0
-			fmt.Sscan(words[3], &limit)
-			met = args.N > limit
+			met = args.N > must(strconv.Atoi(words[3]))
 		case "text":
 			met = args.Text != "" && args.Text != "words"
 		default:
