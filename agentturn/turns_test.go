@@ -105,7 +105,7 @@ func shrink(t *testing.T, p play, w way) play {
 func TestAnyTurnAnyWay(t *testing.T) {
 	n := *turnSeeds
 	if n == 0 {
-		n = testrun.UnderRace(20, testrun.Count(20, 300))
+		n = testrun.UnderRace(20, testrun.Count(25, 300))
 		if testing.Short() {
 			n = 4
 		}
