@@ -323,9 +323,13 @@ func (l approvals) question(call *turnkeeper.ToolCall, kind asks.Kind, n int, d 
 	return q
 }
 
-// waitForPerson suspends the turn, once nothing runs in the background.
+// waitForPerson suspends the turn, once nothing runs in the background. It takes the results that have arrived, because a turn that
+// has not taken one cannot wait: it would be granted again and again until the person answers.
 func (e *execution) waitForPerson(ctx context.Context) error {
 	if len(e.background) == 0 {
+		if err := e.takeCompleted(ctx); err != nil {
+			return err
+		}
 		e.end = e.waiting()
 		return nil
 	}

@@ -462,3 +462,19 @@ func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
 		}
 	})
 }
+
+// TestATurnTakesWhatArrivesWhileItAsks checks that a turn that waits for a person takes a result that arrives, and waits on: while a
+// result is not taken, it would be granted again and again.
+func TestATurnTakesWhatArrivesWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("remote", "pay"), says("Paid.")).with(far("remote", turnkeeper.EffectNone), once("pay").needsApproval())
+		b.waits()
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
+		b.waits()
+		if turn, calls := b.store.turn(), b.store.calls(); turn.State != turnkeeper.TurnWaiting || calls[0].State != turnkeeper.CallSucceeded {
+			t.Errorf("the turn is %s, its call %s", turn.State, calls[0].State)
+		}
+		b.answer(yes)
+		b.succeeds("Paid.")
+	})
+}

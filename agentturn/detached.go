@@ -117,7 +117,8 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 	return result, ending.Outcome == tools.Cancelled
 }
 
-// detachedResult returns the bounded and cleaned result of a detached call.
+// detachedResult returns the bounded and cleaned result of a detached call. Its labels are those that the tool returned: the others are
+// recorded since its start.
 func detachedResult(c turnlog.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnlog.CallResult {
 	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, turnkeeper.DefaultBounds().MaxToolResultChars)
 	taken := outputs.Take(
@@ -125,7 +126,7 @@ func detachedResult(c turnlog.ClaimedCall, raw tools.Result, state turnkeeper.Ca
 		outputs.Limits{},
 	)
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = c.Call.OutputID, c.Turn.ID, c.Call.Key
-	return turnlog.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
+	return turnlog.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: raw.Labels}
 }
 
 // cutDetached returns the result of a call of effect once whose run was cut short by

@@ -254,6 +254,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 		r.OutputID, r.Output = r.Output.ID, nil
 	}
 	t.outputs = append(t.outputs, r.Attached...)
+	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	r.Nonce, r.Attached = by, nil
 	a.arrived, a.ended = &r, true
 	if t.State == turnkeeper.TurnWaiting {

@@ -19,6 +19,7 @@ var labelProperties = []property{
 	{"a run of a schedule has the labels of the previous run", labelsOfSchedule},
 	{"labels are written with their entry, or not at all", labelsAtomic},
 	{"a late result has labels", labelsLate},
+	{"the result of a detached call has labels, whoever takes it", labelsOfDetached},
 	{"a transactional call writes its labels", labelsTransact},
 	{"another conversation has no labels", labelsApart},
 	{"a message that is a labelled reply to its user has the labels of the reply", labelsOfRepeats},
@@ -141,6 +142,21 @@ func labelsOfTwoSpawns(e *env) {
 	for _, reply := range arrived {
 		equal(e, "labels of the reply to "+reply.Key.String(), len(reply.Spawned.Labels), map[int]int{1: 2, 2: 0}[reply.Key.Ordinal])
 	}
+}
+
+// labelsOfDetached delivers a labelled result to a turn that runs and then loses its worker.
+func labelsOfDetached(e *env) {
+	d := e.detached(turnkeeper.EffectOnce)
+	c := e.claim(second)
+	wantErr(e, "arrival", e.Arrive(e.Context(), c, labelled(completed(c, "done"), untrusted)), nil)
+	d = e.again(d)
+	equal(e, "labels of the call", len(d.record.Labels.Calls[key(1, 1)]), 1)
+	marks := d.takeResult(turnkeeper.CallSucceeded).Labels
+	if len(marks) != 1 || marks[0] != untrusted {
+		e.Errorf("the labels of the result are %v", marks)
+	}
+	e.finish(d, succeeded("done"))
+	e.turn().wantBefore("of the next turn", untrusted)
 }
 
 func labelsOfSchedule(e *env) {

@@ -46,6 +46,9 @@ func (w *Writer) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, er
 		if err == nil && slices.ContainsFunc(rows, func(r dbsqlc.ArrivalsRow) bool { return r.Spawned }) {
 			err = w.spawnEnds(ctx, arrived)
 		}
+		if err == nil && slices.ContainsFunc(rows, func(r dbsqlc.ArrivalsRow) bool { return !r.Spawned }) {
+			err = w.labelArrived(ctx, arrived)
+		}
 		return pg.Translate(err)
 	})
 	return arrived, err
@@ -121,7 +124,7 @@ func lateText(r turnlog.CallResult) string {
 	return r.Preview
 }
 
-// EndCall queues or sends the result of an attempt of a detached call, with the outputs that it stores.
+// EndCall queues or sends the result of an attempt of a detached call, with its outputs and labels.
 // claim is the claim under which it ran; empty: the scheduler ends it, whoever has a claim.
 func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.CallRef, claim string, r turnlog.CallResult) error {
 
@@ -133,6 +136,9 @@ func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.Call
 		p.Output = string(r.Output.ID)
 	}
 	if err := q.EndDetached(ctx, p); err != nil {
+		return err
+	}
+	if err := queueLabels(ctx, q, s.db.Clean, r.LabelRows(ref.TurnID)); err != nil {
 		return err
 	}
 	return s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnlog.CallResult{r})

@@ -70,6 +70,20 @@ func (w *Writer) labelReplies(ctx context.Context, arrived []turnlog.CallResult)
 	return err
 }
 
+// labelArrived adds the stored labels of detached calls to their results.
+func (w *Writer) labelArrived(ctx context.Context, arrived []turnlog.CallResult) error {
+	turn := int64(w.grant.TurnID)
+	rows, err := w.store.db.Q.LabelsForTurn(ctx, turn, []int64{}, 0, 0)
+	for _, row := range dbrow.Map(rows, labelRow) {
+		for i := range arrived {
+			if row.Kind == turnlog.LabelCall && row.Call == arrived[i].Key && arrived[i].Spawned == nil {
+				arrived[i].Labels = append(arrived[i].Labels, row.Mark)
+			}
+		}
+	}
+	return err
+}
+
 // marks combines two lists of a query into labels.
 func marks(labels, sources []string) (all []policy.Mark) {
 	for i, label := range labels {

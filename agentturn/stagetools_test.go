@@ -1,0 +1,255 @@
+package agentturn_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/policy"
+	"turnkeeper/tools"
+)
+
+// ruleOf is a rule: clauses between |, each a verdict and its condition.
+type ruleOf struct {
+	s      *stage
+	source string
+}
+
+// ruleArguments are the arguments of calls that rules look at.
+type ruleArguments struct {
+	N    int    `json:"n"`
+	Text string `json:"text"`
+}
+
+func (r ruleOf) Decide(c policy.Call) policy.Decision {
+	r.s.mu.Lock()
+	r.s.decided = append(r.s.decided, c)
+	r.s.mu.Unlock()
+	var args ruleArguments
+	_ = json.Unmarshal(c.Arguments, &args) // a call of another shape has none of them
+	labels := map[policy.Label]bool{}
+	for _, m := range c.Labels {
+		labels[m.Label] = true
+	}
+	return decideBy(r.source, args, labels)
+}
+
+// decideBy returns the decision of a rule.
+func decideBy(source string, args ruleArguments, labels map[policy.Label]bool) (d policy.Decision) {
+	for clause := range strings.SplitSeq(source, " | ") {
+		words := strings.Fields(clause)
+		met := false
+		switch words[1] {
+		case "n":
+			met = args.N > must(strconv.Atoi(words[3]))
+		case "text":
+			met = args.Text != "" && args.Text != "words"
+		default:
+			met = labels[policy.Label(words[1])]
+		}
+		if met {
+			d = policy.Strictest(d, policy.Decision{Verdict: policy.Verdict(words[0]), Rule: source, Reason: clause})
+		}
+	}
+	return d
+}
+
+// A propTool is a prop as a tool.
+type propTool struct {
+	s *stage
+	prop
+}
+
+var propSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"},"to":{"type":"string"},
+"urgency":{"enum":["low","high"]}},"additionalProperties":false}`)
+
+func (p *propTool) Spec() tools.Spec {
+	spec := tools.Spec{
+		Name: p.s.nameOf(p.name), Description: "A tool of a test.", Effect: p.effect, Parameters: propSchema, Transactional: p.within,
+		Flow: p.flow, Repeat: tools.RepeatAllow,
+	}
+	if !p.s.elsewhere {
+		spec.Approve = p.s.rules[p.name]
+	}
+	if p.s.deferred(p.name) {
+		spec.Background = new(true)
+	}
+	if p.s.isDetached(p.name) {
+		spec.Detached, spec.Timeout = true, time.Hour
+	}
+	return spec
+}
+
+func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
+	_, rounds, _, _ := p.s.mem.Turn(call.TurnID)
+	var journaled turnkeeper.ToolCall
+	for _, c := range callsOf(rounds) {
+		if c.Key == call.Key {
+			journaled = c
+		}
+	}
+	p.s.mu.Lock()
+	p.s.runs = append(p.s.runs, toolRun{p.name, call, journaled.State})
+	p.s.mu.Unlock()
+	if p.s.deferred(p.name) && !p.s.isDetached(p.name) {
+		select {
+		case <-time.After(8 * time.Second):
+		case <-ctx.Done():
+			return tools.Result{}, context.Cause(ctx)
+		}
+	}
+	result := tools.Result{Text: fmt.Sprintf("%s of %s", p.name, journaled.WireID), Labels: policy.Marks(p.brings, "what "+p.name+" read")}
+	switch p.ends {
+	case "fails":
+		result.IsError = true
+	case "doubts":
+		return tools.Result{}, fmt.Errorf("%s: %w", journaled.WireID, tools.ErrInDoubt)
+	}
+	return result, nil
+}
+
+// deferred reports whether calls of a tool go to the background.
+func (s *stage) deferred(tool string) bool {
+	p := propOf(tool)
+	return s.background && !p.within && p.ends != "doubts" && tool != turnkeeper.ToolSpawnAgent && tool != turnkeeper.ToolAskPerson
+}
+
+// isDetached reports whether calls of a tool run in jobs of their own.
+func (s *stage) isDetached(tool string) bool {
+	p := propOf(tool)
+	if !s.detached || p.within || p.ends == "doubts" || tool == turnkeeper.ToolSpawnAgent || tool == turnkeeper.ToolAskPerson {
+		return false
+	}
+	return !slices.ContainsFunc(s.lines(), func(l line) bool { return l.tool == tool && l.text == textHandle })
+}
+
+// Find returns the model of an agent.
+func (s *stage) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
+	provider, model, _ := strings.Cut(name, "/")
+	return actor{s, model}, agentturn.ModelInfo{Provider: provider, Model: model}, nil
+}
+
+// An actor is the model of an agent. It decides by the request alone.
+type actor struct {
+	s     *stage
+	agent string
+}
+
+func (a actor) Generate(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+	if err := strict(r); err != nil {
+		a.s.fault("a request is wrong: %v", err)
+	}
+	rounds := 0
+	for _, m := range r.Messages {
+		if len(m.Calls) > 0 {
+			rounds++
+		}
+	}
+	answers, said := a.s.answers(), "All is done."
+	if a.agent == "scout" {
+		l, _ := a.s.find(numberOf(r.Messages[1].Text))
+		answers, said = nil, "found for "+wireOf(l.n)
+		for _, call := range l.child {
+			answers = append(answers, []inference.Call{a.s.callOf(call)})
+			answers = append(answers, a.s.waits([]line{call})...)
+		}
+	}
+	if r.ToolChoice == inference.ToolChoiceNone { // the announced last round
+		rounds, answers = 0, [][]inference.Call{{{ID: "c999", Name: a.s.nameOf("look"), Arguments: `{"n":999}`}}}
+	}
+	res := inference.Response{FinishReason: "stop", Text: said, Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
+	if rounds < len(answers) {
+		res.Text, res.Calls, res.FinishReason = "", slices.Clone(answers[rounds]), "tool_calls"
+		for i := range res.Calls {
+			if res.Calls[i].ID == "" {
+				res.Calls[i].ID = fmt.Sprintf("w%d", rounds)
+			}
+		}
+	}
+	return res, nil
+}
+
+// answers returns the calls of each answer of the turn's model.
+func (s *stage) answers() (all [][]inference.Call) {
+	for _, lines := range s.parted() {
+		var calls []inference.Call
+		for _, l := range lines {
+			calls = append(calls, s.callOf(l))
+		}
+		all = append(append(all, calls), s.waits(lines)...)
+	}
+	return all
+}
+
+// charged returns the number of answers that are charged, without the last one.
+func (s *stage) charged() int { return len(s.parted()) }
+
+// parted returns the lines of each answer. Answers are split only where the first half brings no label.
+func (s *stage) parted() (all [][]line) {
+	for i, lines := range s.rounds {
+		at := len(lines) / 2
+		if !s.split || at == 0 || !maps.Equal(labelsAfter(s.play, i, 0), labelsAfter(s.play, i, at)) {
+			all = append(all, lines)
+			continue
+		}
+		all = append(all, lines[:at], lines[at:])
+	}
+	return all
+}
+
+// waits returns answers that wait for all calls of the answer before them that may go on.
+func (s *stage) waits(lines []line) (all [][]inference.Call) {
+	for _, l := range lines {
+		if s.deferred(l.tool) || s.isDetached(l.tool) || s.async && l.tool == turnkeeper.ToolSpawnAgent {
+			all = append(all, []inference.Call{{Name: turnkeeper.ToolWaitForToolOutput, Arguments: "{}"}})
+		}
+	}
+	return all
+}
+
+// callOf returns the call of a line, as the model writes it.
+func (s *stage) callOf(l line) inference.Call {
+	return inference.Call{ID: wireOf(l.n), Name: s.nameOf(l.tool), Arguments: argumentsOf(l, s.async)}
+}
+
+// argumentsOf returns the arguments of a line in canonical form.
+func argumentsOf(l line, async bool) string {
+	args := map[string]any{}
+	switch l.tool {
+	case turnkeeper.ToolSpawnAgent:
+		args["agent"], args["task"] = "scout", wireOf(l.n)
+		if async {
+			args["async"] = true
+		}
+		return string(must(json.Marshal(args)))
+	case turnkeeper.ToolAskPerson:
+		return fmt.Sprintf(`{"question":"%s?"}`, wireOf(l.n))
+	}
+	switch l.text {
+	case textWords:
+		args["n"], args["text"] = l.n, "words"
+	case textHandle:
+		args["text"] = "output:" + wireOf(l.of)
+	}
+	if l.to != "" {
+		args["to"] = l.to
+	}
+	args["urgency"] = "low"
+	return string(must(json.Marshal(args)))
+}
+
+// edited returns the arguments that a person gives a call.
+func (s *stage) edited(l line) string {
+	if l.tool == turnkeeper.ToolSpawnAgent {
+		return fmt.Sprintf(`{"task": "%s, edited", "agent": "scout"}`, wireOf(l.n))
+	}
+	return fmt.Sprintf(`{"to": "eve@example.com", "n": %d.0}`, 1000+l.n)
+}
