@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,3 +39,10 @@ const (
 	RingEvery = ringEvery
 	RingBurst = ringBurst
 )
+
+// Resources describes what the worker holds. An idle one holds nothing.
+func (w *Worker) Resources() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("%d of %d slots free, %d running, %d being fetched, %d fetched, %d fetches wait", w.free(), w.slots, len(w.running), w.fetching, len(w.fetched), w.waiting)
+}

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -171,6 +172,8 @@ type kind struct {
 	passive   bool          // it fetches nothing from River
 	poll      time.Duration // how often it looks for jobs without a doorbell; 0: the default
 	log       *zap.Logger
+	url       string                   // of its database; empty: the site's
+	change    func(*jobs.WorkerConfig) // nil: none
 }
 
 func (s *site) start(k kind) *process {
@@ -181,14 +184,18 @@ func (s *site) start(k kind) *process {
 	if k.takeover == 0 {
 		k.takeover = patience
 	}
-	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, s.url)}
+	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, cmp.Or(k.url, s.url))}
 	bounds := turnkeeper.DefaultBounds()
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots, Log: k.log}
 	config.PollEvery(k.poll)
 	if k.model != nil {
-		p.worker = jobs.NewWorker(jobs.WorkerConfig{
+		c := jobs.WorkerConfig{
 			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
-		})
+		}
+		if k.change != nil {
+			k.change(&c)
+		}
+		p.worker = jobs.NewWorker(c)
 		config.Worker = p.worker
 	}
 	var err error

@@ -74,6 +74,33 @@ type door struct {
 	*site
 	cutter *cutter
 	far    *storagetest.DB // a store that connects through the cutter; nil: not used yet
+	ears   *pgx.Conn       // hears the doorbells of schedulers; nil: not used yet
+}
+
+// Rang reports whether schedulers have been notified since the last call.
+func (d *door) Rang() (rang bool) {
+	ctx := d.t.Context()
+	if d.ears == nil {
+		var err error
+		if d.ears, err = pgx.Connect(ctx, d.url); err != nil {
+			d.t.Fatal(err)
+		}
+		d.t.Cleanup(func() { _ = d.ears.Close(context.Background()) })
+		if _, err := d.ears.Exec(ctx, "listen turnkeeper_inbox; listen heard_all"); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	d.exec("notify heard_all")
+	for {
+		n, err := d.ears.WaitForNotification(ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if n.Channel == "heard_all" {
+			return rang
+		}
+		rang = true
+	}
 }
 
 func (d *door) Scheduler() scheduler.Store {
