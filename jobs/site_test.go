@@ -89,7 +89,7 @@ func (s *site) exec(sql string, args ...any) {
 }
 
 // patience is the timeout of every wait for an event, much longer than any event takes.
-const patience = time.Minute
+const patience = 15 * time.Second
 
 // await returns when a query returns true.
 func (s *site) await(sql string, args ...any) {
