@@ -40,6 +40,12 @@ const (
 	RingBurst = ringBurst
 )
 
+// PollEvery sets how often the worker looks for requests to end its turns without a doorbell. Call it before WatchCancels.
+func (w *Worker) PollEvery(poll time.Duration) { w.poll = poll }
+
+// PollEvery sets how often the worker looks for void claims without a doorbell. Call it before Watch.
+func (w *CallWorker) PollEvery(poll time.Duration) { w.poll = poll }
+
 // Resources describes what the worker holds. An idle one holds nothing.
 func (w *Worker) Resources() string {
 	w.mu.Lock()

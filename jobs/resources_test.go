@@ -46,7 +46,7 @@ func withRig(t *testing.T, queued bool, f func(*rig)) {
 	var url string
 	r.proxy, url = storagetest.NewProxy(t, s.url)
 	pprof.Do(t.Context(), pprof.Labels("rig", r.label), func(context.Context) {
-		r.p = s.start(kind{model: r.answer, slots: rigSlots, scheduler: true, queued: queued, url: url, change: func(c *jobs.WorkerConfig) { c.Fault = r }})
+		r.p = s.start(kind{model: r.answer, slots: rigSlots, scheduler: true, queued: queued, url: url, poll: time.Second, change: func(c *jobs.WorkerConfig) { c.Fault = r }})
 		r.works()
 		for range 20 {
 			for what, n := range r.goroutines() {

@@ -89,7 +89,7 @@ func (s *site) exec(sql string, args ...any) {
 }
 
 // patience is the timeout of every wait for an event, much longer than any event takes.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // await returns when a query returns true.
 func (s *site) await(sql string, args ...any) {
@@ -162,6 +162,9 @@ type process struct {
 	hush   func() // ends the heartbeats without reporting a stop
 }
 
+// never is how often processes poll: doorbells make everything happen.
+const never = time.Hour
+
 // A kind is the configuration of a process.
 type kind struct {
 	model     model         // nil: the process runs no turns
@@ -170,7 +173,7 @@ type kind struct {
 	scheduler bool
 	queued    bool          // its scheduler leaves all turns to River
 	passive   bool          // it fetches nothing from River
-	poll      time.Duration // how often it looks for jobs without a doorbell; 0: the default
+	poll      time.Duration // how often it looks for jobs without a doorbell; 0: never
 	log       *zap.Logger
 	url       string                   // of its database; empty: the site's
 	change    func(*jobs.WorkerConfig) // nil: none
@@ -187,7 +190,7 @@ func (s *site) start(k kind) *process {
 	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, cmp.Or(k.url, s.url))}
 	bounds := turnkeeper.DefaultBounds()
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots, Log: k.log}
-	config.PollEvery(k.poll)
+	config.PollEvery(cmp.Or(k.poll, never))
 	if k.model != nil {
 		c := jobs.WorkerConfig{
 			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
@@ -196,6 +199,7 @@ func (s *site) start(k kind) *process {
 			k.change(&c)
 		}
 		p.worker = jobs.NewWorker(c)
+		p.worker.PollEvery(never)
 		config.Worker = p.worker
 	}
 	var err error
@@ -268,6 +272,9 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 	if err := p.client.Start(context.WithoutCancel(ctx)); err != nil {
 		s.t.Fatal(err)
 	}
+	if err := p.store.RingInbox(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
@@ -276,7 +283,7 @@ func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.Wai
 	freed, _ := bell.Subscribe(storage.TopicFreed)
 	group.Go(func() { bell.Run(ctx) })
 	group.Go(func() {
-		c := scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: time.Second}
+		c := scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: never}
 		if p.worker != nil && !k.queued {
 			c.Local = p.worker
 		}
