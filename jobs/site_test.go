@@ -176,6 +176,7 @@ type kind struct {
 	poll      time.Duration // how often it looks for jobs without a doorbell; 0: never
 	log       *zap.Logger
 	url       string                   // of its database; empty: the site's
+	present   bool                     // the server knows that the process exists
 	change    func(*jobs.WorkerConfig) // nil: none
 }
 
@@ -265,7 +266,10 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 	if k.passive {
 		return
 	}
-	bell := storage.NewNotifier(s.url, zap.NewNop())
+	bell := storage.NewNotifier(cmp.Or(k.url, s.url), zap.NewNop())
+	if k.present {
+		bell.Worker = p.id
+	}
 	cancels, _ := bell.Subscribe(storage.TopicCancels)
 	group.Go(func() { bell.Run(ctx) })
 	group.Go(func() { p.worker.WatchCancels(ctx, cancels) })
@@ -278,7 +282,7 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 }
 
 func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
-	bell := storage.NewNotifier(s.url, zap.NewNop())
+	bell := storage.NewNotifier(cmp.Or(k.url, s.url), zap.NewNop())
 	rings, _ := bell.Subscribe(storage.TopicInbox)
 	freed, _ := bell.Subscribe(storage.TopicFreed)
 	group.Go(func() { bell.Run(ctx) })
