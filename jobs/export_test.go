@@ -52,3 +52,13 @@ func (w *Worker) Resources() string {
 	defer w.mu.Unlock()
 	return fmt.Sprintf("%d of %d slots free, %d running, %d being fetched, %d fetched, %d fetches wait", w.free(), w.slots, len(w.running), w.fetching, len(w.fetched), w.waiting)
 }
+
+// Resources describes what the worker holds; empty: nothing.
+func (w *CallWorker) Resources() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.jobs)+len(w.running) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d jobs, %d running", len(w.jobs), len(w.running))
+}
