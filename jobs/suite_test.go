@@ -40,9 +40,26 @@ func TestSuite(t *testing.T) {
 func openDoor(t *testing.T) storesuite.Store {
 	t.Parallel()
 	url := storagetest.URL(t)
+	inFarZone(t, url)
 	s := &site{storagetest.Open(t, url), t, url}
 	t.Cleanup(func() { s.wantPromises(t) })
 	return &door{site: s}
+}
+
+// inFarZone makes UTC+14 the time zone of the database's sessions. Nothing may depend on it.
+func inFarZone(t *testing.T, url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `do $$ begin
+		execute format('alter database %I set timezone = %L', current_database(), 'Pacific/Kiritimati');
+	end $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // unchecked are promises that the suite breaks on purpose: it moves times, builds trees above the bounds, and writes recipes without parts.
