@@ -22,6 +22,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
@@ -81,7 +82,7 @@ func channelOf(channel string) string {
 func (b *bells) rung(f func()) []string {
 	b.t.Helper()
 	b.Exec("delete from tracked.rung")
-	heard := b.Heard(f)
+	heard := b.Heard(f, "turnkeeper_turns", "turnkeeper_asks")
 	rang := storagetest.One[[]string](b.DB, "select coalesce(array_agg(place), '{}') from (select distinct place from tracked.rung) p")
 	for _, channel := range slices.Compact(heard) {
 		if !slices.ContainsFunc(rang, func(place string) bool { return strings.Contains(place+" ", " "+channel+" ") }) {
@@ -422,6 +423,20 @@ var ringings = []ringing{
 		b.fatal(b.PauseSchedule(b.t.Context(), "clerk", "nightly", true, ""))
 		return func() { b.fatal(b.PauseSchedule(b.t.Context(), "clerk", "nightly", false, "")) }
 	}},
+	{"a reply is to be delivered again", "operate.Redeliver operate.ringIfDue", []string{"go turns"}, func(b *bells) func() {
+		b.delivered()
+		return func() { _, err := b.Redeliver(b.t.Context(), "shop", b.reply()); b.fatal(err) }
+	}},
+	{"dead deliveries are to be delivered again", "operate.RedeliverDead", []string{"go turns"}, func(b *bells) func() {
+		b.delivered()
+		b.Exec("update turnkeeper.webhook_deliveries set state = 'dead', due_at = null")
+		return func() { _, err := b.RedeliverDead(b.t.Context(), "shop"); b.fatal(err) }
+	}},
+	{"a webhook is resumed", "operate.ResumeWebhook", []string{"go turns"}, func(b *bells) func() {
+		b.delivered()
+		b.fatal(b.PauseWebhook(b.t.Context(), "shop", "moving"))
+		return func() { b.fatal(b.ResumeWebhook(b.t.Context(), "shop")) }
+	}},
 	{"agents are registered", "storage.registerAll", []string{"go inbox"}, func(b *bells) func() { return func() { b.Register("clerk", true) } }},
 	{"an agent is restored", "operate.RestoreAgent", []string{"go inbox"}, func(b *bells) func() {
 		b.fatal(b.RetireAgent(b.t.Context(), "clerk"))
@@ -453,6 +468,16 @@ func (b *bells) end(d *storagetest.Dispatch, how turnlog.WantedEnd) func() {
 		end = b.FinishTurn
 	}
 	return func() { _, err := end(b.t.Context(), d.Grant.TurnID, "enough"); b.fatal(err) }
+}
+
+// delivered makes a reply that a webhook gets.
+func (b *bells) delivered() {
+	b.fatal(b.RegisterWebhook(b.t.Context(), outbox.Webhook{Name: "shop", Origin: "https://shop.example"}))
+	b.Turn("x").Finish(b.t, "done")
+}
+
+func (b *bells) reply() turnkeeper.ReplyID {
+	return storagetest.One[turnkeeper.ReplyID](b.DB, "select max(id) from turnkeeper.replies")
 }
 
 func (b *bells) lose(d *storagetest.Dispatch) {
@@ -518,7 +543,7 @@ func TestWhatRings(t *testing.T) {
 
 // ringers returns the Go functions that notify, with their packages.
 func ringers(t *testing.T) (all []string) {
-	rings := []string{"RingInbox", "RingHolders", "RingCancels", "RingCalls", "ringIfChanged"}
+	rings := []string{"RingInbox", "RingHolders", "RingCancels", "RingTurns", "ringIfChanged", "ringIfDue"}
 	root := os.DirFS("..")
 	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
