@@ -76,8 +76,8 @@ func (h *house) fails(until string) {
 		on conflict (model) do update set down_since = now(), until = excluded.until, failures = 1`)
 }
 
-// soon is a moment that the scheduler must not have seen as due when it last looked.
-const soon = "clock_timestamp() + interval '300 milliseconds'"
+// soon is a moment when no scheduler looks unless it knows that something is due: after a notification it looks once more.
+const soon = "clock_timestamp() + interval '1 second'"
 
 // must fails the test if something fails.
 func must(s *site, err error) {
