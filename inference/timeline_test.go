@@ -74,8 +74,10 @@ func (g generate) Generate(_ context.Context, req inference.Request, _ func(infe
 	return g(req)
 }
 
-// expected returns the timeline as the documentation has it: each failed attempt that another one follows is reported at once, then comes the
-// pause that the report names, then the next attempt; a model that fails for good is given up at once and the next is asked without a pause.
+// expected returns the timeline as the documentation has it: each failed attempt that another one follows is reported at once, then comes
+// the
+// pause that the report names, then the next attempt; a model that fails for good is given up at once and the next is asked without a
+// pause.
 func expected(models []scripted, most, mostBad int) []string {
 	var now time.Duration
 	var events []string
@@ -103,7 +105,8 @@ func expected(models []scripted, most, mostBad int) []string {
 					bad++
 				}
 			}
-			worthIt := slices.Contains([]inference.Class{"rate_limited", "overloaded", "transport", "bad_output"}, f.Class) || m.doubtful && f.ByRequest
+			worthIt := slices.Contains([]inference.Class{"rate_limited", "overloaded", "transport", "bad_output"}, f.Class) || m.doubtful &&
+				f.ByRequest
 			if !worthIt || f.NoRetry || f.Idle || f.RetryAfter > 2*time.Second || attempt == limit || bad > mostBad {
 				add("given up %d %s", i, f.Class)
 				if i+1 < len(models) {

@@ -38,9 +38,11 @@ func newBench(t *testing.T) *bench {
 	b.proxy, url = storagetest.NewProxy(t, s.url)
 	b.store = storagetest.Open(t, url)
 	registry := &tools.Registry{}
-	spec := tools.Spec{Name: "tool", Detached: true, Effect: turnkeeper.EffectKeyed, Timeout: time.Hour, Parameters: json.RawMessage(`{"type":"object"}`)}
+	spec := tools.Spec{Name: "tool", Detached: true, Effect: turnkeeper.EffectKeyed, Timeout: time.Hour,
+		Parameters: json.RawMessage(`{"type":"object"}`)}
 	must(s, registry.Register(tools.New(spec, b.run)))
-	b.worker = jobs.NewCallWorker(jobs.CallWorkerConfig{DB: b.store.DB, WorkerID: "bench", Tools: []string{"tool"}, Runner: agentturn.New(agentturn.Config{Tools: registry})})
+	b.worker = jobs.NewCallWorker(jobs.CallWorkerConfig{DB: b.store.DB, WorkerID: "bench", Tools: []string{"tool"},
+		Runner: agentturn.New(agentturn.Config{Tools: registry})})
 	must(s, s.Beat(t.Context(), presence.Heartbeat{WorkerID: "bench", Slots: 1, TakeoverAfter: time.Hour}))
 	client, err := jobs.NewClient(jobs.ClientConfig{Pool: b.store.QueuePool(), WorkerID: "bench", CallSlots: 1, Calls: b.worker})
 	must(s, err)
@@ -84,7 +86,8 @@ func (b *bench) call() turnkeeper.TurnID {
 	return d.Grant.TurnID
 }
 
-// ends returns once the turn goes on, because its call has a result. Meanwhile the process gives back what it was given and does not run, and the
+// ends returns once the turn goes on, because its call has a result. Meanwhile the process gives back what it was given and does not run,
+// and the
 // scheduler looks at calls.
 func (b *bench) ends(turn turnkeeper.TurnID) {
 	b.t.Helper()

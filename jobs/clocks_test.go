@@ -10,21 +10,22 @@ import (
 // the database's clock was set back.
 func TestATurnsTimeCountsFromItsGrant(t *testing.T) {
 	for name, c := range map[string]struct {
-		waited string // since the grant
-		before string // SQL
+		waited time.Duration // since the grant
+		before string        // SQL
 		left   time.Duration
 	}{
-		"at once":                    {"0", "", 90 * time.Second},
-		"late":                       {"40 s", "", 50 * time.Second},
-		"late, in a later dispatch":  {"70 s", "update turnkeeper.turns set error_class = 'late_worker', dispatches = 2", 20 * time.Second},
-		"before the database's time": {"-20 s", "", 90 * time.Second},
+		"at once": {0, "", 90 * time.Second},
+		"late":    {40 * time.Second, "", 50 * time.Second},
+		"late, in a later dispatch": {70 * time.Second, "update turnkeeper.turns set error_class = 'late_worker', dispatches = 2",
+			20 * time.Second},
+		"before the database's time": {-20 * time.Second, "", 90 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			id := s.enqueue("clerk", "", "hello")
 			job := s.grant()
 			for _, table := range []string{"turns", "leases"} {
-				s.exec("update turnkeeper." + table + " set granted_at = granted_at - interval '" + c.waited + "', lease_until = lease_until - interval '" + c.waited + "'")
+				s.exec("update turnkeeper."+table+" set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval", c.waited)
 			}
 			s.exec(c.before)
 			var left time.Duration

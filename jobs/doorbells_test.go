@@ -104,7 +104,8 @@ var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 		id := h.enqueue("asker", "", "ask")
 		h.await("exists (select from turnkeeper.asks where state = 'open') and exists (select from turnkeeper.turns where state = 'waiting')")
 		return id, func() {
-			_, err := h.AnswerAsk(h.t.Context(), one[asks.ID](h.site, "select id from turnkeeper.asks where state = 'open'"), asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"})
+			_, err := h.AnswerAsk(h.t.Context(), one[asks.ID](h.site, "select id from turnkeeper.asks where state = 'open'"),
+				asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"})
 			must(h.site, err)
 		}
 	},
@@ -133,7 +134,8 @@ var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 		return id, func() { _, err := h.Retry(h.t.Context(), id, false); must(h.site, err) }
 	},
 	"a message is due": func(h *house) (turnkeeper.MessageID, func()) {
-		id, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "due", Body: "hello", DueAt: time.Now().Add(time.Hour)})
+		id, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "due", Body: "hello",
+			DueAt: time.Now().Add(time.Hour)})
 		must(h.site, err)
 		return id, func() {
 			h.exec("update turnkeeper.messages set due_at = "+soon+", accepted_at = now() where id = $1", id)
@@ -141,7 +143,8 @@ var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 		}
 	},
 	"a later message is retried now": func(h *house) (turnkeeper.MessageID, func()) {
-		id, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "now", Body: "hello", DueAt: time.Now().Add(time.Hour)})
+		id, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "now", Body: "hello",
+			DueAt: time.Now().Add(time.Hour)})
 		must(h.site, err)
 		return id, func() { _, err := h.Retry(h.t.Context(), id, false); must(h.site, err) }
 	},

@@ -41,7 +41,8 @@ func TestAFetchGetsTheNextFreeSlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{}, changed: make(chan struct{}), slots: 1}
+				w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{},
+					changed: make(chan struct{}), slots: 1}
 				free := c.take(t, w)
 				began := time.Now()
 				got := make(chan int)

@@ -34,7 +34,8 @@ func (s *site) beats(p *process, k kind) {
 	})
 }
 
-// The database is away for longer than takeover_after. Nothing counts as lost, each message has one reply, and normal work is back: what came
+// The database is away for longer than takeover_after. Nothing counts as lost, each message has one reply, and normal work is back: what
+// came
 // meanwhile, new messages, due messages, doorbells and heartbeats.
 func TestAnOutageLosesNothing(t *testing.T) {
 	testrun.Slow(t)
@@ -71,7 +72,8 @@ func TestAnOutageLosesNothing(t *testing.T) {
 	<-asked
 	proxy.Refuse(true)
 	proxy.Break()
-	due, err := s.Enqueue(t.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "due", Body: "due", DueAt: time.Now().Add(time.Second)})
+	due, err := s.Enqueue(t.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "due", Body: "due",
+		DueAt: time.Now().Add(time.Second)})
 	must(s, err)
 	all = append(all, due, s.enqueue("desk", "meanwhile", "meanwhile"))
 	s.await("(select max(beat_at) from turnkeeper.worker_heartbeat) < clock_timestamp() - 3 * $1::interval", takeover)
@@ -79,7 +81,8 @@ func TestAnOutageLosesNothing(t *testing.T) {
 	for _, id := range all {
 		s.reply(id)
 	}
-	s.await("(select count(*) from turnkeeper.worker_heartbeat where stopped_at is null and beat_at > clock_timestamp() - $1::interval) = 2", takeover)
+	s.await(`(select count(*) from turnkeeper.worker_heartbeat
+		where stopped_at is null and beat_at > clock_timestamp() - $1::interval) = 2`, takeover)
 	for _, id := range append(all, s.enqueue("desk", "after", "after")) {
 		if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded {
 			t.Errorf("message %d: %s %q", id, reply.Outcome, reply.Body)

@@ -46,7 +46,8 @@ func withRig(t *testing.T, queued bool, f func(*rig)) {
 	var url string
 	r.proxy, url = storagetest.NewProxy(t, s.url)
 	pprof.Do(t.Context(), pprof.Labels("rig", r.label), func(context.Context) {
-		r.p = s.start(kind{model: r.answer, slots: rigSlots, scheduler: true, queued: queued, url: url, poll: time.Second, change: func(c *jobs.WorkerConfig) { c.Fault = r }})
+		r.p = s.start(kind{model: r.answer, slots: rigSlots, scheduler: true, queued: queued, url: url, poll: time.Second,
+			change: func(c *jobs.WorkerConfig) { c.Fault = r }})
 		r.works()
 		for range 20 {
 			for what, n := range r.goroutines() {
@@ -96,7 +97,8 @@ func (r *rig) goroutines() map[string]int {
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
 	found := map[string]int{}
 	for block := range strings.SplitSeq(all.String(), "\n\n") {
-		if !strings.Contains(block, fmt.Sprintf("labels: {%q:%q}", "rig", r.label)) || !strings.Contains(block, "\tturnkeeper/") || strings.Contains(block, "testing.tRunner") {
+		if !strings.Contains(block, fmt.Sprintf("labels: {%q:%q}", "rig", r.label)) || !strings.Contains(block, "\tturnkeeper/") ||
+			strings.Contains(block, "testing.tRunner") {
 			continue
 		}
 		var n int
@@ -115,7 +117,8 @@ var frame = regexp.MustCompile(`(?m)^#\s+0x[0-9a-f]+\s+(\S+)\+0x`)
 // held describes what the process holds; empty: no more than an idle one.
 func (r *rig) held() string {
 	var held []string
-	if has, idle := r.p.worker.Resources(), fmt.Sprintf("%d of %[1]d slots free, 0 running, 0 being fetched, 0 fetched, 0 fetches wait", rigSlots); has != idle {
+	const idle = "%d of %[1]d slots free, 0 running, 0 being fetched, 0 fetched, 0 fetches wait"
+	if has := r.p.worker.Resources(); has != fmt.Sprintf(idle, rigSlots) {
 		held = append(held, has)
 	}
 	for _, pool := range r.p.store.Pools() {
@@ -127,7 +130,8 @@ func (r *rig) held() string {
 			held = append(held, fmt.Sprintf("%d connections of the pool %s", pool.Used, pool.Name))
 		}
 	}
-	if n := one[int](r.site, `select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state like 'idle in transaction%'`); n > 0 {
+	if n := one[int](r.site, `select count(*) from pg_stat_activity
+		where datname = current_database() and pid <> pg_backend_pid() and state like 'idle in transaction%'`); n > 0 {
 		held = append(held, fmt.Sprint(n, " open transactions"))
 	}
 	if n := one[int](r.site, "select count(*) from turnkeeper.leases where grant_id is not null"); n > 0 {
@@ -241,7 +245,8 @@ var misbehaviour = map[string]func(*rig) (happened <-chan struct{}){
 	},
 	"a turn whose lease is taken": func(r *rig) <-chan struct{} {
 		return r.arm("", func(ctx context.Context, _ string) (string, error) {
-			r.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+			r.exec(`update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()
+				where grant_id is not null`)
 			r.exec("notify turnkeeper_inbox")
 			<-ctx.Done()
 			return "", ctx.Err()
