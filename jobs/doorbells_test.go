@@ -30,8 +30,14 @@ func (h *house) Generate(ctx context.Context, r inference.Request, deltas func(i
 		h.block <- "asked"
 		<-ctx.Done()
 		return inference.Response{}, context.Cause(ctx)
-	case "defer once":
-		if h.once("deferred") {
+	case "wait, then finish", "wait, then retry":
+		if h.once(r.Messages[len(r.Messages)-1].Text) {
+			h.block <- "asked"
+			<-ctx.Done()
+			return inference.Response{}, context.Cause(ctx)
+		}
+	case "hand back":
+		if h.once(r.Messages[len(r.Messages)-1].Text) {
 			h.p.worker.Stop(agentturn.ErrShutdown)
 			<-ctx.Done()
 			return inference.Response{}, context.Cause(ctx)
@@ -87,6 +93,19 @@ func must(s *site, err error) {
 	}
 }
 
+// deferred returns a message whose turn waits for its time.
+func (h *house) deferred(body string) turnkeeper.MessageID {
+	h.t.Helper()
+	id := h.enqueue("desk", body, body)
+	<-h.block
+	must(h.site, h.PauseScheduler(h.t.Context(), "test"))
+	h.p.worker.Stop(agentturn.ErrShutdown)
+	h.await("exists (select from turnkeeper.turns where message_id = $1 and state = 'queued')", id)
+	h.exec("update turnkeeper.turns set due_at = now() + interval '1 hour' where message_id = $1", id)
+	must(h.site, h.ResumeScheduler(h.t.Context()))
+	return id
+}
+
 // ready are things that make a message's turn go on. Each prepares a message that waits, and returns what makes it go on.
 var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 	"a message comes": func(h *house) (id turnkeeper.MessageID, _ func()) { return h.enqueue("clerk", "", "hello"), func() {} },
@@ -122,7 +141,7 @@ var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 		return id, func() { _, err := h.CancelMessage(h.t.Context(), id, "enough"); must(h.site, err) }
 	},
 	"a turn is handed back": func(h *house) (turnkeeper.MessageID, func()) {
-		return h.enqueue("desk", "handed back", "defer once"), func() {}
+		return h.enqueue("desk", "handed back", "hand back"), func() {}
 	},
 	"a model's pause ends": func(h *house) (turnkeeper.MessageID, func()) {
 		h.fails(soon)
@@ -131,6 +150,14 @@ var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 	"a model's pause is ended": func(h *house) (turnkeeper.MessageID, func()) {
 		h.fails("now() + interval '1 hour'")
 		id := h.enqueue("desk", "down", "hello")
+		return id, func() { _, err := h.Retry(h.t.Context(), id, false); must(h.site, err) }
+	},
+	"a turn that waits for its time is to finish": func(h *house) (turnkeeper.MessageID, func()) {
+		id := h.deferred("wait, then finish")
+		return id, func() { _, err := h.FinishMessage(h.t.Context(), id, "enough"); must(h.site, err) }
+	},
+	"a turn that waits for its time is retried now": func(h *house) (turnkeeper.MessageID, func()) {
+		id := h.deferred("wait, then retry")
 		return id, func() { _, err := h.Retry(h.t.Context(), id, false); must(h.site, err) }
 	},
 	"a message is due": func(h *house) (turnkeeper.MessageID, func()) {

@@ -2,9 +2,13 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivertype"
 
 	"turnkeeper"
 )
@@ -62,5 +66,45 @@ func TestAFetchGetsTheNextFreeSlot(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A fetcher is River's executor of fetches.
+type fetcher struct {
+	riverdriver.Executor
+	asked int // jobs
+	has   int
+	fails error
+}
+
+func (f *fetcher) JobGetAvailable(_ context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+	f.asked = p.MaxToLock
+	result := &riverdriver.JobGetAvailableResult{}
+	for id := range min(f.has, p.MaxToLock) {
+		result.Jobs = append(result.Jobs, &rivertype.JobRow{ID: int64(id)})
+	}
+	return result, f.fails
+}
+
+// A fetch asks for no more jobs than there are free slots. Afterwards it keeps a slot for each job that it got, and no other.
+func TestAFetchKeepsTheSlotsOfItsJobs(t *testing.T) {
+	for _, c := range []struct{ busy, has, asked, fetched int }{{0, 9, 3, 3}, {1, 9, 2, 2}, {2, 9, 1, 1}, {0, 2, 3, 2}, {0, 0, 3, 0}, {1, 1,
+		2, 1}} {
+		for _, fails := range []error{nil, errors.New("on purpose")} {
+			w := &Worker{
+				running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{},
+				changed: make(chan struct{}), slots: 3,
+			}
+			w.Reserve(c.busy)
+			f := &fetcher{has: c.has, fails: fails}
+			_, err := slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue, MaxToLock: 5})
+			fetched := c.fetched
+			if fails != nil {
+				fetched = 0
+			}
+			if !errors.Is(err, fails) || f.asked != c.asked || w.fetching != 0 || len(w.fetched) != fetched || w.free() != 3-c.busy-fetched {
+				t.Errorf("%+v, error %v: asked for %d jobs, %s", c, err, f.asked, w.Resources())
+			}
+		}
 	}
 }
