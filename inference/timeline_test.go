@@ -137,7 +137,7 @@ func randomFailure(r *rand.Rand) *inference.Error {
 // A chain asks its models in order, and says what it does before it does it: see expected.
 func TestTimelineOfAChain(t *testing.T) {
 	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // not for secrets
+		r := rand.New(rand.NewPCG(seed, 7))
 		var models []scripted
 		for i := range 1 + r.IntN(3) {
 			m := scripted{name: string(rune('a' + i)), once: r.IntN(4) == 0, doubtful: r.IntN(3) == 0}
