@@ -32,6 +32,7 @@ type CallWorker struct {
 	draining bool
 	jobs     map[turnkeeper.JobID]bool
 	running  map[turnlog.ClaimID]*runningCall
+	poll     time.Duration // watchEvery, except in tests
 }
 
 type runningCall struct {
@@ -54,7 +55,7 @@ func NewCallWorker(c CallWorkerConfig) *CallWorker {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}}
+	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}, poll: watchEvery}
 }
 
 // Timeout returns River's timeout of a job. It is longer than any run.

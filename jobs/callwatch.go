@@ -16,7 +16,7 @@ const watchEvery = 5 * time.Second
 // Watch runs until ctx ends. On each ring and on a slow poll, it stops calls whose claim
 // is void, and gives back jobs and claims that the worker was given and does not run.
 func (w *CallWorker) Watch(ctx context.Context, rings <-chan struct{}) {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(w.poll)
 	defer tick.Stop()
 	for {
 		select {

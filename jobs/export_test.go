@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,3 +39,26 @@ const (
 	RingEvery = ringEvery
 	RingBurst = ringBurst
 )
+
+// PollEvery sets how often the worker looks for requests to end its turns without a doorbell. Call it before WatchCancels.
+func (w *Worker) PollEvery(poll time.Duration) { w.poll = poll }
+
+// PollEvery sets how often the worker looks for void claims without a doorbell. Call it before Watch.
+func (w *CallWorker) PollEvery(poll time.Duration) { w.poll = poll }
+
+// Resources describes what the worker holds. An idle one holds nothing.
+func (w *Worker) Resources() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("%d of %d slots free, %d running, %d being fetched, %d fetched, %d fetches wait", w.free(), w.slots, len(w.running), w.fetching, len(w.fetched), w.waiting)
+}
+
+// Resources describes what the worker holds; empty: nothing.
+func (w *CallWorker) Resources() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.jobs)+len(w.running) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d jobs, %d running", len(w.jobs), len(w.running))
+}

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -161,6 +162,9 @@ type process struct {
 	hush   func() // ends the heartbeats without reporting a stop
 }
 
+// never is how often processes poll: doorbells make everything happen.
+const never = time.Hour
+
 // A kind is the configuration of a process.
 type kind struct {
 	model     model         // nil: the process runs no turns
@@ -169,8 +173,11 @@ type kind struct {
 	scheduler bool
 	queued    bool          // its scheduler leaves all turns to River
 	passive   bool          // it fetches nothing from River
-	poll      time.Duration // how often it looks for jobs without a doorbell; 0: the default
+	poll      time.Duration // how often it looks for jobs without a doorbell; 0: never
 	log       *zap.Logger
+	url       string                   // of its database; empty: the site's
+	present   bool                     // the server knows that the process exists
+	change    func(*jobs.WorkerConfig) // nil: none
 }
 
 func (s *site) start(k kind) *process {
@@ -181,14 +188,19 @@ func (s *site) start(k kind) *process {
 	if k.takeover == 0 {
 		k.takeover = patience
 	}
-	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, s.url)}
+	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, cmp.Or(k.url, s.url))}
 	bounds := turnkeeper.DefaultBounds()
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots, Log: k.log}
-	config.PollEvery(k.poll)
+	config.PollEvery(cmp.Or(k.poll, never))
 	if k.model != nil {
-		p.worker = jobs.NewWorker(jobs.WorkerConfig{
+		c := jobs.WorkerConfig{
 			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
-		})
+		}
+		if k.change != nil {
+			k.change(&c)
+		}
+		p.worker = jobs.NewWorker(c)
+		p.worker.PollEvery(never)
 		config.Worker = p.worker
 	}
 	var err error
@@ -254,22 +266,28 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 	if k.passive {
 		return
 	}
-	bell := storage.NewNotifier(s.url, zap.NewNop())
+	bell := storage.NewNotifier(cmp.Or(k.url, s.url), zap.NewNop())
+	if k.present {
+		bell.Worker = p.id
+	}
 	cancels, _ := bell.Subscribe(storage.TopicCancels)
 	group.Go(func() { bell.Run(ctx) })
 	group.Go(func() { p.worker.WatchCancels(ctx, cancels) })
 	if err := p.client.Start(context.WithoutCancel(ctx)); err != nil {
 		s.t.Fatal(err)
 	}
+	if err := p.store.RingInbox(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
-	bell := storage.NewNotifier(s.url, zap.NewNop())
+	bell := storage.NewNotifier(cmp.Or(k.url, s.url), zap.NewNop())
 	rings, _ := bell.Subscribe(storage.TopicInbox)
 	freed, _ := bell.Subscribe(storage.TopicFreed)
 	group.Go(func() { bell.Run(ctx) })
 	group.Go(func() {
-		c := scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: time.Second}
+		c := scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: never}
 		if p.worker != nil && !k.queued {
 			c.Local = p.worker
 		}

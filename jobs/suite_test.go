@@ -40,9 +40,26 @@ func TestSuite(t *testing.T) {
 func openDoor(t *testing.T) storesuite.Store {
 	t.Parallel()
 	url := storagetest.URL(t)
+	inFarZone(t, url)
 	s := &site{storagetest.Open(t, url), t, url}
 	t.Cleanup(func() { s.wantPromises(t) })
 	return &door{site: s}
+}
+
+// inFarZone makes UTC+14 the time zone of the database's sessions. Nothing may depend on it.
+func inFarZone(t *testing.T, url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `do $$ begin
+		execute format('alter database %I set timezone = %L', current_database(), 'Pacific/Kiritimati');
+	end $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // unchecked are promises that the suite breaks on purpose: it moves times, builds trees above the bounds, and writes recipes without parts.
@@ -74,6 +91,33 @@ type door struct {
 	*site
 	cutter *cutter
 	far    *storagetest.DB // a store that connects through the cutter; nil: not used yet
+	ears   *pgx.Conn       // hears the doorbells of schedulers; nil: not used yet
+}
+
+// Rang reports whether schedulers have been notified since the last call.
+func (d *door) Rang() (rang bool) {
+	ctx := d.t.Context()
+	if d.ears == nil {
+		var err error
+		if d.ears, err = pgx.Connect(ctx, d.url); err != nil {
+			d.t.Fatal(err)
+		}
+		d.t.Cleanup(func() { _ = d.ears.Close(context.Background()) })
+		if _, err := d.ears.Exec(ctx, "listen turnkeeper_inbox; listen heard_all"); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	d.exec("notify heard_all")
+	for {
+		n, err := d.ears.WaitForNotification(ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if n.Channel == "heard_all" {
+			return rang
+		}
+		rang = true
+	}
 }
 
 func (d *door) Scheduler() scheduler.Store {

@@ -44,6 +44,7 @@ type Worker struct {
 	changed  chan struct{}       // closed when slots may be free, and replaced
 	draining bool
 	local    sync.WaitGroup // turns of the process's own scheduler
+	poll     time.Duration  // cancelPoll, except in tests
 
 	definitions map[string]*agentdef.Definition // parsed, by hash
 }
@@ -74,7 +75,7 @@ func NewWorker(c WorkerConfig) *Worker {
 	}
 	return &Worker{
 		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{},
-		fetched: map[int64]time.Time{}, changed: make(chan struct{}), definitions: map[string]*agentdef.Definition{},
+		fetched: map[int64]time.Time{}, changed: make(chan struct{}), definitions: map[string]*agentdef.Definition{}, poll: cancelPoll,
 	}
 }
 

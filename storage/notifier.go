@@ -21,7 +21,7 @@ type Topic string
 // The topics.
 const (
 	TopicInbox Topic = "turnkeeper_inbox" // there may be something to schedule
-	TopicTurns Topic = "turnkeeper_turns" // a turn ended
+	TopicTurns Topic = "turnkeeper_turns" // a turn ended, or a delivery is due
 	TopicAsks  Topic = "turnkeeper_asks"  // an ask was opened
 	TopicCalls Topic = "turnkeeper_calls" // detached calls must stop
 

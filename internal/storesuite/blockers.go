@@ -35,6 +35,14 @@ type walk struct {
 	running []*dispatch
 	byConv  map[string]bool // whether the agent has a lane for each conversation
 	retired map[string]bool
+	rings   Rings         // nil: the store has no doorbells
+	passed  time.Duration // in the current step
+}
+
+// Rings is implemented by stores with doorbells.
+type Rings interface {
+	// Rang reports whether a scheduler has been notified since the last call.
+	Rang() bool
 }
 
 func newWalk(t *testing.T, s Store, seed int) *walk {
@@ -42,6 +50,7 @@ func newWalk(t *testing.T, s Store, seed int) *walk {
 		env: &env{s, t}, rand: rand.New(rand.NewPCG(uint64(seed), 1)), //nolint:gosec // not for secrets
 		byConv: map[string]bool{"desk": true, "asker": true}, retired: map[string]bool{},
 	}
+	w.rings, _ = s.(Rings)
 	for _, agent := range walkAgents {
 		w.register(agent)
 	}
@@ -70,7 +79,7 @@ func (w *walk) note(format string, args ...any) { w.did = append(w.did, fmt.Spri
 
 func (w *walk) run(steps int) {
 	for range steps {
-		w.step()
+		w.stepAndRing()
 		w.check()
 		if w.Failed() {
 			w.Fatalf("after\n%s", strings.Join(w.did, "\n"))
@@ -79,6 +88,33 @@ func (w *walk) run(steps int) {
 }
 
 func (w *walk) pick(from ...string) string { return from[w.rand.IntN(len(from))] }
+
+// stepAndRing does one operation. If a message or turn has no blocker afterwards and had one before, the operation must have notified
+// schedulers or, if time has passed, one must have known that it is due.
+func (w *walk) stepAndRing() {
+	if w.rings == nil {
+		w.step()
+		return
+	}
+	before, start := w.reasons(), w.time()
+	w.passed = 0
+	w.rings.Rang()
+	w.step()
+	rang := w.rings.Rang()
+	if due, err := w.Scheduler().NextDue(w.Context(), start.Add(-w.passed)); err != nil {
+		w.Fatal(err)
+	} else if w.passed > 0 && due <= 0 {
+		rang = true
+	}
+	if rang {
+		return
+	}
+	for id, blockers := range w.reasons() {
+		if was, known := before[id]; len(blockers) == 0 && (!known || len(was) > 0) {
+			w.Errorf("message %d has no blocker any more, and was blocked by %q; no scheduler was notified", id, was)
+		}
+	}
+}
 
 // step does one operation.
 func (w *walk) step() {
@@ -277,6 +313,7 @@ func (w *walk) pinOne() {
 func (w *walk) wait() {
 	d := []time.Duration{5 * time.Second, 101 * time.Second, LeaseTTL + time.Second, 2 * time.Hour}[w.rand.IntN(4)]
 	w.Pass(d)
+	w.passed = d
 	w.note("%v pass", d)
 }
 

@@ -228,7 +228,7 @@ func (s *WebhookStore) Redeliver(ctx context.Context, webhook string, id turnkee
 		return false, pg.Translate(err)
 	}
 	n, err := s.db.Q.Redeliver(ctx, int64(id), webhook)
-	return n > 0, pg.Translate(err)
+	return n > 0, s.ringIfDue(ctx, n, err)
 }
 
 // RedeliverDead makes all deliveries of a webhook that were given up due again.
@@ -237,7 +237,15 @@ func (s *WebhookStore) RedeliverDead(ctx context.Context, webhook string) (int, 
 		return 0, err
 	}
 	n, err := s.db.Q.RedeliverDead(ctx, webhook)
-	return int(n), pg.Translate(err)
+	return int(n), s.ringIfDue(ctx, n, err)
+}
+
+// ringIfDue wakes those who deliver, unless no delivery is due or the query failed.
+func (s *WebhookStore) ringIfDue(ctx context.Context, deliveries int64, err error) error {
+	if err == nil && deliveries > 0 {
+		err = s.db.Q.RingTurns(ctx)
+	}
+	return pg.Translate(err)
 }
 
 // PauseWebhook pauses deliveries to a webhook; they stay pending. It fails with ErrNotFound for an
@@ -248,7 +256,10 @@ func (s *WebhookStore) PauseWebhook(ctx context.Context, name, reason string) er
 
 // ResumeWebhook resumes deliveries. Pending ones start again with their first attempt.
 func (s *WebhookStore) ResumeWebhook(ctx context.Context, name string) error {
-	return found(s.db.Q.ResumeWebhook(ctx, name))
+	if err := found(s.db.Q.ResumeWebhook(ctx, name)); err != nil {
+		return err
+	}
+	return pg.Translate(s.db.Q.RingTurns(ctx))
 }
 
 // ErrWebhookServed means that a worker still has the webhook in its settings.

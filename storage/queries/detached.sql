@@ -133,6 +133,3 @@ join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (a.turn_id, a.round
 left join turnkeeper.detached_calls d on (d.turn_id, d.round, d.ordinal) = (a.turn_id, a.round, a.ordinal)
 where a.turn_id = @turn_id and a.closed_at is null
 order by a.round, a.ordinal;
-
--- name: RingCalls :exec
-select pg_notify('turnkeeper_calls', '');

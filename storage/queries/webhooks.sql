@@ -104,6 +104,10 @@ with resumed as (
 )
 select from resumed;
 
+-- name: RingTurns :exec
+-- Wakes those who deliver replies and asks.
+select pg_notify('turnkeeper_turns', '');
+
 -- name: RemoveWebhook :execrows
 -- Keeps a webhook that a worker has in its settings, because the worker would register it again.
 delete from turnkeeper.webhooks where name = @name and seen_at < clock_timestamp() - @unseen::interval;

@@ -125,8 +125,8 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 }
 
 // Heard returns the sorted names of the channels that f notifies, without their prefix. A notification of
-// the inbox that only says that a slot is free has the suffix " freed".
-func (db *DB) Heard(f func()) (channels []string) {
+// the inbox that only says that a slot is free has the suffix " freed". It hears the notifications that concern workers, and more.
+func (db *DB) Heard(f func(), more ...string) (channels []string) {
 	db.T.Helper()
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
 	if err != nil {
@@ -134,7 +134,7 @@ func (db *DB) Heard(f func()) (channels []string) {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	const end = "the end of the test"
-	for _, channel := range []string{"turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels", "turnkeeper.river_insert"} {
+	for _, channel := range append(more, "turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels", "turnkeeper.river_insert") {
 		if _, err := conn.Exec(db.T.Context(), "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
 			db.T.Fatal(err)
 		}

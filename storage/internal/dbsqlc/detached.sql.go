@@ -478,15 +478,6 @@ func (q *Queries) LostCalls(ctx context.Context, maxRows int32) ([]LostCallsRow,
 	return items, nil
 }
 
-const RingCalls = `-- name: RingCalls :exec
-select pg_notify('turnkeeper_calls', '')
-`
-
-func (q *Queries) RingCalls(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, RingCalls)
-	return err
-}
-
 const RunDetachedAgain = `-- name: RunDetachedAgain :exec
 select turnkeeper.run_detached_again($1::bigint, $2::integer, $3::integer, $4::integer, $5::text,
     $6::text, $7::boolean, $8::interval)

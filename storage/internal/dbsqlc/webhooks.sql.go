@@ -448,6 +448,16 @@ func (q *Queries) ResumeWebhook(ctx context.Context, name string) (int64, error)
 	return result.RowsAffected(), nil
 }
 
+const RingTurns = `-- name: RingTurns :exec
+select pg_notify('turnkeeper_turns', '')
+`
+
+// Wakes those who deliver replies and asks.
+func (q *Queries) RingTurns(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, RingTurns)
+	return err
+}
+
 const SeeWebhooks = `-- name: SeeWebhooks :many
 update turnkeeper.webhooks set seen_at = clock_timestamp() where name = any($1::text[]) returning name
 `

@@ -60,7 +60,7 @@ func NewOn(t testing.TB, url string) *Env {
 	e.Vars = map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": e.Dir, "TMPDIR": os.TempDir(), "NO_COLOR": "1",
 		"DATABASE_URL": url, "TEST_API_KEY": ModelAPIKey, "TURNKEEPER_LISTEN": "127.0.0.1:0", "MARKER_LEDGER_URL": e.Ledger.URL,
-		"TURNKEEPER_TAKEOVER_AFTER": takeoverAfter, "TURNKEEPER_ASYNC_TIMEOUT": holdTime, "TURNKEEPER_MODEL_IDLE_TIMEOUT": holdTime,
+		"TURNKEEPER_TAKEOVER_AFTER": takeoverAfter, "TURNKEEPER_POLL_INTERVAL": pollInterval, "TURNKEEPER_ASYNC_TIMEOUT": holdTime, "TURNKEEPER_MODEL_IDLE_TIMEOUT": holdTime,
 	}
 	if err := os.Mkdir(filepath.Join(e.Dir, "agents"), 0o755); err != nil {
 		t.Fatal(err)

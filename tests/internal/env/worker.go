@@ -10,10 +10,16 @@ import (
 // it killed or stopped: see Kill and CountAsLost.
 const takeoverAfter = "1m"
 
+// pollInterval is how often schedulers poll, unless a test sets another time: notifications make everything happen.
+const pollInterval = "1h"
+
 // holdTime is how long a test may hold a call before the call moves to the background, or a model
 // call before it is retried, unless the test sets another time. It leaves time to start other
 // workers.
 const holdTime = "1m"
+
+// farZone is the time zone of every second worker. It is another day there than in UTC for most of the time: UTC+14.
+const farZone = "Pacific/Kiritimati"
 
 // StartWorker starts a worker with the marker tools and waits until it is ready.
 func (e *Env) StartWorker(flags ...string) *Process {
@@ -27,7 +33,11 @@ func (e *Env) StartWorker(flags ...string) *Process {
 func (e *Env) LaunchWorker(flags ...string) *Process {
 	e.T.Helper()
 	e.Workers++
-	return StartProcess(e.T, fmt.Sprintf("worker %d", e.Workers), e.Dir, e.Environ(), Binary(e.T, "markerworker"), flags...)
+	environ := e.Environ()
+	if e.Workers%2 == 0 {
+		environ = append(environ, "TZ="+farZone)
+	}
+	return StartProcess(e.T, fmt.Sprintf("worker %d", e.Workers), e.Dir, environ, Binary(e.T, "markerworker"), flags...)
 }
 
 var apiLine = regexp.MustCompile(`(?m)^  api +(http://\S+)$`)
