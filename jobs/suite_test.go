@@ -246,7 +246,8 @@ const passes = `do $$ declare t record; begin
 	for t in select c.table_name, string_agg(format('%%1$I = %%1$I - interval ''%[1]d us''' , c.column_name), ', ') as moves
 		from information_schema.columns c join information_schema.tables b using (table_schema, table_name)
 		where c.table_schema = 'turnkeeper' and b.table_type = 'BASE TABLE' and c.data_type = 'timestamp with time zone' and c.is_generated = 'NEVER'
-			and c.column_name <> 'server_started' and (c.table_name not like 'river%%' or c.table_name = 'river_job' and c.column_name = 'attempted_at')
+			and c.column_name <> 'server_started' and (c.table_name, c.column_name) <> ('asks', 'closed_at') -- a trigger keeps it
+			and (c.table_name not like 'river%%' or c.table_name = 'river_job' and c.column_name = 'attempted_at')
 		group by c.table_name loop
 		execute format('update turnkeeper.%%I set %%s', t.table_name, t.moves);
 	end loop;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
@@ -129,7 +130,11 @@ func (c *side) readTurn(id turnkeeper.TurnID) {
 	c.add(name+" rounds", rounds)
 	c.add(name+" events", c.Events(id))
 	c.add(name+" grants", c.Grants(id))
-	c.add(name+" asks", c.Asks(id))
+	all := c.Asks(id)
+	for i := range all {
+		all[i].ClosedAt = time.Time{} // the suite cannot move it
+	}
+	c.add(name+" asks", all)
 	for _, r := range rounds {
 		for _, call := range r.Calls {
 			if call.OutputID != "" {
