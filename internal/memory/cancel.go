@@ -191,7 +191,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 		t.InnerDialogue = strings.Join(said, "\n\n")
 	}
 	m := s.state.message(t.MessageID)
-	m.State, m.ClosedAt, m.LastError = turnkeeper.MessageCancelled, now, ""
+	m.State, m.Outcome, m.ClosedAt, m.LastError = turnkeeper.MessageCancelled, t.State, now, ""
 	models{&s.state}.forget(m.ID)
 	if o.Reply != "" {
 		s.reply(t, o, now, rings)

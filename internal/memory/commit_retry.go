@@ -35,6 +35,7 @@ func (s *Store) bind(turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker tu
 	draft := row.draft()
 	draft.WorkerID = worker
 	s.state.setTurn(draft)
+	s.state.grant(grant).WorkerID = worker
 	return "", nil
 }
 

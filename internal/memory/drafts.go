@@ -86,6 +86,7 @@ func (s *state) runsUnder(turn turnkeeper.TurnID, grant turnkeeper.GrantID) bool
 
 // whole returns an output with its content. The content of a drafted output comes from its draft.
 func (j *Journal) whole(o turnkeeper.Output) (turnkeeper.Output, error) {
+	o.CreatedAt = j.s.now()
 	if !o.Drafted {
 		return o, nil
 	}

@@ -44,7 +44,10 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 		t.Losses++
 	}
 	if open {
-		t.DueAt, t.GrantID = now.Add(o.Backoff), ""
+		t.DueAt, t.GrantID = time.Time{}, ""
+		if o.Backoff > 0 {
+			t.DueAt = now.Add(o.Backoff)
+		}
 		if !forModels && (o.State == turnkeeper.TurnWaiting || o.Backoff > 0) {
 			models{&s.state}.standStill(t.MessageID, now, t.DueAt)
 		}
@@ -99,7 +102,7 @@ func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 		s.queueRanks[m.ID] = turnkeeper.Message{DueAt: now.Add(e.laneBackoff), Priority: m.Priority}.Rank()
 		s.setWaiting(m)
 	} else {
-		m.ClosedAt = now
+		m.ClosedAt, m.Outcome = now, t.State
 		models{s}.forget(m.ID)
 	}
 }

@@ -189,7 +189,7 @@ func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	}
 	st.jobs = append(st.jobs, job)
 	l.TurnID, l.jobID = turn.ID, job.ID
-	log.TurnID, log.JobID = turn.ID, job.ID
+	log.TurnID, log.JobID, log.WorkerID = turn.ID, job.ID, worker
 	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID, job.ID, worker
 	turn.Dispatches++
 	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}

@@ -72,6 +72,19 @@ func (s *tables) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turn
 	return row.Turn, cloneRounds(row.rounds), slices.Clone(row.events), true
 }
 
+// Turns returns the ids of all turns, in order.
+func (s *tables) Turns() []turnkeeper.TurnID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []turnkeeper.TurnID
+	for _, t := range s.state.turns {
+		if t != nil {
+			all = append(all, t.ID)
+		}
+	}
+	return all
+}
+
 // Grants returns the grant log, oldest first.
 func (s *tables) Grants() []turnkeeper.Dispatch {
 	s.mu.Lock()

@@ -156,7 +156,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 			sit.Room++ // its worker has left it
 		}
 		sit.Lost = sit.Lost || s.isLost(l, now)
-		sit.Running = append(sit.Running, l.Lane.Agent())
+		sit.Running, sit.NewestGrant = append(sit.Running, l.Lane.Agent()), later(sit.NewestGrant, l.GrantedAt)
 	}
 	for _, messages := range s.waiting {
 		for _, m := range messages {

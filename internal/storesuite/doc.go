@@ -90,12 +90,14 @@ type Store interface {
 	Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch
 }
 
-// A Keeper deletes what is no longer needed. Its methods fail the test themselves.
+// A Keeper lists what is stored, and deletes what is no longer needed. Its methods fail the test themselves.
 type Keeper interface {
 	// Sweep removes abandoned drafts.
 	Sweep()
 	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how many turns.
 	Expire(class retention.Class, kept time.Duration) (turns int)
+	// Rows lists the ids of all messages and turns, in order.
+	Rows() ([]turnkeeper.MessageID, []turnkeeper.TurnID)
 }
 
 // LeaseTTL is the lease time of every grant.

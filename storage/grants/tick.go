@@ -281,11 +281,19 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
-		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant, Took: time.Duration(row.TookUs) * time.Microsecond,
+		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: newestOf(row.NewestGrant), Took: time.Duration(row.TookUs) * time.Microsecond,
 		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Levels: row.Levels, Room: int(row.Room), Running: row.Running, Waiting: int(row.Waiting),
 		Aside: row.Aside > 0, Retry: row.Retry,
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
+}
+
+// newestOf returns the time of a lane's newest grant, for which the query has the epoch if there is none.
+func newestOf(at time.Time) time.Time {
+	if at.Unix() == 0 {
+		return time.Time{}
+	}
+	return at
 }
 
 // Note records the tick.
