@@ -155,8 +155,8 @@ func (p Pair) run(t *testing.T, program []step) (r trial) {
 		}
 	}
 	for _, c := range sides { // nothing stays with a worker that is lost
-		c.tickOnce()
-		c.tickOnce()
+		tickOnceOp(c)
+		tickOnceOp(c)
 	}
 	r.wrong = p.compare(sides, true)
 	return r

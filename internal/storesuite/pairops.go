@@ -29,20 +29,20 @@ type operation struct {
 // operations are what programs consist of.
 func operations() []operation {
 	return []operation{
-		{"enqueue", 10, (*side).send}, {"enqueue many", 1, (*side).sendMany},
-		{"tick", 8, (*side).tickOnce}, {"tick without heartbeats", 2, (*side).tickSilent}, {"tick with a worker", 3, (*side).tickLocal},
-		{"take", 4, (*side).takeAll}, {"serve", 12, (*side).serve}, {"fetch again", 1, (*side).forget},
-		{"write", 40, (*side).write}, {"write and lose the answer", 4, (*side).writeCut}, {"write many", 2, (*side).writeMany},
-		{"transact", 4, (*side).transactOne}, {"late result", 4, (*side).late}, {"arrivals", 6, (*side).arrivals},
-		{"end", 10, (*side).endOne}, {"wait", 8, (*side).waitOne},
-		{"run detached calls", 6, (*side).runCalls}, {"end detached calls", 6, (*side).endCalls},
-		{"answer", 12, (*side).answerOne},
-		{"cancel a message", 3, (*side).cancelMessage}, {"end a turn", 3, (*side).endTurn},
-		{"pass", 5, (*side).passTime},
-		{"expire", 3, (*side).expire}, {"sweep", 1, func(c *side) { c.Keeper().Sweep() }},
-		{"pin", 2, (*side).pin}, {"retire", 2, (*side).retire}, {"register", 2, (*side).change},
-		{"draft", 3, (*side).draft}, {"read an output", 1, (*side).retrieve}, {"extraction", 2, (*side).extraction}, {"budget", 3, (*side).budget},
-		{"fail", 2, (*side).failRow},
+		{"enqueue", 10, sendOp}, {"enqueue many", 1, sendManyOp},
+		{"tick", 8, tickOnceOp}, {"tick without heartbeats", 2, tickSilentOp}, {"tick with a worker", 3, tickLocalOp},
+		{"take", 4, takeAllOp}, {"serve", 12, serveOp}, {"fetch again", 1, forgetOp},
+		{"write", 40, writeOp}, {"write and lose the answer", 4, writeCutOp}, {"write many", 2, writeManyOp},
+		{"transact", 4, transactOp}, {"late result", 4, lateOp}, {"arrivals", 6, arrivalsOp},
+		{"end", 10, endOp}, {"wait", 8, waitOp},
+		{"run detached calls", 6, runCallsOp}, {"end detached calls", 6, endCallsOp},
+		{"answer", 12, answerOp},
+		{"cancel a message", 3, cancelMessageOp}, {"end a turn", 3, endTurnOp},
+		{"pass", 5, passTimeOp},
+		{"expire", 3, expireOp}, {"sweep", 1, func(c *side) { c.Keeper().Sweep() }},
+		{"pin", 2, pinOp}, {"retire", 2, retireOp}, {"register", 2, changeOp},
+		{"draft", 3, draftOp}, {"read an output", 1, retrieveOp}, {"extraction", 2, extractionOp}, {"budget", 3, budgetOp},
+		{"fail", 2, failRowOp},
 	}
 }
 
@@ -83,7 +83,7 @@ func (c *side) submission() turnkeeper.Submission {
 	}
 }
 
-func (c *side) send() {
+func sendOp(c *side) {
 	m, when := c.submission(), ""
 	switch c.choose(7) {
 	case 1:
@@ -102,8 +102,8 @@ func (c *side) send() {
 // batches are numbers of turns: a store writes 64 at once, and a tick grants 100.
 var batches = []int{3, 64, 65, 101, 130}
 
-// sendMany sends messages to lanes of their own, more than a store writes at once.
-func (c *side) sendMany() {
+// sendManyOp sends messages to lanes of their own, more than a store writes at once.
+func sendManyOp(c *side) {
 	n := pick(c, batches...)
 	for i := range n {
 		_, err := c.Enqueue(c.Context(), turnkeeper.Submission{Agent: "desk", Conversation: fmt.Sprint("many ", i), Body: "one of many"})
@@ -134,8 +134,8 @@ func (c *side) drop(d *dispatch) {
 	}
 }
 
-// writeMany writes one round to each of many turns at the same time, and ends them.
-func (c *side) writeMany() {
+// writeManyOp writes one round to each of many turns at the same time, and ends them.
+func writeManyOp(c *side) {
 	many := slices.DeleteFunc(slices.Clone(c.held), func(d *dispatch) bool { return d.record.Message.Body != "one of many" })
 	if len(many) == 0 {
 		return
@@ -164,7 +164,7 @@ func (c *side) writeMany() {
 	c.held = slices.DeleteFunc(c.held, func(d *dispatch) bool { return slices.Contains(many, d) })
 }
 
-func (c *side) endOne() {
+func endOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -220,7 +220,7 @@ func (c *side) outcomeFor(d *dispatch, what string, e *turnlog.Entry) *turnlog.O
 	return &o
 }
 
-func (c *side) waitOne() {
+func waitOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -244,7 +244,7 @@ func (c *side) allAsks() (all []asks.Ask) {
 	return all
 }
 
-func (c *side) answerOne() {
+func answerOp(c *side) {
 	all := c.allAsks()
 	if open := slices.DeleteFunc(slices.Clone(all), asks.Ask.Closed); len(open) > 0 && c.choose(5) < 4 {
 		all = open
@@ -283,7 +283,7 @@ func (c *side) message() turnkeeper.MessageID {
 	return all[len(all)-1-c.choose(min(len(all), 12))]
 }
 
-func (c *side) cancelMessage() {
+func cancelMessageOp(c *side) {
 	id := c.message()
 	turn, closed, err := c.CancelMessage(c.Context(), id)
 	if err != nil {
@@ -292,7 +292,7 @@ func (c *side) cancelMessage() {
 	c.says("%s: turn %s, closed %v, %s", c.name(id), c.name(turn), closed, c.outcome(err))
 }
 
-func (c *side) endTurn() {
+func endTurnOp(c *side) {
 	_, turns := c.Keeper().Rows()
 	if len(turns) == 0 {
 		return
@@ -303,34 +303,34 @@ func (c *side) endTurn() {
 	c.says("%s, %s: closed %v, %s", c.name(id), how, closed, c.outcome(err))
 }
 
-// passTime lets time pass. All times that decide something are a multiple of 20 s, or further from one than a program takes.
-func (c *side) passTime() {
+// passTimeOp lets time pass. All times that decide something are a multiple of 20 s, or further from one than a program takes.
+func passTimeOp(c *side) {
 	d := pick(c, 40*time.Second, 5*time.Minute, 20*time.Minute, 2*time.Hour)
 	c.Pass(d)
 	c.says("%s", d)
 }
 
-func (c *side) expire() {
+func expireOp(c *side) {
 	class := pick(c, retention.Outputs, retention.Events, retention.Leases)
 	kept := pick(c, 10*time.Minute, time.Hour)
 	c.says("%s after %s: of %d turns", class, kept, c.Keeper().Expire(class, kept))
 }
 
-func (c *side) pin() {
+func pinOp(c *side) {
 	agent, level := pick(c, "", "clerk", "desk"), pick(c, "", survival.Normal, survival.Low, survival.Critical)
 	c.PinLevel(agent, level)
 	c.says("%q to %q", agent, level)
 }
 
-func (c *side) retire() {
+func retireOp(c *side) {
 	agent := pick(c, pairAgents...)
 	c.retired[agent] = !c.retired[agent]
 	c.Retire(agent, c.retired[agent])
 	c.says("%s: %v", agent, c.retired[agent])
 }
 
-// change changes an agent's lanes.
-func (c *side) change() {
+// changeOp changes an agent's lanes.
+func changeOp(c *side) {
 	agent := pick(c, pairAgents...)
 	c.apart[agent] = !c.apart[agent]
 	c.registerPair(agent)
@@ -342,7 +342,7 @@ func (c *side) change() {
 	c.says("%s has a lane for each conversation: %v", agent, c.apart[agent])
 }
 
-func (c *side) extraction() {
+func extractionOp(c *side) {
 	_, turns := c.Keeper().Rows()
 	if len(turns) == 0 {
 		return
@@ -353,8 +353,8 @@ func (c *side) extraction() {
 	c.says("%+v: %s, %v %s %s", k, c.outcome(err), found, value, c.outcome(err2))
 }
 
-// retrieve counts that a turn has read an output.
-func (c *side) retrieve() {
+// retrieveOp counts that a turn has read an output.
+func retrieveOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -367,7 +367,7 @@ func (c *side) retrieve() {
 	}
 }
 
-func (c *side) budget() {
+func budgetOp(c *side) {
 	_, turns := c.Keeper().Rows()
 	if len(turns) == 0 {
 		return
@@ -386,15 +386,15 @@ func (c *side) budget() {
 	}
 }
 
-// failRow makes a row fail in a tick.
-func (c *side) failRow() {
+// failRowOp makes a row fail in a tick.
+func failRowOp(c *side) {
 	row := asideMessage(c.message())
 	if _, turns := c.Keeper().Rows(); len(turns) > 0 && c.choose(2) == 1 {
 		row = asideTurn(turns[len(turns)-1-c.choose(min(len(turns), 5))])
 	}
 	c.Fail(row, true)
-	c.tickOnce()
-	c.tickOnce()
+	tickOnceOp(c)
+	tickOnceOp(c)
 	c.Fail(row, false)
 	c.says("%s", row.Kind)
 }

@@ -13,12 +13,12 @@ import (
 
 func (c *side) scheduler() scheduler.Store { return c.Scheduler() }
 
-func (c *side) tickOnce() {
+func tickOnceOp(c *side) {
 	c.beat(first, second)
-	c.tickSilent()
+	tickSilentOp(c)
 }
 
-func (c *side) tickSilent() {
+func tickSilentOp(c *side) {
 	report, err := scheduler.New(scheduler.Config{Store: c.scheduler()}).Tick(c.Context())
 	c.says("%s, %d granted", c.outcome(err), report.Granted)
 	c.add("report", report)
@@ -42,8 +42,8 @@ func (s *slots) Reserve(n int) (turnkeeper.WorkerID, []turnkeeper.GrantID) {
 func (s *slots) Start(turns []granting.Handed) { s.handed = append(s.handed, turns...) }
 func (s *slots) Release([]turnkeeper.GrantID)  {}
 
-// tickLocal ticks with a worker in the same process, which gets turns without a queue.
-func (c *side) tickLocal() {
+// tickLocalOp ticks with a worker in the same process, which gets turns without a queue.
+func tickLocalOp(c *side) {
 	c.beat(first, second)
 	local := &slots{side: c, free: pick(c, 1, 3)}
 	report, err := scheduler.New(scheduler.Config{Store: c.scheduler(), Local: local}).Tick(c.Context())
@@ -72,7 +72,7 @@ func (c *side) hold(record *turnlog.Record, job Job, worker turnkeeper.WorkerID)
 	c.readRecord(record)
 }
 
-func (c *side) takeAll() {
+func takeAllOp(c *side) {
 	worker := pick(c, first, second)
 	c.jobs = append(c.Fetch(worker), c.jobs...)
 	slices.SortFunc(c.jobs, func(a, b Job) int { return int(a.TurnID - b.TurnID) })
@@ -91,14 +91,14 @@ func (c *side) takeAll() {
 	c.last, c.jobs = c.jobs, nil
 }
 
-// serve ticks, and takes what is granted.
-func (c *side) serve() {
-	c.tickOnce()
-	c.takeAll()
+// serveOp ticks, and takes what is granted.
+func serveOp(c *side) {
+	tickOnceOp(c)
+	takeAllOp(c)
 }
 
-// forget queues the last fetched jobs again.
-func (c *side) forget() {
+// forgetOp queues the last fetched jobs again.
+func forgetOp(c *side) {
 	for _, job := range c.last {
 		c.ForgetFetch(job.ID)
 		c.says("%s", c.name(job.TurnID))
@@ -106,8 +106,8 @@ func (c *side) forget() {
 	c.last = nil
 }
 
-// runCalls fetches and claims what is detached.
-func (c *side) runCalls() {
+// runCallsOp fetches and claims what is detached.
+func runCallsOp(c *side) {
 	worker := pick(c, first, second)
 	tools := pick(c, toolNames, toolNames, []string{"another"})
 	refs := c.FetchCalls(worker)
@@ -122,8 +122,8 @@ func (c *side) runCalls() {
 	}
 }
 
-// endCalls ends a claimed call, and checks which claims hold.
-func (c *side) endCalls() {
+// endCallsOp ends a claimed call, and checks which claims hold.
+func endCallsOp(c *side) {
 	if len(c.claims) == 0 {
 		return
 	}

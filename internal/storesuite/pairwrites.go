@@ -24,18 +24,18 @@ type entryPart struct {
 }
 
 var entryParts = []entryPart{
-	{"a round", (*side).addRound}, {"a round", (*side).addRound}, {"a round", (*side).addRound},
-	{"a start", (*side).addStart}, {"a start", (*side).addStart},
-	{"results", (*side).addResult}, {"results", (*side).addResult},
-	{"a call goes to the background", (*side).addBackground}, {"a detached call", (*side).addDetached}, {"a sub-agent", (*side).addSpawn},
-	{"a verdict", (*side).addVerdict},
-	{"an ask", (*side).addAsk}, {"an ask", (*side).addAsk}, {"what was decided", (*side).addSeen}, {"a start with an ask", (*side).addAllowed}, {"a start with an ask", (*side).addAllowed},
-	{"withdrawn", (*side).addWithdrawn}, {"a gate", (*side).addGate},
+	{"a round", addRound}, {"a round", addRound}, {"a round", addRound},
+	{"a start", addStart}, {"a start", addStart},
+	{"results", addResult}, {"results", addResult},
+	{"a call goes to the background", addBackground}, {"a detached call", addDetached}, {"a sub-agent", addSpawn},
+	{"a verdict", addVerdict},
+	{"an ask", addAsk}, {"an ask", addAsk}, {"what was decided", addSeen}, {"a start with an ask", addAllowed}, {"a start with an ask", addAllowed},
+	{"withdrawn", addWithdrawn}, {"a gate", addGate},
 	{"labels", func(c *side, _ *dispatch, e *turnlog.Entry) {
 		e.Labels = pick(c, []policy.Mark{private}, []policy.Mark{private, untrusted})
 	}},
-	{"failed requests", (*side).addFailed},
-	{"health", (*side).addHealth},
+	{"failed requests", addFailed},
+	{"health", addHealth},
 }
 
 // rounds returns the rounds of a dispatch's turn.
@@ -104,7 +104,7 @@ func sizeOf(e turnlog.Entry) (n int) {
 	return n
 }
 
-func (c *side) write() {
+func writeOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -120,8 +120,8 @@ func (c *side) written(d *dispatch, what string, err error) {
 	}
 }
 
-// writeCut loses the write, or the answer to it, so that it is sent again.
-func (c *side) writeCut() {
+// writeCutOp loses the write, or the answer to it, so that it is sent again.
+func writeCutOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -132,7 +132,7 @@ func (c *side) writeCut() {
 	c.written(d, fmt.Sprintf("%s, done before it is cut: %v", what, done), d.Append(c.Context(), e))
 }
 
-func (c *side) addRound(d *dispatch, e *turnlog.Entry) {
+func addRound(c *side, d *dispatch, e *turnlog.Entry) {
 	if e.Round != nil {
 		return
 	}
@@ -170,7 +170,7 @@ func (c *side) startOf(call turnkeeper.ToolCall) turnlog.CallStart {
 	return turnlog.CallStart{Key: call.Key, Nonce: c.tag(), Attempt: call.Starts + 1, Effect: call.Effect}
 }
 
-func (c *side) addStart(d *dispatch, e *turnlog.Entry) {
+func addStart(c *side, d *dispatch, e *turnlog.Entry) {
 	if call, ok := c.callIn(d, turnkeeper.CallPlanned, turnkeeper.CallStarted); ok {
 		s := c.startOf(call)
 		if c.choose(4) == 3 {
@@ -181,7 +181,7 @@ func (c *side) addStart(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) addResult(d *dispatch, e *turnlog.Entry) {
+func addResult(c *side, d *dispatch, e *turnlog.Entry) {
 	call, ok := c.callIn(d, turnkeeper.CallStarted, turnkeeper.CallPlanned, turnkeeper.CallRunning)
 	if !ok {
 		return
@@ -207,7 +207,7 @@ func (c *side) addResult(d *dispatch, e *turnlog.Entry) {
 	e.Results = append(e.Results, r)
 }
 
-func (c *side) addBackground(d *dispatch, e *turnlog.Entry) {
+func addBackground(c *side, d *dispatch, e *turnlog.Entry) {
 	if call, ok := c.callIn(d, turnkeeper.CallStarted); ok {
 		r := result(call.Key, call.Nonce, turnkeeper.CallRunning, "a handle")
 		r.OutputID = turnkeeper.OutputID("later " + c.tag())
@@ -215,7 +215,7 @@ func (c *side) addBackground(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) addDetached(d *dispatch, e *turnlog.Entry) {
+func addDetached(c *side, d *dispatch, e *turnlog.Entry) {
 	if call, ok := c.callIn(d, turnkeeper.CallPlanned); ok {
 		s := c.startOf(call)
 		s.Detached = pick(c, time.Hour, 30*time.Minute)
@@ -225,7 +225,7 @@ func (c *side) addDetached(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) addSpawn(d *dispatch, e *turnlog.Entry) {
+func addSpawn(c *side, d *dispatch, e *turnlog.Entry) {
 	call, ok := c.callIn(d, turnkeeper.CallPlanned)
 	if !ok || len(d.record.Lineage.Agents) > 2 {
 		return
@@ -238,13 +238,13 @@ func (c *side) addSpawn(d *dispatch, e *turnlog.Entry) {
 	e.Starts, e.Results = append(e.Starts, start), append(e.Results, handle)
 }
 
-func (c *side) addVerdict(d *dispatch, e *turnlog.Entry) {
+func addVerdict(c *side, d *dispatch, e *turnlog.Entry) {
 	if call, ok := c.callIn(d, turnkeeper.CallStarted, turnkeeper.CallRunning); ok {
 		e.Verdicts = append(e.Verdicts, result(call.Key, "", turnkeeper.CallUnknown, "unknown"))
 	}
 }
 
-func (c *side) addAsk(d *dispatch, e *turnlog.Entry) {
+func addAsk(c *side, d *dispatch, e *turnlog.Entry) {
 	call, ok := c.callIn(d, turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallUnknown)
 	if !ok {
 		return
@@ -263,7 +263,7 @@ func (c *side) addAsk(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) addSeen(d *dispatch, e *turnlog.Entry) {
+func addSeen(c *side, d *dispatch, e *turnlog.Entry) {
 	for _, a := range c.Asks(d.grant.TurnID) {
 		if a.Closed() && !a.Seen {
 			e.Seen = append(e.Seen, a.ID)
@@ -275,7 +275,7 @@ func (c *side) addSeen(d *dispatch, e *turnlog.Entry) {
 }
 
 // addAllowed starts a call with the newest ask about it, whatever its answer.
-func (c *side) addAllowed(d *dispatch, e *turnlog.Entry) {
+func addAllowed(c *side, d *dispatch, e *turnlog.Entry) {
 	all := c.Asks(d.grant.TurnID)
 	if len(all) == 0 {
 		return
@@ -295,7 +295,7 @@ func (c *side) addAllowed(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) addWithdrawn(d *dispatch, e *turnlog.Entry) {
+func addWithdrawn(c *side, d *dispatch, e *turnlog.Entry) {
 	for _, a := range c.Asks(d.grant.TurnID) {
 		if !a.Closed() {
 			e.Withdrawn = append(e.Withdrawn, a.Call)
@@ -304,13 +304,13 @@ func (c *side) addWithdrawn(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) addGate(d *dispatch, e *turnlog.Entry) {
+func addGate(c *side, d *dispatch, e *turnlog.Entry) {
 	if call, ok := c.callIn(d, turnkeeper.CallPlanned); ok && call.Effect != turnkeeper.EffectNone {
 		e.Gates = append(e.Gates, call.Key)
 	}
 }
 
-func (c *side) addFailed(d *dispatch, e *turnlog.Entry) {
+func addFailed(c *side, d *dispatch, e *turnlog.Entry) {
 	e.Failed = append(e.Failed, turnlog.FailedAttempt{
 		Round: len(c.rounds(d)) + 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded", Error: "busy", Text: "half",
 		Latency: 10 * time.Minute, Usage: turnkeeper.Usage{InputTokens: 9, Estimated: true},
@@ -325,7 +325,7 @@ func failuresOf(r *turnlog.Record) []modelhealth.Failure {
 	return []modelhealth.Failure{{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: 10 * time.Minute}}
 }
 
-func (c *side) addHealth(d *dispatch, e *turnlog.Entry) {
+func addHealth(c *side, d *dispatch, e *turnlog.Entry) {
 	switch pick(c, "answered", "probed", "refused", "failed") {
 	case "answered":
 		e.Answered = []string{modelUsed}
@@ -340,7 +340,7 @@ func (c *side) addHealth(d *dispatch, e *turnlog.Entry) {
 	}
 }
 
-func (c *side) transactOne() {
+func transactOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -361,7 +361,7 @@ func (c *side) transactOne() {
 	c.written(d, fmt.Sprintf("%s %s", call.Key, state), err)
 }
 
-func (c *side) late() {
+func lateOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -377,8 +377,8 @@ func (c *side) late() {
 	c.says("%s %s, %s: %s", c.name(d.grant.TurnID), call.Key, call.State, c.outcome(d.Late(c.Context(), r)))
 }
 
-// arrivals reads what has arrived for a turn, and mostly writes it.
-func (c *side) arrivals() {
+// arrivalsOp reads what has arrived for a turn, and mostly writes it.
+func arrivalsOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
@@ -394,8 +394,8 @@ func (c *side) arrivals() {
 	c.written(d, fmt.Sprintf("%d results", len(all)), d.Append(c.Context(), turnlog.Entry{Results: all}))
 }
 
-// draft writes a result in parts, and mostly records or drops it.
-func (c *side) draft() {
+// draftOp writes a result in parts, and mostly records or drops it.
+func draftOp(c *side) {
 	d := c.one()
 	if d == nil {
 		return
