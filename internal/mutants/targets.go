@@ -223,7 +223,7 @@ var targets = []Target{
 		Name: "routes",
 		Go: []Code{
 			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/lanes.go"},
-			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/access/agents.go"}, {File: "httpapi/internal/access/levels.go"},
+			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/access/screen.go"}, {File: "httpapi/internal/access/agents.go"}, {File: "httpapi/internal/access/levels.go"},
 			{File: "httpapi/internal/access/webhooks.go"}, {"storage/operate/levels.go", []string{"Levels.For"}},
 			{File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
 			{File: "httpapi/handler.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
@@ -250,7 +250,7 @@ var targets = []Target{
 		Name: "owners",
 		Go: []Code{
 			{File: "conversation.go"}, {"httpapi/internal/request/request.go", []string{"Caller.User", "Caller.SeesWords"}},
-			{"httpapi/internal/request/parameters.go", []string{"Call.user", "Call.Sender"}}, {"httpapi/internal/access/access.go", []string{"Access.CheckTurn", "Screen"}},
+			{"httpapi/internal/request/parameters.go", []string{"Call.user", "Call.Sender"}}, {"httpapi/internal/access/access.go", []string{"Access.CheckTurn"}}, {File: "httpapi/internal/access/screen.go"},
 			{"httpapi/responses/api.go", []string{"Caller.sees", "API.Create", "API.find"}}, {"httpapi/admission.go", []string{"admission.admitToken"}},
 			{"tools/builtin/notes.go", []string{"ownerOf"}}, {"storage/operate/purge.go", []string{"PurgeScope.user", "Control.purgeNotes"}},
 			{"storage/operate/find.go", []string{"Views.prepare"}},

@@ -105,15 +105,13 @@ func (c *side) readMessage(id turnkeeper.MessageID) {
 			return row.Everybody || r == waiting.WorkerSilent // which a store may add to explain lane_held
 		})
 		for i, r := range blockers {
-			if slices.Contains(own, r) { // what a turn itself waits for, which a store may tell apart
+			if row, _ := waiting.RowOf(r); row.Parked != "" && r != waiting.NewerWorker { // what a turn itself waits for, which a store may tell apart
 				blockers[i] = waiting.Deferred
 			}
 		}
 		c.add(name+" blockers", slices.Sorted(slices.Values(blockers)))
 	}
 }
-
-var own = []waiting.Reason{waiting.BudgetSpent, waiting.DetachedCalls, waiting.ModelDown, waiting.Person, waiting.SubAgents}
 
 func (c *side) running(m turnkeeper.Message) bool {
 	if m.State != turnkeeper.MessageRunning {
