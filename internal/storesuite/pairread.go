@@ -105,7 +105,7 @@ func (c *side) readMessage(id turnkeeper.MessageID) {
 			return row.Everybody || r == waiting.WorkerSilent // which a store may add to explain lane_held
 		})
 		for i, r := range blockers {
-			if row, _ := waiting.RowOf(r); row.Parked != "" && r != waiting.NewerWorker { // what a turn itself waits for, which a store may tell apart
+			if row, _ := waiting.RowOf(r); row.Parked != "" { // what a turn itself waits for, which a store may tell apart
 				blockers[i] = waiting.Deferred
 			}
 		}
