@@ -72,7 +72,7 @@ race: ## run all tests as CI does: every case, with the race detector (needs a C
 
 .PHONY: seeds
 seeds: ## run tests of many seeds or bytes as CI does: every case, without the race detector
-	TURNKEEPER_TESTS=full go test -vet=off -p 1 -timeout 60m ./internal/simulation ./inference/openai ./tools/program
+	TURNKEEPER_TESTS=full go test -vet=off -p 1 -timeout 60m ./internal/simulation ./inference/openai ./tools/program ./tools/mcp
 
 .PHONY: crash
 crash: setup ## run the crash matrix: every point, every harm, every kind of tool (about half an hour)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"turnkeeper/internal/membudget"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp"
 )
@@ -200,7 +201,7 @@ func TestBulkyAnswers(t *testing.T) {
 		"arrays": "1000000 JSON values", "nested": "1000000 JSON values", "objects": "bytes of memory", "members": "bytes of memory",
 		"strings": "1000000 JSON values", "numbers": "1000000 JSON values", "deep": "128 levels", "contents": "bytes of memory", "texts": "", "text": "", "most": "",
 	}
-	for _, transport := range []string{"stdio", "json", "sse"} {
+	for _, transport := range []string{"stdio", "json", "sse"}[:testrun.UnderRace(1, 3)] {
 		t.Run(transport, func(t *testing.T) {
 			memory := membudget.New(256<<20, mcp.MaxResultMemory)
 			c := bulkClient(t, transport, "yes", memory)
@@ -236,10 +237,11 @@ func callBulk(t *testing.T, c *mcp.Client, memory *membudget.Budget, kind string
 
 // TestManyBulkyAnswersAtOnce checks that answers at once take no more than the budget and some garbage.
 func TestManyBulkyAnswersAtOnce(t *testing.T) {
-	for _, c := range []struct {
+	cases := []struct {
 		transport, kind string
 		outcome         tools.Outcome
-	}{{"stdio", "arrays", tools.Failed}, {"sse", "most", tools.Succeeded}, {"json", "most", tools.Succeeded}, {"stdio", "most", tools.Succeeded}, {"stdio", "text", tools.Succeeded}} {
+	}{{"stdio", "arrays", tools.Failed}, {"sse", "most", tools.Succeeded}, {"json", "most", tools.Succeeded}, {"stdio", "most", tools.Succeeded}, {"stdio", "text", tools.Succeeded}}
+	for _, c := range cases[:testrun.UnderRace(2, len(cases))] {
 		t.Run(c.transport+" "+c.kind, func(t *testing.T) {
 			memory := membudget.New(192<<20, mcp.MaxResultMemory)
 			client := bulkClient(t, c.transport, "yes", memory)
