@@ -25,9 +25,11 @@ begin
     for c in
         select a.attrelid::regclass::text as place, r.relname as tab, a.attname as col, a.attnum as num, a.atttypid::regtype::text as typ
         from pg_attribute a join pg_class r on r.oid = a.attrelid
-        where r.relnamespace = 'turnkeeper'::regnamespace and r.relkind = 'r' and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-            and a.attidentity = '' and r.relname !~ '^(river_|schema_migrations|settings|api_tokens|page_sessions|definitions|request_parts|journal)'
-            and a.attname !~ '(^|_)(id|agent|name|conversation|lane|state|kind|trigger|webhook|round|ordinal|n|by|level|resume|cron|zone|model|outcome|hash|effect|origin)$'
+        where r.relnamespace = 'turnkeeper'::regnamespace and r.relkind = 'r' and a.attnum > 0 and not a.attisdropped
+            and a.attgenerated = '' and a.attidentity = '' and r.relname not in ('request_parts', 'journal')
+            and r.relname !~ '^(river_|schema_migrations|settings|api_tokens|page_sessions|definitions)'
+            and a.attname !~ '(^|_)(id|agent|name|conversation|lane|state|kind|trigger|webhook|round|ordinal|n)$'
+            and a.attname !~ '(^|_)(by|level|resume|cron|zone|model|outcome|hash|effect|origin)$'
             and a.attname not in ('grant_id', 'active', 'seq', 'at', 'code')
             and not exists (select from pg_index i where i.indrelid = r.oid and i.indisunique and a.attnum = any(i.indkey) and i.indpred is null)
     loop
@@ -40,8 +42,8 @@ begin
         continue when v_value is null;
         for v_only in 0..1 loop -- all rows, or those that have a value
             begin
-                execute format('update turnkeeper.%1$I t set %3$I = ' || v_value || ' from ' || v_row || case v_only when 1 then ' and t.%3$I is not null' else '' end,
-                    c.tab, c.num, c.col);
+                execute format('update turnkeeper.%1$I t set %3$I = ' || v_value || ' from ' || v_row
+                    || case v_only when 1 then ' and t.%3$I is not null' else '' end, c.tab, c.num, c.col);
                 exit;
             exception when check_violation or unique_violation or not_null_violation then
                 null;
@@ -80,21 +82,25 @@ var sources = map[string]source{
 		"outcome": "case when t.closed_at is not null then " + of(turnOf, "state") + " end",
 	}},
 	"turns": {path: "/v1/turns", table: "turns_now", key: "id", id: "id", from: map[string]string{
-		"user": "user_name", "inference_round_count": "inference_rounds", "charged_round_count": "charged_rounds", "dispatch_count": "dispatches",
-		"executed_tool_call_count": "executed_calls", "lost_worker_count": "losses", "last_event_seq": "last_seq", "continuation_stop_reason": "stop_reason",
+		"user": "user_name", "inference_round_count": "inference_rounds", "charged_round_count": "charged_rounds",
+		"dispatch_count":           "dispatches",
+		"executed_tool_call_count": "executed_calls", "lost_worker_count": "losses", "last_event_seq": "last_seq",
+		"continuation_stop_reason": "stop_reason",
 		"tokens": `jsonb_build_object('input_tokens', input_tokens, 'output_tokens', output_tokens, 'cached_tokens', cached_tokens,
 			'reasoning_tokens', reasoning_tokens, 'total_tokens', input_tokens + output_tokens, 'estimated', usage_estimated)`,
-		"turn_duration_ms": "trunc(extract(epoch from ended_at - created_at) * 1000)::bigint",
+		"turn_duration_ms": "greatest(0, trunc(extract(epoch from ended_at - created_at) * 1000))::bigint",
 		"under_way":        other, "waits": other, "worker_silence": changes,
 	}},
 	"asks": {path: "/v1/asks", table: "asks", key: "id", id: "id", from: map[string]string{
 		"agent": of(turnOf, "agent"), "user": of(turnOf, "user_name"), "conversation": of(turnOf, "conversation"), "message_id": of(turnOf, "message_id"),
-		"hash": "args_hash", "call": "'round-' || round || '-tool-' || ordinal", "edited_arguments": "edited::jsonb", "arguments": "arguments::jsonb",
+		"hash": "args_hash", "call": "'round-' || round || '-tool-' || ordinal",
+		"edited_arguments": "edited::jsonb", "arguments": "arguments::jsonb",
 		"schema": "schema::jsonb", "answer": "answer::jsonb", "call_state": other, "not_run": other, "path": other,
 	}},
 	"outbox": {path: "/v1/outbox", table: "replies", key: "id", id: "id", from: map[string]string{"user": "user_name"}},
 	"lanes": {path: "/v1/lanes", table: "leases", key: "lane", id: "lane", from: map[string]string{
-		"held": "grant_id is not null", "lease_remaining_ms": changes, "worker_silence": changes, "waits": other, "waits_outside": other,
+		"held": "grant_id is not null", "lease_remaining_ms": changes, "worker_silence": changes, "waits": other,
+		"waits_outside":    other,
 		"waiting_messages": other, "turn_id": other, "turn_state": other, "worker_id": other,
 	}},
 	"deliveries": {path: "/v1/webhooks/hook/deliveries", table: "webhook_deliveries", key: "id", id: "id", from: map[string]string{
@@ -104,11 +110,13 @@ var sources = map[string]source{
 		"webhook_id": "coalesce('reply_' || t.reply_id, 'ask_' || t.ask_id)",
 	}},
 	"schedules": {path: "/v1/schedules", table: "schedules", key: "agent", id: "agent", from: map[string]string{
-		"agent_retired": of(agentOf, "retired_at") + " is not null", "cron": "coalesce(cron_override, cron)", "cron_of_file": "cron",
-		"next_due": other,
+		"agent_retired": of(agentOf, "retired_at") + " is not null", "cron": "coalesce(cron_override, cron)",
+		"cron_of_file": "cron",
+		"next_due":     other,
 	}},
 	"webhooks": {path: "/v1/webhooks", table: "webhooks", key: "name", id: "name", from: map[string]string{
-		"last_failure_at": "failed_at", "last_success_at": "succeeded_at", "dead": other, "pending": other, "sending": other,
+		"last_failure_at": "failed_at", "last_success_at": "succeeded_at", "dead": other, "pending": other,
+		"sending":           other,
 		"oldest_pending_ms": changes, "served": changes, "state": changes,
 	}},
 	"models": {path: "/v1/model-health", table: "model_health", key: "model", id: "model", from: map[string]string{
@@ -120,14 +128,16 @@ var sources = map[string]source{
 		"tokens": other, "calls": other, "effects": other, "held_messages": other, "left_percent": other, "skipped_schedules": other, "next_day_at": changes,
 	}},
 	"workers": {path: "/v1/workers", table: "worker_heartbeat", key: "worker_id", id: "worker_id", from: map[string]string{
-		"last_heartbeat_at": "beat_at", "takeover_after_ms": "(extract(epoch from takeover_after) * 1000)::bigint", "silent_ms": changes, "state": changes,
+		"last_heartbeat_at": "beat_at", "takeover_after_ms": "(extract(epoch from takeover_after) * 1000)::bigint",
+		"silent_ms": changes, "state": changes,
 	}},
 	"grants of a turn": {path: "/v1/turns/1", items: "dispatches", table: "ended_grants", key: "grant_id", id: "grant_id", from: map[string]string{}},
 	"outputs of a turn": {path: "/v1/turns/1", items: "outputs", table: "outputs", key: "id", id: "id", from: map[string]string{
 		"tool_call": "'round-' || round || '-tool-' || ordinal",
 	}},
 	"agents": {path: "/v1/agents", table: "agents", key: "name", id: "name", from: map[string]string{
-		"lane": "case when lane_per_conversation then 'conversation' else 'agent' end", "left_waiting": other, "paused_schedules": other,
+		"lane": "case when lane_per_conversation then 'conversation' else 'agent' end", "left_waiting": other,
+		"paused_schedules": other,
 	}},
 }
 
