@@ -88,7 +88,8 @@ var sources = map[string]source{
 		"continuation_stop_reason": "stop_reason",
 		"tokens": `jsonb_build_object('input_tokens', input_tokens, 'output_tokens', output_tokens, 'cached_tokens', cached_tokens,
 			'reasoning_tokens', reasoning_tokens, 'total_tokens', input_tokens + output_tokens, 'estimated', usage_estimated)`,
-		"turn_duration_ms": "greatest(0, trunc(extract(epoch from ended_at - created_at) * 1000))::bigint",
+		"turn_duration_ms": `trunc(extract(epoch from
+			case when ended_at > created_at then ended_at - created_at when ended_at is not null then interval '0' end) * 1000)::bigint`,
 		"under_way":        other, "waits": other, "worker_silence": changes,
 	}},
 	"asks": {path: "/v1/asks", table: "asks", key: "id", id: "id", from: map[string]string{
