@@ -90,7 +90,7 @@ var sources = map[string]source{
 			'reasoning_tokens', reasoning_tokens, 'total_tokens', input_tokens + output_tokens, 'estimated', usage_estimated)`,
 		"turn_duration_ms": `trunc(extract(epoch from
 			case when ended_at > created_at then ended_at - created_at when ended_at is not null then interval '0' end) * 1000)::bigint`,
-		"under_way":        other, "waits": other, "worker_silence": changes,
+		"under_way": other, "waits": other, "worker_silence": changes,
 	}},
 	"asks": {path: "/v1/asks", table: "asks", key: "id", id: "id", from: map[string]string{
 		"agent": of(turnOf, "agent"), "user": of(turnOf, "user_name"), "conversation": of(turnOf, "conversation"), "message_id": of(turnOf, "message_id"),
