@@ -205,7 +205,7 @@ func (w *lossyWire) Carry(_ context.Context, _ string, do func() error) error {
 // run plays the play until its message is answered and nothing is left to do.
 func (s *stage) run(t *testing.T) {
 	ctx := t.Context()
-	s.message = must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", Body: "do it"}))
+	s.message = must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "anna", Conversation: "garden", Body: "do it"}))
 	s.newWorker()
 	steps := 0
 	for idle := 0; idle < 4; {

@@ -89,7 +89,11 @@ func (p *propTool) Spec() tools.Spec {
 }
 
 func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
-	_, rounds, _, _ := p.s.mem.Turn(call.TurnID)
+	turn, rounds, _, _ := p.s.mem.Turn(call.TurnID)
+	if call.Agent != turn.Agent || call.User != turn.User || call.Conversation != turn.Conversation {
+		p.s.fault("%s runs for %s of %q in %q; the turn is %s's of %q in %q",
+			p.name, call.Agent, call.User, call.Conversation, turn.Agent, turn.User, turn.Conversation)
+	}
 	var journaled turnkeeper.ToolCall
 	for _, c := range callsOf(rounds) {
 		if c.Key == call.Key {

@@ -60,6 +60,10 @@ func (e *env) claim(worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 	if err != nil {
 		e.Fatal(err)
 	}
+	turn, _ := e.Turn(c.Ref.TurnID)
+	equal(e, "agent of the call", c.Turn.Agent, turn.Agent)
+	equal(e, "user of the call", c.Turn.User, turn.User)
+	equal(e, "conversation of the call", c.Turn.Conversation, turn.Conversation)
 	return c
 }
 
