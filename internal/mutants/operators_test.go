@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -166,6 +167,35 @@ func TestOperatorsOfSQL(t *testing.T) {
 		slices.Sort(got)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestTestsNearAMutantRunWithoutABudget(t *testing.T) {
+	near, far := &test{pkg: "./agentturn/prompt", took: time.Hour}, &test{pkg: "./tests/core", took: time.Second}
+	slow := &test{pkg: "./jobs", took: time.Minute}
+	m := &Mutant{File: "agentturn/asks.go", reaching: []*test{far, slow, near}}
+	for name, c := range map[string]struct {
+		r    runner
+		m    *Mutant
+		want []*test
+	}{
+		"in a sample":   {runner{budget: 30 * time.Second, sampled: map[string][]string{}}, m, []*test{far, near}},
+		"of a target":   {runner{budget: 30 * time.Second}, m, []*test{far}},
+		"without limit": {runner{}, m, []*test{far, slow, near}},
+		"in SQL": {
+			runner{budget: time.Second, sampled: map[string][]string{}}, &Mutant{Query: "Look", reaching: m.reaching}, []*test{far, slow},
+		},
+	} {
+		if got := c.r.within(c.m); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %d tests run, want %d", name, len(got), len(c.want))
+		}
+	}
+	for path, want := range map[string]string{
+		"storage/journal/a.go": "storage", "internal/app/setup/a.go": "internal/app", "tools/a.go": "tools", "client/a.go": "client",
+	} {
+		if got := topFolder(path); got != want {
+			t.Errorf("%s is in %s, want %s", path, got, want)
 		}
 	}
 }

@@ -340,7 +340,7 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 				m.reaching = append(m.reaching, t)
 			}
 		}
-		m.reaching = r.within(m.reaching)
+		m.reaching = r.within(m)
 		chosen = append(chosen, m)
 	}
 	return chosen, nil
@@ -355,18 +355,40 @@ func (r *runner) places(m *Mutant) []string {
 	return append([]string{m.Query + m.Schema}, r.sampled[m.Schema]...)
 }
 
-// within returns the First tests, and of the others the fastest that fit into the budget.
-func (r *runner) within(tests []*test) []*test {
+// within returns the tests of a mutant that run: the First ones, in a sample those near it, and of the others the fastest that fit into the
+// budget.
+func (r *runner) within(m *Mutant) (tests []*test) {
 	sum := time.Duration(0)
-	for i, t := range tests {
-		if t.first {
-			continue
+	for _, t := range m.reaching {
+		if !t.first && (r.sampled == nil || !isNear(m, t)) {
+			if sum += t.took; r.budget > 0 && sum > r.budget && len(tests) > 0 {
+				continue
+			}
 		}
-		if sum += t.took; r.budget > 0 && sum > r.budget {
-			return tests[:max(1, i)]
-		}
+		tests = append(tests, t)
 	}
 	return tests
+}
+
+// isNear reports whether a test is in the folder of a mutant, or in one above or below it. The store's properties are tested in jobs.
+func isNear(m *Mutant, t *test) bool {
+	at := topFolder(m.File)
+	if m.Query+m.Schema != "" {
+		at = "storage"
+	}
+	of := topFolder(strings.TrimPrefix(t.pkg, "./") + "/")
+	return of == at || at == "storage" && of == "jobs"
+}
+
+// topFolder returns the first part of a path, or the first two below internal and tools.
+func topFolder(path string) string {
+	parts := strings.Split(filepath.ToSlash(filepath.Dir(path)), "/")
+	if parts[0] == "internal" || parts[0] == "tools" {
+		parts = parts[:min(2, len(parts))]
+	} else {
+		parts = parts[:1]
+	}
+	return strings.Join(parts, "/")
 }
 
 func (r *runner) survivors() string { return filepath.Join(r.out, "survivors") }
