@@ -119,6 +119,15 @@ type trial struct {
 	steps []step // that did something, up to the one after which the stores differed
 	did   []string
 	wrong string // how they differed; empty: they did not
+
+	slowest time.Duration // of what was done or read at once
+}
+
+// timed does something, and notes how long it took.
+func (r *trial) timed(do func()) {
+	began := time.Now()
+	do()
+	r.slowest = max(r.slowest, time.Since(began))
 }
 
 // run runs a program on two new stores.
@@ -135,7 +144,7 @@ func (p Pair) run(t *testing.T, program []step) (r trial) {
 	for n, s := range program {
 		var got [2][]fact
 		for i, c := range sides {
-			got[i] = c.do(n, s)
+			r.timed(func() { got[i] = c.do(n, s) })
 		}
 		if len(got[0])+len(got[1]) == 0 {
 			continue
@@ -147,8 +156,8 @@ func (p Pair) run(t *testing.T, program []step) (r trial) {
 				r.did = append(r.did, fmt.Sprintf("    (%s: %s)", p.Names[i], strings.Join(c.raw, "; ")))
 			}
 		}
-		if r.wrong = difference(p.Names, got[0], got[1]); r.wrong == "" {
-			r.wrong = p.compare(sides, false)
+		if r.wrong = difference(p.Names, got[0], got[1], r.slowest); r.wrong == "" {
+			r.wrong = p.compare(&r, sides, false)
 		}
 		if r.wrong != "" {
 			return r
@@ -158,18 +167,18 @@ func (p Pair) run(t *testing.T, program []step) (r trial) {
 		tickOnceOp(c)
 		tickOnceOp(c)
 	}
-	r.wrong = p.compare(sides, true)
+	r.wrong = p.compare(&r, sides, true)
 	return r
 }
 
 // compare returns how what can be read from the stores differs.
-func (p Pair) compare(sides [2]*side, everything bool) string {
+func (p Pair) compare(r *trial, sides [2]*side, everything bool) string {
 	for _, c := range sides {
 		c.begin()
 		c.clock()
-		c.read(everything)
+		r.timed(func() { c.read(everything) })
 	}
-	return difference(p.Names, sides[0].all, sides[1].all)
+	return difference(p.Names, sides[0].all, sides[1].all, r.slowest)
 }
 
 // programOf returns a random program.
