@@ -84,11 +84,12 @@ func TestEachBackendIsTerminated(t *testing.T) {
 	}
 	e.StartWorker()
 	wantAnswered(e, acceptAndAwait(e, "warm"), "warm") // each pool now has a session
+	warm := 0
 	for body, m := range moments {
 		const sessions = "select count(*) > 0 from pg_stat_activity where application_name = $1 and datname = current_database()"
 		// A pool may drop its new session too, once it gets a late error of an old one.
-		for until := time.Now().Add(env.Patience); !env.Query[bool](e, sessions, m.pool) && time.Now().Before(until); {
-			acceptAndAwait(e, "warm")
+		for until := time.Now().Add(env.Patience); !env.Query[bool](e, sessions, m.pool) && time.Now().Before(until); warm++ {
+			acceptAndAwait(e, fmt.Sprint("warm ", warm)) // its text is its key: with an old one it would be no new message
 		}
 		e.Await("the pool "+m.pool+" has a session", sessions, m.pool)
 		wantAnswered(e, acceptAndAwait(e, body), body)
