@@ -99,7 +99,7 @@ func (w *settingsWorld) run(log *zap.Logger, options ...app.WorkerOption) {
 		w.tools.release()
 		w.model.Release()
 		stop()
-		<-ended // a turn that still runs is no fault of the test
+		w.t.Logf("the worker ended: %v", <-ended) // a turn that still runs is no fault of the test
 	})
 	select {
 	case <-ready:
