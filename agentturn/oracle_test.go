@@ -30,7 +30,7 @@ func (s labelSet) String() string {
 	return strings.Join(words, " ")
 }
 
-// A fate is what becomes of a call, as far as the play decides it.
+// A fate is the expected end of a call, without what depends on how the turn runs.
 type fate struct {
 	Call   string // the wire id
 	Tool   string

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/policy"
 )
 
-// A play is the script of a random turn: what its model, its sub-agents and its people do. It decides the outcome, in whatever way
+// A play is the script of a random turn: what its model, its sub-agents and its people do. The outcome depends on it alone, not on how
 // the turn runs.
 type play struct {
 	rounds  [][]line          // the calls of each answer of the model
@@ -31,7 +31,7 @@ type line struct {
 	of     int    // textHandle: the line whose result is meant
 	to     string // destination; empty: none
 	child  []line // of spawn_agent: the calls of the sub-agent, one in each of its rounds
-	answer string // what a person does who is asked about the call: one of answers
+	answer string // of a person who is asked about the call: one of answers
 }
 
 // The contents of arguments, and what people do.

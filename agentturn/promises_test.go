@@ -300,7 +300,7 @@ func (s *stage) checkReply() {
 	}
 }
 
-// wordOf returns how a reply tells of a call.
+// wordOf returns the word for the state of a call in a closing reply.
 func wordOf(call turnkeeper.ToolCall) string {
 	switch {
 	case call.State == turnkeeper.CallUnknown,

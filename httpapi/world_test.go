@@ -366,7 +366,7 @@ func (w *world) call(as bearer, method, path, body string, headers ...string) an
 	return w.callUntil("", as, method, path, body, headers...)
 }
 
-// callUntil is call for a stream, of which it reads up to a text.
+// callUntil is like call, but ends a stream as soon as it has sent the text until.
 func (w *world) callUntil(until string, as bearer, method, path, body string, headers ...string) answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), storagetest.Patience)

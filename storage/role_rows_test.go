@@ -227,7 +227,7 @@ func checkOthers(t *testing.T, s *sender, by, call string, all []sent) {
 	}
 }
 
-// checkEvents reads the events of a turn by pages, beside those of another.
+// checkEvents checks that pages of the events of a turn have each event once, and none of another turn.
 func checkEvents(t *testing.T, h *env, reader *sender) {
 	t.Helper()
 	h.Submit("desk", "events", "x")

@@ -13,7 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// whatIsAsked sends a message and returns what is asked about it, then drops it.
+// whatIsAsked sends a message, waits for the ask of its turn, and cancels the message. It returns tell of the ask, or how the turn ended
+// without one.
 func whatIsAsked(k talk, script string, tell func(operate.Ask) string) string {
 	id := k.send(script)
 	ask, found := k.asks(id)

@@ -30,8 +30,8 @@ func (f fact) String() string {
 	return f.text
 }
 
-// tolerance is how far times of two stores may be apart, beside twice what the slowest step took: the stores do an operation one after
-// the other. All times that a pair uses are further apart.
+// tolerance is the maximum difference between the times of two stores, plus twice the duration of the slowest step, because the stores
+// run each operation one after the other. A program uses only times that are further apart.
 const tolerance = 4 * time.Second
 
 func (f fact) equal(other fact, slowest time.Duration) bool {
