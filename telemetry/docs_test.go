@@ -2,7 +2,6 @@ package telemetry_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -11,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"turnkeeper/internal/golden"
 	"turnkeeper/telemetry"
 )
-
-var update = flag.Bool("update", false, "write the table of the documentation anew")
 
 const (
 	page     = "../docs/telemetry.md"
@@ -46,7 +44,7 @@ func TestTheDocumentationHasEveryMetric(t *testing.T) {
 	if old == table.String() {
 		return
 	}
-	if !*update {
+	if !golden.Updating() {
 		t.Fatalf("the table in %s is not the catalogue's: go test ./telemetry -update writes it anew", page)
 	}
 	if err := os.WriteFile(page, []byte(before+tableTop+table.String()+tableEnd+after), 0o600); err != nil {

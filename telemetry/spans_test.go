@@ -3,14 +3,12 @@ package telemetry_test
 import (
 	"context"
 	"errors"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -18,6 +16,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/telemetry"
 )
@@ -102,28 +101,11 @@ func TestSpans(t *testing.T) {
 			observe(t.Context(), r)
 			got := strings.Join(r.Spans(), "\n\n") + "\n"
 			file := map[bool]string{false: "testdata/spans.txt", true: "testdata/spans_content.txt"}[content]
-			wantFile(t, file, got)
+			golden.File(t, file, got)
 			if strings.Contains(got, secret) || !content && strings.Contains(got, "[redacted]") {
 				t.Errorf("%s has text of the conversation, or a secret", file)
 			}
 		})
-	}
-}
-
-// wantFile compares a text with a file of testdata.
-func wantFile(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 
@@ -166,7 +148,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		got := strings.Join(lines, "")
-		wantFile(t, "testdata/metrics.txt", got)
+		golden.File(t, "testdata/metrics.txt", got)
 		if strings.Contains(got, secret) {
 			t.Error("the metrics hold the secret")
 		}

@@ -1,20 +1,15 @@
 package openai_test
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
+	"turnkeeper/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/classes.txt")
 
 // TestClasses compares the class of each status, and of each known code with some of them, with testdata. A line says whether the
 // error is transient, and whether the request may have caused it.
@@ -45,20 +40,7 @@ func TestClasses(t *testing.T) {
 			}
 		}
 	}
-	got := strings.Join(lines, "\n") + "\n"
-	const file = "testdata/classes.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	golden.File(t, "testdata/classes.txt", strings.Join(lines, "\n")+"\n")
 }
 
 // TestDeclarationsAreThoseOfTheRequest checks that no request declares a tool as another request did: of the same name with another

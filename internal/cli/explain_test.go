@@ -11,8 +11,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
@@ -436,7 +436,7 @@ func TestExplain(t *testing.T) {
 		}
 		text := durations.ReplaceAllString(clockTimes.ReplaceAllString(got.stdout, "TIME"), "DURATION")
 		text = strings.ReplaceAll(text, "\n    ", " ") // line breaks depend on the length of the times
-		clitest.Golden(t, "explain-"+ending.name+".txt", text)
+		golden.File(t, "testdata/explain-"+ending.name+".txt", text)
 	}
 	type view struct {
 		TurnID int64 `json:"turn_id"`

@@ -10,6 +10,7 @@ import (
 	turnevents "turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/golden"
 )
 
 // watchedTurn returns the events of a turn with a thought, calls that succeed and fail, a retracted round and a reply.
@@ -87,7 +88,7 @@ func TestProgress(t *testing.T) {
 					t.Errorf("wider than the terminal: %q", line)
 				}
 			}
-			clitest.Golden(t, "progress-"+c.name+".txt", text)
+			golden.File(t, "testdata/progress-"+c.name+".txt", text)
 		})
 	}
 	for name, quiet := range map[string]*Progress{

@@ -8,9 +8,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
-	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
@@ -51,12 +51,12 @@ func TestAsks(t *testing.T) {
 		showAsk(screen, utcNow, a)
 	}
 	checkHarmless(t, out.String(), false)
-	clitest.Golden(t, "asks.txt", out.String())
+	golden.File(t, "testdata/asks.txt", out.String())
 	out.Reset()
 	if err := shell.WriteJSON(&out, views.All(exampleAsks(), views.OfAsk)); err != nil {
 		t.Fatal(err)
 	}
-	clitest.Golden(t, "asks.json", out.String())
+	golden.File(t, "testdata/asks.json", out.String())
 }
 
 // TestStatusOfAWaitingTurn describes turns that wait for detached calls, for people, and for both.

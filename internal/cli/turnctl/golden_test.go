@@ -12,6 +12,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/diagnosis"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -226,7 +227,7 @@ func TestTurnPage(t *testing.T) {
 			var out bytes.Buffer
 			s := &term.Screen{W: &out, Columns: c.columns, Colour: c.colour}
 			(&turnPage{Screen: s, Clock: utcNow, full: c.full, TurnView: c.turn}).print()
-			clitest.Golden(t, "show-"+c.name, out.String())
+			golden.File(t, "testdata/show-"+c.name, out.String())
 			checkHarmless(t, out.String(), c.colour)
 		})
 	}
@@ -237,12 +238,12 @@ func TestTurnJSON(t *testing.T) {
 	if err := shell.WriteJSON(&out, views.OfWholeTurn(eventfulTurn())); err != nil {
 		t.Fatal(err)
 	}
-	clitest.Golden(t, "show-eventful.json", out.String())
+	golden.File(t, "testdata/show-eventful.json", out.String())
 	out.Reset()
 	if err := shell.WriteJSON(&out, views.OfWholeTurn(treeTurn())); err != nil {
 		t.Fatal(err)
 	}
-	clitest.Golden(t, "show-tree.json", out.String())
+	golden.File(t, "testdata/show-tree.json", out.String())
 	out.Reset()
 	if err := shell.WriteJSON(&out, views.OfWholeTurn(eventfulTurn())); err != nil {
 		t.Fatal(err)
@@ -379,7 +380,7 @@ func TestLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			show(&term.Screen{W: &out, Columns: 110})
-			clitest.Golden(t, name+".txt", out.String())
+			golden.File(t, "testdata/"+name+".txt", out.String())
 			checkHarmless(t, out.String(), false)
 			for line := range strings.Lines(out.String()) {
 				if width := term.Width(strings.TrimSuffix(line, "\n")); width > 130 {

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/survival"
@@ -157,7 +157,7 @@ func TestScreens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			show(&term.Screen{W: &out, Columns: 160})
-			clitest.Golden(t, "screen-"+name+".txt", out.String())
+			golden.File(t, "testdata/screen-"+name+".txt", out.String())
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	turnevents "turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/golden"
 )
 
 // TestTranscript prints a turn whose second round was lost and started again.
@@ -56,7 +57,7 @@ func TestTranscript(t *testing.T) {
 				}
 			}
 			paper.end()
-			clitest.Golden(t, "events-"+name+".txt", out.String())
+			golden.File(t, "testdata/events-"+name+".txt", out.String())
 			clitest.Harmless(t, out.String())
 		})
 	}
