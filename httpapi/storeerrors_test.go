@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
@@ -135,9 +136,7 @@ func TestOtherQueriesGoOn(t *testing.T) {
 
 // TestAWaitIsLongerThanTheQueryTimeout checks that the query timeout does not apply to waiting for a reply.
 func TestAWaitIsLongerThanTheQueryTimeout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for more than a second")
-	}
+	testrun.Slow(t)
 	h := newEnv(t, func(c *httpapi.Config) { c.QueryTimeout = 2 * time.Second })
 	h.ask("POST", "/v1/messages?wait=3s", `{"agent":"clerk","body":"x"}`).want(t, http.StatusAccepted, "waiting")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"turnkeeper/agentdef"
+	"turnkeeper/internal/testrun"
 )
 
 // An agentRow is a key of an agent's file: two values that are not the default, and what is observed with each, and without the key.
@@ -41,9 +42,7 @@ func (r agentRow) name(n int) string {
 // TestEverySettingOfAnAgentHasAnEffect runs two agents for each key of an agent's file, which differ in its value. Then the worker reads
 // the files again: the first agent has the second value now, and the second has none.
 func TestEverySettingOfAnAgentHasAnEffect(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for schedules")
-	}
+	testrun.Slow(t)
 	w := newWorldForAgents(t, append(lines(ownBounds, ""), "worker_slots: 200")...)
 	rows := agentRows(w)
 	wantRows(t, agentdef.Keys(), rows)

@@ -25,9 +25,7 @@ type workerRow struct {
 // TestEverySettingOfAWorkerHasAnEffect runs two workers whose settings all differ. The first has them in variables, the second in its file.
 func TestEverySettingOfAWorkerHasAnEffect(t *testing.T) {
 	wantWorkerRows(t)
-	if testing.Short() {
-		t.Skip("it waits for schedules")
-	}
+	testrun.Slow(t)
 	for world := range 2 {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
 			t.Parallel()
