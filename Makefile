@@ -100,7 +100,7 @@ mutants: setup ## run mutation tests of the guards: TARGET="fence grant" (defaul
 	@mkdir -p bin/tools
 	go build -ldflags='-s -w' -o bin/tools/serve ./storage/storagetest/serve
 	go build -o bin/tools/mutants ./internal/mutants
-	bin/tools/serve bin/tools/mutants $(if $(SAMPLE),-sample $(SAMPLE)) $(if $(SEED),-seed $(SEED)) $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(AGAIN),-again) $(TARGET)
+	bin/tools/serve bin/tools/mutants $(if $(SAMPLE),-sample $(SAMPLE)) $(if $(SEED),-seed $(SEED)) $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(IN),-in $(IN)) $(if $(NEAR),-near) $(if $(AGAIN),-again) $(TARGET)
 
 .PHONY: record
 record: setup ## record this release's journals for the tests of later releases: RELEASE=name

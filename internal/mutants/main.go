@@ -2,6 +2,7 @@
 // the mutants that no test kills.
 //
 //	mutants [-jobs N] [-budget D] [-quick] [-again] [TARGET...]
+//	mutants -sample N [-seed N] [-in FOLDER,...] [-near] [-jobs N] [-budget D] [-again]
 //
 // It runs under storage/storagetest/serve, from the root of the module; make mutants does that.
 // targets.go lists the code to mutate and the packages whose tests must fail. equivalent.txt lists
@@ -45,6 +46,8 @@ func run(ctx context.Context, arguments []string) error {
 	again := flags.Bool("again", false, "run only the survivors of the last run")
 	sample := flags.Int("sample", 0, "plant this many faults of other kinds at random instead, and run all tests that reach them")
 	seed := flags.Uint64("seed", 1, "seed of the sample")
+	in := flags.String("in", "", "plant the sample in these folders only, separated by commas; migrations and storage/queries are the SQL")
+	near := flags.Bool("near", false, "run only the tests in the folder of a mutant of the sample, or above or below it")
 	_ = flags.Parse(arguments)
 
 	chosen, err := choose(flags.Args())
@@ -59,9 +62,13 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	common := runner{root: root, jobs: *jobs, again: *again, quick: *quick, budget: *budget, equivalent: equivalent}
+	common := runner{root: root, jobs: *jobs, again: *again, quick: *quick, near: *near, budget: *budget, equivalent: equivalent}
 	if *sample > 0 {
-		return runSample(ctx, common, *sample, *seed)
+		var folders folders
+		if *in != "" {
+			folders = strings.Split(*in, ",")
+		}
+		return runSample(ctx, common, folders, *sample, *seed)
 	}
 	var total tally
 	for _, t := range chosen {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -92,6 +93,7 @@ func (s *mutantSet) addQueries(names []string, changes func(name, text string) [
 	}
 	missing := slices.Clone(names)
 	first := len(s.mutants) + 1
+	var all []string
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -100,6 +102,7 @@ func (s *mutantSet) addQueries(names []string, changes func(name, text string) [
 		path := "storage/queries/" + strings.TrimSuffix(filepath.Base(file), ".go")
 		for _, found := range constant_.FindAllStringSubmatch(string(source), -1) {
 			name, text := found[1], strings.Trim(found[2], "`")
+			all = append(all, name)
 			if !slices.Contains(names, name) {
 				continue
 			}
@@ -114,14 +117,38 @@ func (s *mutantSet) addQueries(names []string, changes func(name, text string) [
 			}
 		}
 		rewritten := constant_.ReplaceAll(source, []byte(`var $1 = mutantQuery_("$1", $2)`))
-		rewritten = use.ReplaceAll(rewritten, []byte(`${1}reachQuery_("$2", $2)`))
+		rewritten = use.ReplaceAll(rewritten, []byte(`${1}ReachQuery_("$2", $2)`))
 		s.overlay[queriesPackage+"/"+filepath.Base(file)] = rewritten
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("unknown queries: %s", strings.Join(missing, ", "))
 	}
 	s.overlay[queriesPackage+"/mutants_.go"] = []byte(queryHelper(s.mutants[first-1:]))
-	return nil
+	return s.noteTexts(all)
+}
+
+// noteTexts notes where the text of a query is read outside its package, such as for a batch.
+func (s *mutantSet) noteTexts(names []string) error {
+	texts := regexp.MustCompile(`\bdbsqlc\.(` + strings.Join(names, "|") + `)\b`)
+	return filepath.WalkDir(filepath.Join(s.root, "storage"), func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		path, err := filepath.Rel(s.root, file)
+		if err != nil {
+			return err
+		}
+		source, mutated := s.overlay[path]
+		if !mutated {
+			if source, err = os.ReadFile(file); err != nil {
+				return err
+			}
+		}
+		if texts.Match(source) {
+			s.overlay[path] = texts.ReplaceAll(source, []byte(`dbsqlc.ReachQuery_("$1", dbsqlc.$1)`))
+		}
+		return nil
+	})
 }
 
 func queryHelper(mutants []Mutant) string {
@@ -144,7 +171,7 @@ func mutantQuery_(name, text string) string {
 
 var reached_ sync.Map
 
-func reachQuery_(name, text string) string {
+func ReachQuery_(name, text string) string {
 	path := os.Getenv(%q)
 	if path == "" {
 		return text

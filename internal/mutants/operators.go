@@ -248,31 +248,66 @@ func (f *finder) movable(s ast.Stmt) bool {
 	return false
 }
 
-// commute reports whether the order of two statements certainly does not matter: assignments without a call of which none uses
-// what the other one sets.
+// commute reports whether the order of two statements certainly does not matter: assignments of which none uses what the other one
+// sets, and which call nothing but builtins.
 func (f *finder) commute(a, b ast.Stmt) bool {
 	first, ok := a.(*ast.AssignStmt)
 	second, also := b.(*ast.AssignStmt)
-	if !ok || !also {
+	if !ok || !also || !f.calm(first) || !f.calm(second) {
 		return false
 	}
-	calls := false
-	ast.Inspect(&ast.BlockStmt{List: []ast.Stmt{a, b}}, func(n ast.Node) bool {
-		_, call := n.(*ast.CallExpr)
-		calls = calls || call
+	uses := func(values, set []ast.Expr) bool {
+		return slices.ContainsFunc(set, func(s ast.Expr) bool {
+			return slices.ContainsFunc(values, func(v ast.Expr) bool { return f.uses(v, f.text(container(s))) })
+		})
+	}
+	return !uses(first.Rhs, second.Lhs) && !uses(second.Rhs, first.Lhs) && !uses(first.Lhs, second.Lhs) && !uses(second.Lhs, first.Lhs)
+}
+
+// container returns the variable or field that holds an element.
+func container(e ast.Expr) ast.Expr {
+	for {
+		switch x := e.(type) {
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		default:
+			return e
+		}
+	}
+}
+
+// uses reports whether an expression has a variable or field, a part of it, or what it is a part of.
+func (f *finder) uses(e ast.Expr, path string) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		x, ok := n.(ast.Expr)
+		if !ok || !pure(x) {
+			return true
+		}
+		used := f.text(x)
+		found = found || used == path || strings.HasPrefix(used, path+".") || strings.HasPrefix(path, used+".")
+		return false
+	})
+	return found
+}
+
+// calm reports whether a node calls nothing but builtins and receives nothing, so that only the variables it sets tell that it was executed.
+func (f *finder) calm(n ast.Node) bool {
+	calm := true
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			t := f.pkg.TypesInfo.Types[n.Fun]
+			calm = calm && (t.IsType() || t.IsBuiltin())
+		case *ast.UnaryExpr:
+			calm = calm && n.Op != token.ARROW
+		}
 		return true
 	})
-	uses := func(values, set []ast.Expr) bool {
-		for _, v := range values {
-			for _, s := range set {
-				if strings.Contains(f.text(v), f.text(s)) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	return !calls && !uses(first.Rhs, second.Lhs) && !uses(second.Rhs, first.Lhs) && !uses(first.Lhs, second.Lhs) && !uses(second.Lhs, first.Lhs)
+	return calm
 }
 
 // debugLog reports whether a call writes a log line of level debug or info: nobody promises those.

@@ -103,6 +103,33 @@ func TestOperatorsOfGo(t *testing.T) {
 	}
 }
 
+// TestStatementsWhoseOrderMatters swaps two neighbours only if somebody could see it.
+func TestStatementsWhoseOrderMatters(t *testing.T) {
+	for body, want := range map[string]bool{
+		"a = 1; b = 2":                               false,
+		"a = b; b = 2":                               true,
+		"a = 1; a = 2":                               true,
+		"list = append(list, a); b = len(m)":         false,
+		"list = append(list, a); a = 2":              true,
+		"list = append(list, a); b = len(list)":      true,
+		"a = int(int64(b)); list = list[:0]":         false,
+		"a = count(); b = 2":                         true, // it may set b
+		"a = <-c; b = 2":                             true,
+		"a = 1; if b == 2 { return }":                true,
+		"delete(m, a); b = 2":                        true,
+		"a, b = b, a; list = append(list, len(m))":   false,
+		"m[a] = 1; b = m[2]":                         true,
+		"list[0] = a; list[1] = b":                   true, // it may be the same element
+		"list[0] = a; list = append(list[:0], 1, 2)": true,
+	} {
+		const head = "package p\n\nvar c chan int\n\nfunc count() int { return 1 }\n\nfunc f(a, b int, list []int, m map[int]int) {\n"
+		found := slices.ContainsFunc(groundOf(t, head+body+"\n}\n").spots, func(s spot) bool { return s.operator == "swap statements" })
+		if found != want {
+			t.Errorf("%s: swapped: %t, want %t", body, found, want)
+		}
+	}
+}
+
 // TestWhatTheCompilerRefuses plants one fault that compiles and two that do not: only these are refused.
 func TestWhatTheCompilerRefuses(t *testing.T) {
 	const source = "package p\n\nfunc f(a int) int {\n\tif a > 0 {\n\t\treturn 1\n\t}\n\tpanic(a)\n}\n\nfunc g() { println(f(1)) }\n"
@@ -150,11 +177,16 @@ func TestOperatorsOfSQL(t *testing.T) {
 			"zero a value: 1 -> null", "zero a value: m.b -> null",
 		}},
 		"a function": {
-			"create function f(p_a text, p_b text) returns void language plpgsql as $$ begin if p_a = 'x' then perform g(p_b); end if; n := p_a; delete from t; end $$;",
+			"create function f(p_a text, p_b text) returns void language plpgsql as $$ begin if p_a = 'x' then perform g(p_b); end if; n := p_a; o := p_b; delete from t where t.a = o; delete from u; perform g(1); end $$;",
 			[]string{
 				"another variable: p_a -> p_b", "another variable: p_a -> p_b", "another variable: p_b -> p_a",
-				"drop a statement: delete from t; -> ", "drop a statement: n := p_a; -> ", "drop a statement: perform g(p_b); -> ",
-				"swap statements: n := p_a; delete from t; -> delete from t; n := p_a;", "zero a value: p_b -> null",
+				"another variable: p_b -> p_a",
+				"drop a statement: delete from t where t.a = o; -> ", "drop a statement: delete from u; -> ", "drop a statement: n := p_a; -> ",
+				"drop a statement: o := p_b; -> ", "drop a statement: perform g(1); -> ", "drop a statement: perform g(p_b); -> ",
+				"move a limit: 1 -> 1 + 1",
+				"swap statements: delete from u; perform g(1); -> perform g(1); delete from u;",
+				"swap statements: o := p_b; delete from t where t.a = o; -> delete from t where t.a = o; o := p_b;",
+				"zero a value: 1 -> null", "zero a value: p_b -> null",
 			},
 		},
 	} {

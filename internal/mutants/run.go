@@ -24,6 +24,7 @@ type runner struct {
 	jobs       int
 	again      bool
 	quick      bool
+	near       bool // of a sample: run only tests near a mutant
 	budget     time.Duration
 	equivalent map[string]string
 	sampled    map[string][]string // of a sample: who uses each function and view of the schema
@@ -31,6 +32,14 @@ type runner struct {
 	set   *mutantSet
 	list  string // path of the list of overlay files
 	tests []*test
+
+	raced *races // of a sample
+}
+
+// races are the packages whose tests were compiled with the race detector, each with its error.
+type races struct {
+	mu  sync.Mutex
+	all map[string]error
 }
 
 // overlayFolder begins with an underscore, so the go command ignores it.
@@ -123,11 +132,29 @@ func (r *runner) binary(pkg string) string {
 	return filepath.Join(r.out, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")+".test")
 }
 
-func (r *runner) compile(ctx context.Context, pkg string) (output []byte, err error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", r.list, "-o", r.binary(pkg), pkg)
+func (r *runner) compile(ctx context.Context, pkg string, flags ...string) (output []byte, err error) {
+	arguments := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", r.list, "-o", r.binary(pkg)}
+	cmd := exec.CommandContext(ctx, "go", append(append(arguments, flags...), pkg)...)
 	cmd.Dir = r.root
 	return cmd.CombinedOutput()
 }
+
+// withRaces compiles the tests of a package with the race detector, once, and returns the name of the program for process.
+func (r *runner) withRaces(ctx context.Context, pkg string) (string, error) {
+	r.raced.mu.Lock()
+	defer r.raced.mu.Unlock()
+	if _, done := r.raced.all[pkg]; !done {
+		output, err := r.compile(ctx, pkg, "-race", "-o", r.binary(pkg+raceSuffix))
+		if err != nil {
+			err = fmt.Errorf("%s does not compile with the race detector: %w\n%s", pkg, err, output)
+		}
+		r.raced.all[pkg] = err
+	}
+	return pkg + raceSuffix, r.raced.all[pkg]
+}
+
+// raceSuffix ends the name of a program of tests with the race detector.
+const raceSuffix = "_race"
 
 var compilerError = regexp.MustCompile(`(?m)^(\S+?):(\d+):\d+: `)
 
@@ -165,7 +192,7 @@ func (r *runner) process(ctx context.Context, pkg string, environment []string, 
 		arguments = append([]string{"-test.short"}, arguments...)
 	}
 	cmd := exec.CommandContext(ctx, r.binary(pkg), arguments...)
-	cmd.Dir = filepath.Join(r.root, pkg)
+	cmd.Dir = filepath.Join(r.root, strings.TrimSuffix(pkg, raceSuffix))
 	cmd.Env = append(append(os.Environ(), "TURNKEEPER_TESTS=mutants"), environment...) // see testrun.Guard
 	if r.sampled != nil {
 		cmd.Env = append(cmd.Env, "GOFLAGS=-overlay="+r.list) // for the programs that tests build
@@ -360,7 +387,11 @@ func (r *runner) places(m *Mutant) []string {
 func (r *runner) within(m *Mutant) (tests []*test) {
 	sum := time.Duration(0)
 	for _, t := range m.reaching {
-		if !t.first && (r.sampled == nil || !isNear(m, t)) {
+		near := r.sampled != nil && isNear(m, t)
+		if r.near && !near {
+			continue
+		}
+		if !t.first && !near {
 			if sum += t.took; r.budget > 0 && sum > r.budget && len(tests) > 0 {
 				continue
 			}
@@ -447,7 +478,7 @@ func (r *runner) judge(ctx context.Context, m *Mutant) {
 		environment = []string{patchVariable + "=" + folder}
 	}
 	for _, batch := range batches(m.reaching) {
-		if m.verdict, m.noticed = r.show(ctx, batch, environment); m.verdict != survived {
+		if m.verdict, m.noticed = r.show(ctx, m, batch, environment); m.verdict != survived {
 			break
 		}
 	}
@@ -484,14 +515,21 @@ var (
 	unreadable = regexp.MustCompile(`SQLSTATE (42601|42804|42883|42P18|42703)`)
 )
 
-// show runs tests of one package with a mutant.
-func (r *runner) show(ctx context.Context, tests []*test, environment []string) (verdict, string) {
+// show runs tests of one package with a mutant. Tests near a dropped lock run with the race detector, as in CI.
+func (r *runner) show(ctx context.Context, m *Mutant, tests []*test, environment []string) (verdict, string) {
+	program := tests[0].pkg
+	if r.raced != nil && m.Operator == "drop a lock" && m.Query+m.Schema == "" && isNear(m, tests[0]) {
+		var err error
+		if program, err = r.withRaces(ctx, program); err != nil {
+			return invalid, err.Error()
+		}
+	}
 	var names []string
 	for _, t := range tests {
 		names = append(names, t.name)
 	}
 	limit := time.Minute + 10*total(tests)
-	output, err := r.process(ctx, tests[0].pkg, environment, "-test.failfast", "-test.timeout", limit.String(),
+	output, err := r.process(ctx, program, environment, "-test.failfast", "-test.timeout", limit.String(),
 		"-test.run", "^("+strings.Join(names, "|")+")$")
 	switch {
 	case err == nil:

@@ -50,15 +50,17 @@ type drawn struct {
 // A lot holds what may be drawn of a group, by operator.
 type lot map[string][]drawn
 
-// lots returns what may be drawn, by group.
-func lots(g *ground, root string) (map[string]lot, error) {
+// lots returns what may be drawn of code in these folders, or of all code, by group.
+func lots(g *ground, root string, in folders) (map[string]lot, error) {
 	all := map[string]lot{}
 	for _, group := range groups {
 		all[group.name] = lot{}
 	}
 	for _, s := range g.spots {
-		l := all[groupOf(s.pkg, false)]
-		l[s.operator] = append(l[s.operator], drawn{spot: s})
+		if in.have(s.pkg) {
+			l := all[groupOf(s.pkg, false)]
+			l[s.operator] = append(l[s.operator], drawn{spot: s})
+		}
 	}
 	texts, err := sqlTexts(root)
 	if err != nil {
@@ -66,6 +68,9 @@ func lots(g *ground, root string) (map[string]lot, error) {
 	}
 	l := all[groupOf("", true)]
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if !in.have(sqlFolders[texts[name].kind]) {
+			continue
+		}
 		changes := changesOf(texts[name].text)
 		for _, operator := range slices.Sorted(maps.Keys(changes)) {
 			for _, c := range changes[operator] {
@@ -75,6 +80,17 @@ func lots(g *ground, root string) (map[string]lot, error) {
 		}
 	}
 	return all, nil
+}
+
+// sqlFolders are the folders of the SQL, by kind of text.
+var sqlFolders = map[string]string{"query": "storage/queries", "schema": "migrations"}
+
+// folders are paths from the root. None means all.
+type folders []string
+
+// have reports whether a folder is one of these, or below one.
+func (f folders) have(folder string) bool {
+	return len(f) == 0 || slices.ContainsFunc(f, func(in string) bool { return folder == in || strings.HasPrefix(folder, in+"/") })
 }
 
 // A sqlText is the text of a query, or of a function or view of the schema.
@@ -148,10 +164,16 @@ func (d drawn) overlaps(o drawn) bool {
 }
 
 // draw draws n mutants that the compiler takes, the same ones for the same seed and source.
-func draw(g *ground, root string, n int, seed uint64) (*mutantSet, error) {
-	all, err := lots(g, root)
+func draw(g *ground, root string, in folders, n int, seed uint64) (*mutantSet, error) {
+	all, err := lots(g, root, in)
 	if err != nil {
 		return nil, err
+	}
+	shares := 0.0
+	for _, group := range groups {
+		if len(all[group.name]) > 0 {
+			shares += group.share
+		}
 	}
 	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a sample can be drawn again
 	ids, sql := map[int]spot{}, []drawn{}
@@ -162,7 +184,10 @@ func draw(g *ground, root string, n int, seed uint64) (*mutantSet, error) {
 		if group.sql {
 			weights = sqlOperators
 		}
-		for left := int(float64(n)*group.share + 0.5); left > 0; {
+		if len(all[group.name]) == 0 {
+			continue
+		}
+		for left := int(float64(n)*group.share/shares + 0.5); left > 0; {
 			d := all[group.name].pick(random, weights)
 			if slices.ContainsFunc(taken, d.overlaps) {
 				continue
@@ -221,7 +246,7 @@ func sampled(g *ground, root string, ids map[int]spot, sql []drawn) (*mutantSet,
 }
 
 // runSample draws a sample and runs all tests that reach its mutants.
-func runSample(ctx context.Context, r runner, n int, seed uint64) error {
+func runSample(ctx context.Context, r runner, in folders, n int, seed uint64) error {
 	r.target.Name = fmt.Sprintf("sample-%d", seed)
 	r.out = filepath.Join(r.root, "bin", "mutants", r.target.Name)
 	paths, err := programPackages(ctx, r.root)
@@ -232,14 +257,14 @@ func runSample(ctx context.Context, r runner, n int, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	if r.set, err = draw(g, r.root, n, seed); err != nil {
+	if r.set, err = draw(g, r.root, in, n, seed); err != nil {
 		return err
 	}
 	texts, err := sqlTexts(r.root)
 	if err != nil {
 		return err
 	}
-	r.sampled = callers(texts)
+	r.sampled, r.raced = callers(texts), &races{all: map[string]error{}}
 	for _, m := range r.set.mutants { // whose calls to count
 		for _, name := range append([]string{m.Schema}, r.sampled[m.Schema]...) {
 			if texts[name].kind == "schema" && !slices.Contains(r.target.Functions, name) {
@@ -249,6 +274,11 @@ func runSample(ctx context.Context, r runner, n int, seed uint64) error {
 	}
 	if r.target.Tests, err = testPackages(ctx, r.root); err != nil {
 		return err
+	}
+	if r.near {
+		r.target.Tests = slices.DeleteFunc(r.target.Tests, func(pkg string) bool {
+			return !slices.ContainsFunc(r.set.mutants, func(m Mutant) bool { return isNear(&m, &test{pkg: pkg}) })
+		})
 	}
 	sum, err := r.run(ctx)
 	if err != nil {

@@ -350,13 +350,45 @@ func (f *sqlFinder) statements(begin int) {
 			return
 		}
 		f.add("drop a statement", i, end+1, "", "if false then "+f.text(i, end+1)+"\nend if;")
-		commute := assigned && f.word(last[0]+1) == ":=" && !strings.Contains(f.text(last[0], end+1), "(")
-		if last[1] == i && !commute {
+		if last[1] == i && !f.commute(last, [2]int{i, end + 1}) {
 			a, b := f.text(last[0], last[1]), f.text(i, end+1)
 			f.add("swap statements", last[0], end+1, b+" "+a, b+"\n"+a)
 		}
 		last = [2]int{i, end + 1}
 	}
+}
+
+// commute reports whether the order of two statements certainly does not matter: none mentions a variable that the other one sets or a
+// table from which it deletes, and a variable is not set from a function of the schema, which may do anything.
+func (f *sqlFinder) commute(a, b [2]int) bool {
+	first, ok := f.sets(a)
+	second, also := f.sets(b)
+	return ok && also && !f.mentions(b, first) && !f.mentions(a, second)
+}
+
+// sets returns the variable that a statement sets or the table from which it deletes. ok is false if it may do anything else.
+func (f *sqlFinder) sets(s [2]int) (name string, ok bool) {
+	for i := s[0]; i < s[1]; i++ {
+		if strings.HasPrefix(f.word(i), "turnkeeper.") && f.word(i+1) == "(" && f.tokens[i].end == f.tokens[i+1].start {
+			return "", false
+		}
+	}
+	switch {
+	case f.word(s[0]+1) == ":=":
+		return f.word(s[0]), true
+	case f.word(s[0]) == "delete" && f.word(s[0]+1) == "from":
+		return f.word(s[0] + 2), true
+	}
+	return "", false
+}
+
+func (f *sqlFinder) mentions(s [2]int, name string) bool {
+	for i := s[0]; i < s[1]; i++ {
+		if w := f.word(i); w == name || strings.HasPrefix(w, name+".") || strings.HasPrefix(name, w+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // into reports whether the select at i sets variables.
