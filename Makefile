@@ -60,19 +60,19 @@ demo: setup build ## send a message to the demo agent and show its reply
 quick: setup ## run the fast tests (less than a minute): for use after every edit
 	scripts/test -short -timeout 10m
 
-# TURNKEEPER_TESTS=full runs every case of tests with many cases, RACE=1 turns on the race detector. CI
-# sets both. CONTRIBUTING.md lists what runs in which tier.
+# TURNKEEPER_TESTS=full also runs the tests that need CI, and every case of tests with many cases; RACE=1 turns on the race detector,
+# with which these run some cases. CONTRIBUTING.md lists what runs in which tier.
 .PHONY: test
 test: setup ## run all tests
 	scripts/test $(if $(RACE),-race) -timeout $(if $(RACE),60m,30m)
 
 .PHONY: race
-race: ## run all tests as CI does: every case, with the race detector (needs a C compiler)
+race: ## run all tests with the race detector, as CI does (needs a C compiler)
 	TURNKEEPER_TESTS=full $(MAKE) test RACE=1
 
-.PHONY: seeds
-seeds: ## run tests of many seeds or bytes as CI does: every case, without the race detector
-	TURNKEEPER_TESTS=full go test -vet=off -p 1 -timeout 60m ./internal/simulation ./inference/openai ./tools/program ./tools/mcp
+.PHONY: cases
+cases: setup ## run the tests with many cases as CI does: every case, without the race detector
+	@scripts/cases -timeout 60m
 
 .PHONY: crash
 crash: setup ## run the crash matrix: every point, every harm, every kind of tool (about half an hour)

@@ -328,7 +328,7 @@ func (r *rig) losses(queued bool) (all []loss) {
 			r.t.Errorf("the process does not send %s: %s", name, seen)
 		}
 	}
-	if testrun.Full() {
+	if testrun.All() {
 		names = seen
 	}
 	for _, name := range names {

@@ -43,28 +43,16 @@ func openDoor(t *testing.T) storesuite.Store {
 }
 
 func openAnother(t *testing.T) storesuite.Store {
-	url := storagetest.URL(t)
-	inFarZone(t, url)
-	s := &site{storagetest.Open(t, url), t, url}
+	db := storagetest.Reused(t, inFarZone)
+	s := &site{db, t, db.URL}
 	t.Cleanup(func() { s.wantPromises(t) })
 	return &door{site: s}
 }
 
 // inFarZone makes UTC+14 the time zone of the database's sessions. Nothing may depend on it.
-func inFarZone(t *testing.T, url string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), `do $$ begin
-		execute format('alter database %I set timezone = %L', current_database(), 'Pacific/Kiritimati');
-	end $$`)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+const inFarZone = `do $$ begin
+	execute format('alter database %I set timezone = %L', current_database(), 'Pacific/Kiritimati');
+end $$`
 
 // unchecked are promises that the suite breaks on purpose: it moves times, builds trees above the bounds, and writes recipes without parts.
 var unchecked = []string{

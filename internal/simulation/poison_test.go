@@ -146,7 +146,7 @@ func TestAProviderThatFailsHalf(t *testing.T) {
 			return &fault
 		}
 		var ids []turnkeeper.MessageID
-		for i := range testrun.UnderRace(100, 1000) {
+		for i := range testrun.UnderRace(100, testrun.Count(300, 1000)) {
 			ids = append(ids, w.send("well", fmt.Sprint("c", i%100), fmt.Sprint("hello ", i)))
 		}
 		w.wantAnswered(24*time.Hour, ids...)

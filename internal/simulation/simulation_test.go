@@ -146,8 +146,8 @@ func TestTurnsThatAreHandedOverAndQueuedRunOnce(t *testing.T) {
 	}
 }
 
-// maxMutationSeeds is the maximum number of seeds that are tried to find a mutation. The seed that found it
-// last is tried first.
+// maxMutationSeeds is the maximum number of seeds that are tried to find a mutation. The mutation's own seed is tried first: choose
+// one that finds it quickly, because the search through the others may take most of the time of this package.
 const maxMutationSeeds = 100
 
 // The simulation finds each mutation, and the same seed finds nothing without it.

@@ -26,6 +26,10 @@ import (
 // guardVariable names the folder to the test binary that runs as the guard.
 const guardVariable = "TURNKEEPER_TEST_GUARD"
 
+// EndAtOnce is the environment variable with which a program that has the race detector ends at once. By default it waits for a
+// second, in case another goroutine reaches a data race meanwhile.
+const EndAtOnce = "GORACE=atexit_sleep_ms=0"
+
 // parentPoll is how often a test process checks that its parent is alive.
 const parentPoll = 200 * time.Millisecond
 
@@ -103,7 +107,7 @@ func startGuard(root string) (release func(), err error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Dir = "/"
-	cmd.Env = []string{guardVariable + "=" + root}
+	cmd.Env = []string{guardVariable + "=" + root, EndAtOnce}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in the terminal must not reach it
 	lifeline, err := cmd.StdinPipe()                     // the kernel closes it when this process ends

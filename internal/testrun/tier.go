@@ -13,16 +13,21 @@ const TierVariable = "TURNKEEPER_TESTS"
 // Full reports whether the tier runs every case.
 func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
 
+// All reports whether tests with many cases run every case: in CI, but not with the race detector. With it, a case costs two to ten
+// times as much, and few of them find the races that all can find. CI runs these tests twice: some cases with the race detector, and
+// all without it (make cases).
+func All() bool { return Full() && !RaceDetector }
+
 // Long reports whether tests may take minutes each.
 func Long() bool { return os.Getenv(TierVariable) == "long" }
 
-// Sample returns all cases in CI, n evenly spread cases in make test, and one with -short. Similar
+// Sample returns all cases if All is true, n evenly spread cases otherwise, and one with -short. Similar
 // cases should be next to each other.
 func Sample[T any](cases []T, n int) []T {
 	if testing.Short() {
 		n = 1
 	}
-	if Full() || n >= len(cases) {
+	if All() || n >= len(cases) {
 		return cases
 	}
 	some := make([]T, 0, n)
@@ -32,15 +37,15 @@ func Sample[T any](cases []T, n int) []T {
 	return some
 }
 
-// Count returns few in make test, and many in CI.
+// Count returns many if All is true, and few otherwise.
 func Count(few, many int) int {
-	if Full() {
+	if All() {
 		return many
 	}
 	return few
 }
 
-// UnderRace returns few with the race detector, and all without it. It is for tests that make seeds runs without it in CI: they are about
+// UnderRace returns few with the race detector, and all without it. It is for tests that make cases runs without it in CI: they are about
 // order or amounts, not about memory that goroutines share, and the race detector makes them three to ten times as slow.
 func UnderRace(few, all int) int {
 	if RaceDetector {

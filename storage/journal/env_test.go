@@ -11,5 +11,5 @@ type env struct{ *storagetest.DB }
 
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	return &env{storagetest.WithAgents(t)}
+	return &env{storagetest.ReusedWithAgents(t)}
 }

@@ -51,6 +51,7 @@ type server struct {
 	private  *pgdev.Server // nil if the server is shared
 	patch    patch
 	made     atomic.Int64 // number of databases created
+	reused   reusables
 }
 
 var (
@@ -76,6 +77,10 @@ func (s suite) Run() int {
 		return code
 	}
 	if server.pool != nil {
+		if err := server.dropReused(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 		if server.patch.sql != "" { // no other package uses this template
 			_ = server.admin(context.Background(), "drop database if exists "+server.template)
 		}
@@ -248,25 +253,34 @@ func fresh(t testing.TB, migrated bool, with string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("test_%d_%d", os.Getpid(), s.made.Add(1)) // other packages use the server too
-	create := "create database " + name + with
-	if migrated {
-		create += " template " + s.template + " strategy file_copy" // a third of the time of the default
-	}
-	if err := s.admin(t.Context(), create); err != nil {
+	name, err := s.create(t.Context(), migrated, with)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if migrated {
-			if err := s.patch.report(context.Background(), s.urlOf(name)); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := s.admin(context.Background(), "drop database "+name+" with (force)"); err != nil {
+		if err := s.drop(name, migrated); err != nil {
 			t.Error(err)
 		}
 	})
 	return s.urlOf(name)
+}
+
+// create makes a database. with is added to the statement that creates it.
+func (s *server) create(ctx context.Context, migrated bool, with string) (name string, err error) {
+	name = fmt.Sprintf("test_%d_%d", os.Getpid(), s.made.Add(1)) // other packages use the server too
+	create := "create database " + name + with
+	if migrated {
+		create += " template " + s.template + " strategy file_copy" // a third of the time of the default
+	}
+	return name, s.admin(ctx, create)
+}
+
+func (s *server) drop(name string, migrated bool) error {
+	var err error
+	if migrated {
+		err = s.patch.report(context.Background(), s.urlOf(name))
+	}
+	return errors.Join(err, s.admin(context.Background(), "drop database "+name+" with (force)"))
 }
 
 // A DB is an open database of a test, with the methods of all stores.

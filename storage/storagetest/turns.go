@@ -22,13 +22,28 @@ import (
 // conversation. It marks the test as parallel.
 func WithAgents(t testing.TB) *DB {
 	t.Helper()
+	parallel(t)
+	return withAgents(New(t))
+}
+
+// ReusedWithAgents is WithAgents with a database of Reused. It is not for tests that count what a statement reads.
+func ReusedWithAgents(t testing.TB) *DB {
+	t.Helper()
+	parallel(t)
+	return withAgents(Reused(t, ""))
+}
+
+func parallel(t testing.TB) {
 	if t, ok := t.(*testing.T); ok {
 		t.Parallel()
 	}
-	d := New(t)
-	d.Register("clerk", false)
-	d.Register("desk", true)
-	return d
+}
+
+func withAgents(db *DB) *DB {
+	db.T.Helper()
+	db.Register("clerk", false)
+	db.Register("desk", true)
+	return db
 }
 
 // Register registers an agent without a file.

@@ -69,7 +69,7 @@ func TestSIGTERMAnywhere(t *testing.T) {
 	for i, name := range testrun.Sample(slices.Sorted(maps.Keys(stopPoints)), 4) {
 		p := stopPoints[name]
 		for _, twice := range []bool{false, true} {
-			if !testrun.Full() && twice != (i%2 == 1) {
+			if !testrun.All() && twice != (i%2 == 1) {
 				continue
 			}
 			t.Run(name+map[bool]string{true: ", twice"}[twice], func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
 	t.Parallel()
 	for i, at := range finishing {
 		faults := []string{"kill", "terminate", "cut"}
-		if !testrun.Full() {
+		if !testrun.All() {
 			faults = faults[i%len(faults):][:1]
 		}
 		for _, fault := range faults {

@@ -39,7 +39,7 @@ func matrix() (all []env.Crash) {
 				turn := i%len(faults) == j && (i/len(faults))%len(tools) == k
 				core := slices.Contains(aroundEffects, point) && tool == "mark_once"
 				one := first && len(classes)%len(faults) == j && (len(classes)/len(faults))%len(tools) == k
-				if testrun.Long() || testrun.Full() && (turn || core) || !testrun.Full() && one {
+				if testrun.Long() || testrun.All() && (turn || core) || !testrun.All() && one {
 					all = append(all, env.Crash{Point: point, Fault: fault, Tool: tool})
 				}
 			}

@@ -19,6 +19,7 @@ import (
 
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/mutants/chosen"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -99,6 +100,9 @@ func (e *Env) Environ() []string {
 	var environ []string
 	for name, value := range e.Vars {
 		environ = append(environ, name+"="+value)
+	}
+	if testrun.RaceDetector {
+		environ = append(environ, testrun.EndAtOnce)
 	}
 	for _, name := range []string{chosen.Variable, chosen.ReachVariable} {
 		if value, set := syscall.Getenv(name); set { // not os.Getenv: the result of a test would depend on it

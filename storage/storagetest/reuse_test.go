@@ -1,0 +1,47 @@
+package storagetest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/storage/storagetest"
+)
+
+// TestReused checks that a database that is used again is as it was when it was new, and that one whose schema was changed is not used
+// again.
+func TestReused(t *testing.T) {
+	const everything = `select string_agg(
+			format('%s %s', c.oid::regclass, query_to_xml('select * from ' || c.oid::regclass, true, true, '')), '' order by c.oid)
+		from pg_class c where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'S')`
+	var urls, contents []string
+	for _, change := range []string{
+		"update turnkeeper.settings set paused_at = now(), paused_reason = 'x', max_message_bytes = 10",
+		"delete from turnkeeper.settings; delete from turnkeeper.schema_migrations",
+		"create table turnkeeper.more (id int)",
+		"",
+	} {
+		t.Run(change, func(t *testing.T) {
+			db := storagetest.Reused(t, "")
+			urls, contents = append(urls, db.URL), append(contents, storagetest.One[string](db, everything))
+			clerk := turnkeeper.AgentRegistration{Name: "clerk", Definition: []byte("x"), DefinitionHash: strings.Repeat("a", 64)}
+			if err := db.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{clerk}); err != nil {
+				t.Fatal(err)
+			}
+			if id := db.Submit("clerk", "", "x"); id != 1 {
+				t.Errorf("the first message has the number %d", id)
+			}
+			db.Exec(change)
+		})
+	}
+	for i, content := range contents[1:] {
+		if diff := cmp.Diff(contents[0], content); diff != "" {
+			t.Errorf("database %d is not like a new one: %s", i+1, diff)
+		}
+	}
+	if urls[0] != urls[1] || urls[1] != urls[2] || urls[2] == urls[3] {
+		t.Errorf("the databases are %q", urls)
+	}
+}
