@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/asks"
 	"turnkeeper/inference"
@@ -26,7 +27,7 @@ type endings struct {
 }
 
 func (l *ledger) endings() *endings {
-	executed := len(l.interrupted) > 0 || l.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
+	executed := l.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
 	return &endings{l, executed}
 }
 
@@ -86,7 +87,7 @@ func (t *endings) failed(err error) *ending {
 // failure returns the Failure of the turn, without the pause of a service.
 func (t *endings) failure(fault Fault) Failure {
 	return Failure{
-		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
+		Fault: fault, Ran: t.executed, Effects: t.calls.Effected(),
 		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts, Attempts: t.record.Message.Attempts,
 		Keep: t.answeredByPerson() || t.finishing(), Waited: t.waited(), GiveUpAfter: t.bounds.GiveUpAfter,
 	}
@@ -190,7 +191,7 @@ func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is u
 func (t *endings) blocked(b *blockedError) *ending {
 	o := turnlog.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
-	if b.Scope != "day" || b.Never || t.rounds.effected() || t.finishing() {
+	if b.Scope != "day" || b.Never || t.calls.Effected() || t.finishing() {
 		return t.byVerdict(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry
@@ -214,17 +215,13 @@ func (e *silentError) Unwrap() error { return e.err }
 
 // anyRefused reports whether a call was not run for the reason that its result begins
 // with. The journal does not record the reason elsewhere.
-func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
-	return slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return isRefused(c, reason) })
-}
-
-func isRefused(c turnkeeper.ToolCall, reason string) bool {
-	return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
+func anyRefused(all []turnkeeper.ToolCall, reason string) bool {
+	return slices.ContainsFunc(all, func(c turnkeeper.ToolCall) bool { return calls.IsRefused(c, reason) })
 }
 
 // isRefusal reports whether a text begins with a reason that anyRefused is called with.
 func isRefusal(text string) bool {
-	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, overLimit)
+	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, calls.OverLimit)
 }
 
 // answered returns the ending of a turn whose model answered without calls.
@@ -232,12 +229,12 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 	switch {
 	case inference.Blank(last.Text): // not an answer, although the provider accepted it
 		return t.degraded(turnkeeper.StopInferenceError)
-	case slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt):
+	case slices.ContainsFunc(t.calls.All(), turnkeeper.ToolCall.InDoubt):
 		return t.degraded(turnkeeper.StopWorkerLost)
-	case slices.ContainsFunc(unreportedEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
+	case slices.ContainsFunc(unreportedEffects(t.calls.Rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
 		t.logCap("a call with an effect failed after the last answer, completing turn")
 		return t.degraded(turnkeeper.StopMaxRounds)
-	case t.rounds.overLimit():
+	case t.calls.OverLimit():
 		return t.capped(turnkeeper.StopMaxToolCalls)
 	case inference.FinishOf(last.FinishReason) == inference.FinishFiltered:
 		return t.filtered()
@@ -258,7 +255,7 @@ func succeeded(answer func([]turnkeeper.Round) reply) *ending {
 // agent's setting.
 func (t *endings) single(only turnkeeper.Round) *ending {
 	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
-	if slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt) {
+	if slices.ContainsFunc(t.calls.All(), turnkeeper.ToolCall.InDoubt) {
 		return t.degraded(turnkeeper.StopWorkerLost)
 	}
 	if inference.FinishOf(only.FinishReason) == inference.FinishFiltered {
@@ -274,7 +271,7 @@ func (t *endings) single(only turnkeeper.Round) *ending {
 
 // filtered returns the ending of a turn whose answer the provider's content filter stopped.
 func (t *endings) filtered() *ending {
-	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.rounds)))
+	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.calls.Rounds)))
 	end := t.degraded(turnkeeper.StopInferenceError)
 	end.outcome.ErrorClass = string(inference.ClassRefused)
 	end.outcome.Error = "the provider's content filter stopped the answer"
@@ -305,8 +302,8 @@ func (t *endings) degraded(stop turnkeeper.StopReason) *ending {
 
 func (t *endings) logCap(message string) {
 	t.log.Warn(message,
-		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", prompt.Charged(t.rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
-		zap.Int("executed_calls", t.rounds.executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
+		zap.Int("rounds", len(t.calls.Rounds)), zap.Int("charged_rounds", prompt.Charged(t.calls.Rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
+		zap.Int("executed_calls", t.calls.Executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
 		zap.Duration("max_duration", t.bounds.MaxDuration))
 }
 
@@ -321,7 +318,6 @@ type ending struct {
 // Texts for calls and turns that were stopped, and the limit of an error text.
 const (
 	shownNeverBegan   = "not run: the turn was stopped before this call began."
-	shownMaybe        = ". It may or may not have happened."
 	maxOperatorErrors = 4000 // characters
 )
 
@@ -330,7 +326,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting && len(o.WaitsFor) > 0: // byVerdict has logged it
 	case o.State == turnkeeper.TurnWaiting:
-		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
+		t.log.Info("turn waits", zap.Int("calls", len(t.calls.Detached())))
 	case !o.State.Terminal() && o.Backoff > 0:
 		t.log.Info("turn deferred", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
 	case !o.State.Terminal():
@@ -338,7 +334,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 	default:
 		fields := []zap.Field{
 			zap.String("state", string(o.State)), zap.String("continuation_stop_reason", string(o.StopReason)),
-			zap.Int("inference_round_count", len(t.rounds)), zap.Int("calls", len(t.rounds.all())),
+			zap.Int("inference_round_count", len(t.calls.Rounds)), zap.Int("calls", len(t.calls.All())),
 			zap.Int64("turn_duration_ms", t.duration().Milliseconds()),
 		}
 		if o.Error != "" {
@@ -370,7 +366,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 	o.State, o.StopReason = e.state, e.stop
 	var r reply
 	if e.reply != nil {
-		r = e.reply(t.rounds)
+		r = e.reply(t.calls.Rounds)
 	}
 	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
 	if !e.state.Terminal() {
@@ -378,7 +374,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 	}
 	r = t.sent(r)
 	if t.scheduled() {
-		o.InnerDialogue = otherTexts(t.rounds, r.said)
+		o.InnerDialogue = otherTexts(t.calls.Rounds, r.said)
 	}
 	o.Reply, o.Silent = r.text, r.silent
 	return o
@@ -386,7 +382,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 
 // sent returns what is sent of a reply: in a scheduled turn only the model's answer, unless it says that there is nothing to report.
 func (t *endings) sent(r reply) reply {
-	if t.scheduled() && !r.notice && (r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text)) {
+	if t.scheduled() && !r.notice && (r.said == 0 || t.def.Quiet(t.calls.Rounds[r.said-1].Text)) {
 		return reply{}
 	}
 	return r

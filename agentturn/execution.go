@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
@@ -16,7 +17,6 @@ import (
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
-	"turnkeeper/tools"
 )
 
 // The states of an execution, and what comes after each:
@@ -39,7 +39,6 @@ type execution struct {
 	prompt     *prompt.State      // builds the requests
 	models     *models            // the chain that answers them
 	stream     *transcript.Stream // of the current model call; nil: none
-	background toolrun.Set        // background calls
 	round      openRound          // the current round, for the Observer
 	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
 	end        *ending            // set by the state that ends the loop
@@ -76,16 +75,10 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	e := &execution{
 		ledger: &ledger{
 			task: given, memory: cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
-			interrupted: map[turnkeeper.CallKey]turnlog.CallResult{},
-			subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
-			dirty:       dirtyIn(a.Record.Rounds),
-			people:      newPeople(a.Record), labels: given.labelsOf(),
+			dirty: dirtyIn(a.Record.Rounds),
+			calls: calls.New(a.Record, given.offered, given.labelsBefore()),
 		},
-		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)}, background: toolrun.Set{},
-	}
-	for _, round := range a.Record.Rounds {
-		round.Calls = slices.Clone(round.Calls)
-		e.rounds = append(e.rounds, round)
+		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 	}
 	if a.Record.End == turnlog.EndFinish {
 		asked := make(chan struct{})
@@ -110,19 +103,19 @@ func (e *execution) runStates(ctx context.Context) (err error) {
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
 	e.openStream()
-	approvals{e.ledger}.see()
-	e.pending.Labels = e.labels.Before
-	for _, call := range e.rounds.all() {
+	e.see()
+	e.pending.Labels = e.calls.Before
+	for _, call := range e.calls.All() {
 		e.measure(ctx, call, e.sizes)
 	}
-	if len(e.rounds) == 0 {
+	if len(e.calls.Rounds) == 0 {
 		return e.ask, nil
 	}
-	for _, call := range e.rounds.open() {
+	for _, call := range e.calls.Unanswered() {
 		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
 			continue
 		}
-		if ask := e.people.settlement(call); ask != nil && ask.Closed() || e.people.awaitsInput(call) {
+		if ask := call.Settlement(); ask != nil && ask.Closed() || call.AwaitsInput() {
 			continue
 		}
 		result, known := e.reconcile(ctx, call)
@@ -153,11 +146,11 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, len(e.rounds)+1, false)
+	ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, len(e.calls.Rounds)+1, false)
 	a, err := e.generate(ctx)
 	e.at(ctx, PointModelAfter)
 	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
-		if asked, wrong := (gate{e}).askToGoOn(ctx, blocked); asked || wrong != nil {
+		if asked, wrong := e.askToGoOn(ctx, blocked); asked || wrong != nil {
 			return nil, wrong
 		}
 	}
@@ -188,13 +181,15 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
-	round.Calls = p.all[p.first:]
-	e.pending.Gates = rulings{e.ledger}.gatesOf(ctx, round.Calls)
+	for _, call := range p.made {
+		round.Calls = append(round.Calls, *call.ToolCall)
+	}
+	e.pending.Gates = e.gatesOf(ctx, p.made)
 	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Parts)
 	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
 	round.Charged = a.final || !allPaging(round.Calls)
-	e.add(round)
+	e.add(round, p.made)
 	e.at(ctx, PointPlanned)
 	return e.execute, nil
 }
@@ -203,15 +198,15 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 // others one at a time. Results are written with the next start, or before the next
 // model call.
 func (e *execution) execute(ctx context.Context) (state, error) {
-	if n := len(e.rounds); e.round.number != n && len(e.runnable()) > 0 { // the round's answer came in an earlier dispatch
-		ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, n, true)
+	if n := len(e.calls.Rounds); e.round.number != n && len(e.calls.Runnable()) > 0 { // the round's answer came in an earlier dispatch
+		ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, n, true)
 	}
-	for open := e.runnable(); len(open) > 0; open = e.runnable() {
+	for open := e.calls.Runnable(); len(open) > 0; open = e.calls.Runnable() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		finishing := e.finishing()
-		if finishing && (wrapUp{e}).answerOpen(open) {
+		if finishing && e.wrapUp(open) {
 			continue
 		}
 		wait, err := e.awaitBlockers(ctx, open[0])
@@ -237,64 +232,63 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 
 // executeFirst gets the first of the open calls answered, and possibly more of them, or
 // ends the loop to wait for a person.
-func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
+func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error {
 	call := open[0]
-	spec, ok := e.offered.Spec(call.Name)
-	if !ok { // another worker, which had the tool, planned the call
+	if !call.Known() { // another worker, which had the tool, planned the call
 		e.answerMissing(call)
 		return nil
 	}
 	switch {
-	case spec.Detached && !e.bounds.Paging:
+	case call.Spec.Detached && !e.bounds.Paging:
 		return e.refuse(call, shownUnreadable, nil)
-	case spec.Detached && e.offered.HasHandles(call):
+	case call.Spec.Detached && call.Handles:
 		return e.refuse(call, shownNoHandles, nil)
 	}
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return e.refuse(call, refused, err)
 	}
-	if (approvals{e.ledger}).answerRepeated(call) {
+	if e.answerRepeated(call) {
 		return nil
 	}
-	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
-		e.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(e.bounds)))
+	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.calls.Executed() < 1 {
+		e.answer(call, call.Result(turnkeeper.CallDenied, shownOverCalls(e.bounds)))
 		return nil
 	}
 	if call.Name == turnkeeper.ToolAskPerson {
-		return gate{e}.askPerson(ctx, call)
+		return e.askPerson(ctx, call)
 	}
-	if cleared, err := (gate{e}).pass(ctx, call); err != nil || !cleared {
+	if cleared, err := e.pass(ctx, call); err != nil || !cleared {
 		return err
 	}
-	return starts{e}.runFirst(ctx, open, spec)
+	return e.runFirst(ctx, open)
 }
 
 // runFirst runs the first of the open calls, which may run, and possibly more of them.
-func (e starts) runFirst(ctx context.Context, open []*turnkeeper.ToolCall, spec tools.Spec) error {
+func (e *execution) runFirst(ctx context.Context, open []*calls.Call) error {
 	call := open[0]
 	if call.Name == turnkeeper.ToolSpawnAgent {
 		return e.spawn(ctx, call)
 	}
-	if spec.Detached {
-		return e.detach(ctx, call, spec)
+	if call.Spec.Detached {
+		return e.detach(ctx, call)
 	}
 	if call.State == turnkeeper.CallRunning {
-		return e.rerun(ctx, call, spec)
+		return e.rerun(ctx, call)
 	}
-	if isRead(call) && e.people.approval(call.Key) == nil && !spec.AsksInput {
+	if call.Reads() && call.Approval() == nil && !call.Spec.AsksInput {
 		return e.runReads(ctx, e.leadingReads(ctx, open))
 	}
-	if !e.timeFor(spec) {
+	if !e.timeFor(call.Spec) {
 		e.denyRest(open)
 		return nil
 	}
-	if spec.Transactional {
-		return e.runTransactional(ctx, call, spec)
+	if call.Spec.Transactional {
+		return e.runTransactional(ctx, call)
 	}
-	if e.people.awaitsInput(call) {
-		return gate(e).resume(ctx, call, spec)
+	if call.AwaitsInput() {
+		return e.resume(ctx, call)
 	}
-	return e.runEffect(ctx, call, spec)
+	return e.runEffect(ctx, call)
 }
 
 // decide continues, suspends or ends the turn once every call of the newest round is
@@ -305,7 +299,7 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	}
 	e.collect()
 	if e.finishing() {
-		wrapUp{e}.stopReads()
+		e.stopReads()
 	}
 	if waits, err := e.awaitReplies(ctx); waits || err != nil {
 		if waits {
@@ -313,12 +307,12 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 		}
 		return nil, err
 	}
-	last := e.rounds[len(e.rounds)-1]
+	last := e.calls.Rounds[len(e.calls.Rounds)-1]
 	end, outlast := e.endAfter(last)
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
-	if len(last.Calls) == 0 && len(e.background) > 0 { // write the answer before waiting
+	if len(last.Calls) == 0 && len(e.calls.Runs()) > 0 { // write the answer before waiting
 		if err := e.commit(ctx); err != nil {
 			return nil, err
 		}
@@ -326,9 +320,9 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(e.rounds.detached(), outlast) {
+	if slices.ContainsFunc(e.calls.Detached(), outlast) {
 		end = e.waiting
-	} else if len(last.Calls) == 0 && len(unreportedEffects(e.rounds)) > 0 && !e.rounds.usedUp(e.bounds) {
+	} else if len(last.Calls) == 0 && len(unreportedEffects(e.calls.Rounds)) > 0 && !e.calls.UsedUp() {
 		e.log.Info("a call with an effect ended after the answer; asking the model once more", zap.Int("round", last.Number+1))
 		return e.ask, nil
 	}
@@ -339,36 +333,30 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 // endAfter returns the function that makes the turn's end, or nil if the newest round is
 // not the last. outlast selects the detached calls that the end waits for: all calls if
 // the reply may be a summary, and those with an effect if it is an answer.
-func (l *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
+func (l *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*calls.Call) bool) {
 	switch {
 	case len(last.Calls) == 0:
-		return func() *ending { return l.endings().answered(last) }, hasEffect
+		return func() *ending { return l.endings().answered(last) }, (*calls.Call).InDoubtIfStopped
 	case anyRefused(last.Calls, prompt.ShownNoTime):
 		return func() *ending { return l.endings().capped(turnkeeper.StopMaxDuration) }, noCall
-	case !l.bounds.Continuation && !l.rounds.overLimit():
+	case !l.bounds.Continuation && !l.calls.OverLimit():
 		return func() *ending { return l.endings().single(last) }, anyCall
-	case !l.bounds.Continuation, l.rounds.usedUp(l.bounds), wasFinal(last):
+	case !l.bounds.Continuation, l.calls.UsedUp(), wasFinal(last):
 		return func() *ending { return l.endings().capped(l.lastStop()) }, anyCall
 	default:
 		return nil, nil
 	}
 }
 
-func noCall(*turnkeeper.ToolCall) bool { return false }
+func noCall(*calls.Call) bool { return false }
 
-func anyCall(*turnkeeper.ToolCall) bool { return true }
-
-// hasEffect reports whether the outcome of a call would be in doubt if it were stopped. A
-// sub-agent's effects are on record in its own turn.
-func hasEffect(call *turnkeeper.ToolCall) bool {
-	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
-}
+func anyCall(*calls.Call) bool { return true }
 
 // continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon as
 // nothing runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
 func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
-	for nextMove(e.rounds, e.dirty) == moveWait || e.finishing() && e.rounds.any(isRunning) {
-		if len(e.background) == 0 {
+	for nextMove(e.calls.Rounds, e.dirty) == moveWait || e.finishing() && e.calls.Any(isRunning) {
+		if len(e.calls.Runs()) == 0 {
 			e.end = e.waiting()
 			return nil, nil
 		}
@@ -413,11 +401,11 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	case end.state == turnkeeper.TurnQueued && end.outcome.Backoff > 0 && end.outcome.ErrorClass == classBudget:
 		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, transcript.WaitingFor(waiting.BudgetSpent))
 	}
-	e.models.writeSideUsage(&e.pending, len(e.rounds)+1)
+	e.models.writeSideUsage(&e.pending, len(e.calls.Rounds)+1)
 	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
 		e.events.Event(endEvent(end.state), 0, 0, transcript.TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.rounds), Calls: len(e.rounds.all()),
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.calls.Rounds), Calls: len(e.calls.All()),
 			Reply: outcome.Reply, Retry: outcome.Retry,
 		})
 	}
@@ -445,9 +433,9 @@ func (e *execution) commit(ctx context.Context) error {
 		return &journalError{err}
 	}
 	for _, start := range e.pending.Starts {
-		call := e.rounds.call(start.Key)
+		call := e.calls.Call(start.Key)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
-		start.SetArguments(call)
+		start.SetArguments(call.ToolCall)
 		if call.State == turnkeeper.CallPlanned {
 			call.State = turnkeeper.CallStarted
 		}
@@ -459,14 +447,9 @@ func (e *execution) commit(ctx context.Context) error {
 	return nil
 }
 
-// runnable returns the open calls that do not run in the background, in order.
-func (e *execution) runnable() []*turnkeeper.ToolCall {
-	return slices.DeleteFunc(e.rounds.open(), func(c *turnkeeper.ToolCall) bool { return e.background[c.Key] != nil })
-}
-
 // moment returns the state of the turn that a request is built from.
 func (e *execution) moment(final bool) prompt.Moment {
-	return prompt.Moment{Rounds: e.rounds, Final: final, Age: e.background.Age}
+	return prompt.Moment{Rounds: e.calls.Rounds, Final: final, Age: e.age}
 }
 
 // A journalError is an error of the journal.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/turnlog"
 )
@@ -29,9 +30,9 @@ func (t *task) finishing() bool {
 // lastStop returns why a round was the last one.
 func (l *ledger) lastStop() turnkeeper.StopReason {
 	switch {
-	case l.finishing() && wasFinal(l.rounds[len(l.rounds)-1]):
+	case l.finishing() && wasFinal(l.calls.Rounds[len(l.calls.Rounds)-1]):
 		return turnkeeper.StopFinished
-	case l.rounds.overLimit():
+	case l.calls.OverLimit():
 		return turnkeeper.StopMaxToolCalls
 	default:
 		return turnkeeper.StopMaxRounds
@@ -39,25 +40,21 @@ func (l *ledger) lastStop() turnkeeper.StopReason {
 }
 
 // isRunning reports whether a call runs in the background or elsewhere.
-func isRunning(call turnkeeper.ToolCall) bool { return call.State == turnkeeper.CallRunning }
+func isRunning(call *calls.Call) bool { return call.State == turnkeeper.CallRunning }
 
-// wrapUp ends the calls of a turn that is to finish.
-type wrapUp struct{ *execution }
-
-// answerOpen answers the open calls that are not to run, or run again, and reports whether there were any. It leaves
+// wrapUp answers the open calls that are not to run, or run again, and reports whether there were any. It leaves
 // those of effect keyed that a lost worker had started.
-func (e wrapUp) answerOpen(open []*turnkeeper.ToolCall) (any bool) {
+func (l *ledger) wrapUp(open []*calls.Call) (any bool) {
 	for _, call := range open {
-		result, cut := e.interrupted[call.Key]
 		switch {
-		case cut:
-			e.answer(call, e.withDoubt(call, result))
+		case call.Cut != nil:
+			l.answer(call, call.CutResult())
 		case call.State == turnkeeper.CallPlanned:
-			e.answer(call, textResult(call, turnkeeper.CallDenied, shownFinish))
+			l.answer(call, call.Result(turnkeeper.CallDenied, shownFinish))
 		case call.Effect == turnkeeper.EffectNone:
-			e.answer(call, keepHandle(*call, textResult(call, turnkeeper.CallCancelled, shownStopped)))
-		case !call.Effect.Repeatable(), e.people.awaitsInput(call): // a person was asked about it
-			e.markUnknown(call)
+			l.answer(call, call.KeepHandle(call.Result(turnkeeper.CallCancelled, shownStopped)))
+		case !call.Effect.Repeatable(), call.AwaitsInput(): // a person was asked about it
+			l.markUnknown(call)
 		default:
 			continue
 		}
@@ -69,10 +66,10 @@ func (e wrapUp) answerOpen(open []*turnkeeper.ToolCall) (any bool) {
 const shownStopped = "cancelled: the turn was asked to finish before this call had ended."
 
 // stopReads ends the calls of effect none that run elsewhere. Those that run here end by themselves.
-func (e wrapUp) stopReads() {
-	for _, call := range e.rounds.detached() {
-		if call.Effect == turnkeeper.EffectNone && !isSpawn(*call) {
-			e.answer(call, keepHandle(*call, textResult(call, turnkeeper.CallCancelled, shownStopped)))
+func (l *ledger) stopReads() {
+	for _, call := range l.calls.Detached() {
+		if call.Effect == turnkeeper.EffectNone && !call.Spawns() {
+			l.answer(call, call.KeepHandle(call.Result(turnkeeper.CallCancelled, shownStopped)))
 		}
 	}
 }

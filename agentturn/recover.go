@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/membudget"
@@ -31,33 +32,31 @@ func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[
 }
 
 // reconcile asks the tool whether the call happened. ok is false if the tool cannot tell.
-func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnlog.CallResult, bool) {
-	tool, _ := e.offered.Get(call.Name)
-	reconciler, ok := tool.(tools.Reconciler)
+func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.CallResult, bool) {
+	reconciler, ok := call.Tool.(tools.Reconciler)
 	if !ok {
 		return turnlog.CallResult{}, false
 	}
-	spec, _ := e.offered.Spec(call.Name)
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return turnlog.CallResult{}, false
 	}
-	approvals{e.ledger}.useEdited(call)
+	call.UseEdited()
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
 	memory := e.memory.Lease()
 	e.held = append(e.held, memory)
-	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec))
+	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call))
 	if err != nil {
 		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
 		return turnlog.CallResult{}, false
 	}
 	if !happened {
-		return keepHandle(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
+		return call.KeepHandle(call.Result(turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
 	take := e.backgroundResult
-	if !prompt.WentOn(*call) {
-		take = func(call *turnkeeper.ToolCall, r tools.Result) turnlog.CallResult {
+	if !call.WentOn() {
+		take = func(call *calls.Call, r tools.Result) turnlog.CallResult {
 			return e.callResult(call, r, outputs.NewID())
 		}
 	}

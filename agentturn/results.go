@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
@@ -14,13 +15,13 @@ import (
 
 // callResult bounds, cleans and measures the result of a tool. Every result passes through it or
 // through backgroundResult. The text is stored only if it is not shown whole. id is that of the output.
-func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnlog.CallResult {
+func (l *ledger) callResult(call *calls.Call, raw tools.Result, id turnkeeper.OutputID) turnlog.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // anyRefused must not match a tool's text
 		raw.Text = "tool error: " + raw.Text
 	}
 	raw, attached := l.attach(call, raw)
-	taken, drafted := l.prepareOutput(raw, l.offered.Limits(call, id))
-	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached, Labels: flows{l}.resultMarks(call, raw.Labels)}
+	taken, drafted := l.prepareOutput(raw, l.offered.Limits(call.ToolCall, id))
+	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached, Labels: l.calls.ResultLabels(call, raw.Labels)}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, l.record.Turn.ID, call.Key
 		result.Output = &taken.Output
@@ -34,7 +35,7 @@ func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turn
 }
 
 // attach prepares a result's attachments to be stored, and names them in its text.
-func (t *task) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
+func (t *task) attach(call *calls.Call, raw tools.Result) (tools.Result, []turnkeeper.Output) {
 	return attach(t.record.Turn.ID, call.Key, raw, t.offered.MaxChars(call.Name))
 }
 
@@ -84,20 +85,20 @@ func rawOf(r tools.Result) outputs.Raw {
 
 // toolCall returns the call as its tool gets it. The usage of model calls that the tool
 // makes is added to used.
-func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
+func (l *ledger) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun.Meter) tools.Call {
 	turn := l.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
-		Arguments:      l.argumentsOf(call),
+		Arguments:      call.Args(),
 		Outputs:        stored,
-		Labels:         flows{l}.marksOf(call),
+		Labels:         l.calls.LabelsOf(call),
 		SharedNotes:    l.def.SharedNotes,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       l.progress.Of(call.Key, call.Name),
 		Sample:         l.sampler(call, used),
-		Input:          l.people.inputOf(call.Key),
+		Input:          call.InputForRun(),
 
-		CheckDestination: flows{l}.destinationsOf(call),
+		CheckDestination: l.calls.DestinationsOf(call),
 	}
 }
 
@@ -110,7 +111,7 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 
 // runResult returns the result of a background run. The model still sees the handle, in
 // an unchanged history; the notice reports the end of the call.
-func (l *ledger) runResult(call *turnkeeper.ToolCall, run *toolrun.Run) turnlog.CallResult {
+func (l *ledger) runResult(call *calls.Call, run *toolrun.Run) turnlog.CallResult {
 	l.held = append(l.held, run.Result.Memory)
 	result := l.backgroundResult(call, run.Result.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect), run.Result.Took, true

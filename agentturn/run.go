@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/membudget"
@@ -17,9 +18,9 @@ import (
 
 // launch starts a run of the call's tool. One of effect none ends when the turn is to finish. It is safe for concurrent
 // use.
-func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
+func (e *execution) launch(ctx context.Context, call *calls.Call) *toolrun.Run {
 	execute, id := e.prepare(call)
-	run := toolrun.Launch(ctx, *call, id, execute)
+	run := toolrun.Launch(ctx, *call.ToolCall, id, execute)
 	if call.Effect == turnkeeper.EffectNone {
 		go e.stopToFinish(run)
 	}
@@ -29,19 +30,17 @@ func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *tool
 // prepare returns a function that runs the call's tool. The function does not use the
 // turn's mutable state, because the turn may go on meanwhile. id is the id of the output,
 // if it is stored.
-func (e *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
-	tool, _ := e.offered.Get(call.Name)
-	spec, _ := e.offered.Spec(call.Name)
+func (e *execution) prepare(call *calls.Call) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
 	id = cmp.Or(call.OutputID, outputs.NewID())
-	used := &toolrun.Meter{}
-	asked, options := e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec)
-	if drafts, ok := e.journal.(toolrun.Drafts); ok && !spec.Transactional { // a draft would be written outside the transaction
-		options.Collect = toolrun.Collect(drafts, e.offered.Limits(call, id), id, e.log)
+	tool, used := call.Tool, &toolrun.Meter{}
+	asked, options := e.toolCall(call, e.outputs(used), used), e.executeOptions(call)
+	if drafts, ok := e.journal.(toolrun.Drafts); ok && !call.Spec.Transactional { // a draft would be written outside the transaction
+		options.Collect = toolrun.Collect(drafts, e.offered.Limits(call.ToolCall, id), id, e.log)
 	} else {
 		options.Collect = tools.Collect
 	}
-	observer, begin := e.cfg.Observer, ToolBegin{Call: *call, Agent: e.record.Turn.Agent}
-	begin.Call.RunArgs, _ = approvals{e.ledger}.asRun(call)
+	observer, begin := e.cfg.Observer, ToolBegin{Call: *call.ToolCall, Agent: e.record.Turn.Agent}
+	begin.Call.RunArgs, _ = call.AsRun()
 	return func(ctx context.Context) toolrun.Result {
 		memory := e.memory.Lease()
 		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)
@@ -54,9 +53,9 @@ func (e *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) 
 
 // executeOptions returns the options for running or reconciling a call. They count the
 // tools that run past their timeout.
-func (t *task) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
+func (t *task) executeOptions(call *calls.Call) tools.ExecuteOptions {
 	options := tools.ExecuteOptions{Log: t.log}
-	if timeout := t.timeout(spec); time.Until(t.wall) > timeout { // else ctx ends first
+	if timeout := t.timeout(call.Spec); time.Until(t.wall) > timeout { // else ctx ends first
 		options.Timeout = timeout
 	}
 	about := []zap.Field{zap.String("tool", call.Name), zap.Stringer("call", call.Key)}
@@ -86,7 +85,7 @@ func (e *execution) outputs(used *toolrun.Meter) tools.Outputs {
 		return nil
 	}
 	return &toolrun.OutputStore{
-		Turn: e.record.Turn.ID, Stored: e.cfg.Outputs, Calls: e.rounds.all(), Runs: e.background.Sorted(),
+		Turn: e.record.Turn.ID, Stored: e.cfg.Outputs, Calls: e.calls.All(), Runs: e.calls.Runs(),
 		MaxChars: e.bounds.MaxToolResultChars, PageOf: e.offered.MaxChars, MaxTokens: int64(e.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
 			return e.extract(ctx, from, query, used)

@@ -162,8 +162,8 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
 	defer func() {
-		e.round.leave(e.rounds)
-		end(ended(outcome, err, e.rounds))
+		e.round.leave(e.calls.Rounds)
+		end(ended(outcome, err, e.calls.Rounds))
 	}()
 	err = e.runStates(ctx)
 	if fatal := unwritable(ctx, err); fatal != nil {

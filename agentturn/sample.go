@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
@@ -35,7 +36,7 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler returns the function by which a call asks models. Its usage is added to used.
-func (l *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (l *ledger) sampler(call *calls.Call, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
 		s := &sampling{Sampling: asked, task: l.task, used: used, log: l.log.With(zap.Stringer("call", key), zap.String("tool", name))}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/pause"
@@ -157,20 +158,11 @@ func notSpawned(agent, reason, detail string) string {
 	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
 }
 
-// isSpawn reports whether a call has sent its message to a sub-agent that has not replied.
-func isSpawn(call turnkeeper.ToolCall) bool {
-	return call.Name == turnkeeper.ToolSpawnAgent && isDetached(call)
-}
-
-// awaitsReply reports whether the model cannot be asked before the sub-agent of this call
-// has replied, because the call has no handle.
-func awaitsReply(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
-
 // spawn starts a call of a sub-agent: one write contains the start, the message and, for
 // an async call, the handle.
-func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	var args spawnArguments
-	if err := json.Unmarshal(e.argumentsOf(call), &args); err != nil { // cannot happen: they are checked
+	if err := json.Unmarshal(call.Args(), &args); err != nil { // cannot happen: they are checked
 		return err
 	}
 	message, err := e.journal.NewMessage(ctx)
@@ -178,18 +170,18 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		return &journalError{err}
 	}
 	turn := e.record.Turn
-	start := approvals{e.ledger}.newStart(call)
+	start := newStart(call)
 	start.Spawn = &turnlog.Spawn{
 		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
 		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.childTrace(ctx, call.Key), Labels: flows{e.ledger}.marksOf(call),
+		TraceParent: e.childTrace(ctx, call.Key), Labels: e.calls.LabelsOf(call),
 	}
 	e.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
 	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
-		handle = e.told(call, handle)
+		handle = call.WithNotes(handle)
 	}
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)
@@ -201,7 +193,7 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	e.releaseArguments(call)
+	call.Release()
 	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
 	e.blockUntil = time.Now().Add(spawnBlockTime)
 	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
@@ -220,12 +212,12 @@ func (t *task) childTrace(ctx context.Context, key turnkeeper.CallKey) string {
 }
 
 // observeSpawn reports the end of a sub-agent's call to the Observer.
-func (l *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+func (l *ledger) observeSpawn(ctx context.Context, call *calls.Call, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
-		Call: *call, Turn: l.record.Turn, TraceParent: l.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		Call: *call.ToolCall, Turn: l.record.Turn, TraceParent: l.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
 	}
-	if s := l.subAgents[call.Key]; s != nil {
+	if s := call.Sub; s != nil {
 		end.Agent, end.Child = s.Agent, s.Turn
 	}
 	l.cfg.Observer.SubAgent(ctx, end)
@@ -241,8 +233,8 @@ const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 // awaitReplies blocks for the replies that the model must be shown, for a short time and
 // while something runs in the background. If waits is true, the turn must wait as a row.
 func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := minSpawnPoll; e.rounds.awaitsReply(); look = min(2*look, maxSpawnPoll) {
-		if len(e.background) == 0 && !time.Now().Before(e.blockUntil) {
+	for look := minSpawnPoll; e.calls.AwaitsReply(); look = min(2*look, maxSpawnPoll) {
+		if len(e.calls.Runs()) == 0 && !time.Now().Before(e.blockUntil) {
 			return true, nil
 		}
 		if pause.For(ctx, look) != nil {
@@ -258,15 +250,15 @@ func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 
 // replyResult returns the result of a call whose sub-agent has ended. The reply is treated like
 // the result of any tool.
-func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arrived turnlog.CallResult) turnlog.CallResult {
+func (l *ledger) replyResult(ctx context.Context, call *calls.Call, arrived turnlog.CallResult) turnlog.CallResult {
 	end := *arrived.Spawned
-	l.subAgents[call.Key] = &transcript.SubAgentData{
+	call.Sub = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
 		Conversation: turnlog.SpawnConversation(l.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
 	var result turnlog.CallResult
-	if prompt.WentOn(*call) {
+	if call.WentOn() {
 		result = l.backgroundResult(call, tools.Result{Text: text, Labels: end.Labels})
 	} else {
 		result = l.callResult(call, tools.Result{Text: text, Labels: end.Labels}, outputs.NewID())

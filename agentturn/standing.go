@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
@@ -17,7 +18,7 @@ import (
 // person allowed starts only if the rules of now do not deny it, its tool is still the agent's, and its arguments fit the schema.
 
 // offeredNow returns the tools of the agent's newest definition.
-func (l approvals) offeredNow() *tools.Registry {
+func (l *ledger) offeredNow() *tools.Registry {
 	if l.newest == nil {
 		return l.offered.Registry
 	}
@@ -28,9 +29,9 @@ func (l approvals) offeredNow() *tools.Registry {
 
 // misfit returns why the arguments with which a call would run do not fit its tool of now. Empty: they fit. The texts in place of
 // handles may be longer than arguments.
-func (l approvals) misfit(now *tools.Registry, call *turnkeeper.ToolCall) (fault string) {
-	args := string(l.argumentsOf(call))
-	if !l.offered.HasHandles(call) {
+func (l *ledger) misfit(now *tools.Registry, call *calls.Call) (fault string) {
+	args := string(call.Args())
+	if !call.Handles {
 		return now.CheckAsWritten(call.Name, args)
 	}
 	_, fault, err := now.Resolve(call.Name, args, func(text string) (string, error) { return text, nil })
@@ -41,7 +42,7 @@ func (l approvals) misfit(now *tools.Registry, call *turnkeeper.ToolCall) (fault
 }
 
 // outdated returns why a call may not start with the arguments that a person allowed. Empty: it may.
-func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall) string {
+func (l *ledger) outdated(ctx context.Context, call *calls.Call) string {
 	if l.retired {
 		return "the agent was retired since"
 	}
@@ -52,14 +53,14 @@ func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall) stri
 	if fault := l.misfit(now, call); fault != "" {
 		return "its arguments no longer fit the tool: " + fault
 	}
-	if d := (rulings(l)).decide(ctx, call); d.Verdict == policy.Deny {
+	if d := l.decideCall(ctx, call); d.Verdict == policy.Deny {
 		return fmt.Sprintf("a rule denies it now (%s)", cmp.Or(d.Reason, "this call is not allowed"))
 	}
 	return ""
 }
 
 // mayStart reports whether a call that a person allowed may start now. If not, it answers the call.
-func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall) bool {
+func (l *ledger) mayStart(ctx context.Context, call *calls.Call) bool {
 	why := l.outdated(ctx, call)
 	if why == "" {
 		return true
@@ -68,9 +69,9 @@ func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall) bool
 	text := turnlog.Denied + turnlog.RefusedSince + ", but " + why + ". Nothing was run."
 	switch {
 	case call.State == turnkeeper.CallPlanned:
-		l.answer(call, textResult(call, turnkeeper.CallDenied, text))
+		l.answer(call, call.Result(turnkeeper.CallDenied, text))
 	case !call.Effect.Repeatable(): // it started, and a person said that it did not happen
-		l.answer(call, textResult(call, turnkeeper.CallFailed, text))
+		l.answer(call, call.Result(turnkeeper.CallFailed, text))
 	default: // it started before, and its worker was lost
 		l.markUnknown(call)
 	}
