@@ -156,11 +156,16 @@ func (e *execution) pass(ctx context.Context, call *calls.Call) (cleared bool, e
 		if call.State != turnkeeper.CallPlanned {
 			return true, nil
 		}
+		if call.Ruling == nil && !call.Spec.Paging {
+			e.agree(call, calls.Rule)
+		}
 		switch d := e.ruling(ctx, call); d.Verdict {
 		case policy.Deny:
+			e.agree(call, calls.Answer, calls.ShownRefused(d))
 			e.answer(call, call.Result(turnkeeper.CallDenied, calls.ShownRefused(d)))
 			return false, nil
 		case policy.Ask:
+			e.agree(call, calls.Ask, d.Reason+string(call.Spec.Parameters))
 			e.askAbout(ctx, call, d)
 			return false, e.waitForPerson(ctx)
 		default:
@@ -169,10 +174,12 @@ func (e *execution) pass(ctx context.Context, call *calls.Call) (cleared bool, e
 	}
 	switch ask.State {
 	case asks.Open:
+		e.agree(call, calls.Wait)
 		return false, e.waitForPerson(ctx)
 	case asks.Approved:
 		return e.useApproval(call, ask) && e.mayStart(ctx, call), nil
 	default:
+		e.agree(call, calls.Answer, calls.ShownNotApproved(ask))
 		e.answer(call, call.Result(turnkeeper.CallDenied, calls.ShownNotApproved(ask)))
 		return false, nil
 	}
@@ -183,6 +190,7 @@ func (e *execution) pass(ctx context.Context, call *calls.Call) (cleared bool, e
 func (l *ledger) useApproval(call *calls.Call, ask *asks.Ask) (ok bool) {
 	if ask.Edited != "" {
 		if fault := l.offered.CheckAsWritten(call.Name, ask.Edited); fault != "" {
+			l.agreeIn(l.shadow, call, calls.Answer, turnlog.Denied+turnlog.RefusedEdit+": "+fault)
 			l.answer(call, call.Result(turnkeeper.CallDenied, turnlog.Denied+turnlog.RefusedEdit+": "+fault))
 			return false
 		}
@@ -192,8 +200,10 @@ func (l *ledger) useApproval(call *calls.Call, ask *asks.Ask) (ok bool) {
 		return true
 	}
 	if call.State == turnkeeper.CallPlanned {
+		l.agreeIn(l.shadow, call, calls.Answer, "denied: the arguments of this call are no longer those that were approved. Nothing was run.")
 		l.answer(call, call.Result(turnkeeper.CallDenied, "denied: the arguments of this call are no longer those that were approved. Nothing was run."))
 	} else {
+		l.agreeIn(l.shadow, call, calls.Doubt)
 		l.markUnknown(call)
 	}
 	return false
@@ -277,17 +287,21 @@ func (e *execution) settle(ctx context.Context, call *calls.Call) (cleared bool,
 			Reason: cmp.Or(call.Doubt, "the worker that ran this call was lost, and its outcome is unknown"),
 		})
 		q.Schema = settleSchema
+		e.agree(call, calls.Ask, q.Reason+q.Schema)
 		e.put(q)
 		return false, e.waitForPerson(ctx)
 	case settleAwait:
+		e.agree(call, calls.Wait)
 		return false, e.waitForPerson(ctx)
 	case settleHappened:
 		result := call.Result(turnkeeper.CallSucceeded, calls.WithComment("A person says that this call happened. Its result was lost.", ask))
 		result.Ran = true
+		e.agree(call, calls.Answer, result.Shown)
 		e.answer(call, result)
 	case settleStart:
 		return true, nil
 	default:
+		e.agree(call, calls.Doubt)
 		e.markUnknown(call)
 	}
 	return false, nil
@@ -314,9 +328,11 @@ func (e *execution) askPerson(ctx context.Context, call *calls.Call) error {
 			schema["enum"] = args.Options
 		}
 		q.Schema = string(prompt.Canonical(schema))
+		e.agree(call, calls.Ask, q.Reason+q.Schema)
 		e.put(q)
 		return e.waitForPerson(ctx)
 	case ask.State == asks.Open:
+		e.agree(call, calls.Wait)
 		return e.waitForPerson(ctx)
 	case ask.State == asks.Answered:
 		text := ask.Answer
@@ -324,12 +340,15 @@ func (e *execution) askPerson(ctx context.Context, call *calls.Call) error {
 		if json.Unmarshal([]byte(text), &plain) == nil {
 			text = plain
 		}
+		e.agree(call, calls.Take, calls.WithComment(text, ask))
 		result := e.callResult(call, tools.Result{Text: calls.WithComment(text, ask)}, call.OutputID)
 		result.State, result.Ran = turnkeeper.CallSucceeded, true
 		e.answer(call, result)
 	case ask.State == asks.Denied:
+		e.agree(call, calls.Answer, calls.WithComment("no answer: a person declined to answer this question.", ask))
 		e.answer(call, call.Result(turnkeeper.CallDenied, calls.WithComment("no answer: a person declined to answer this question.", ask)))
 	default:
+		e.agree(call, calls.Answer, "no answer: nobody answered this question in time.")
 		e.answer(call, call.Result(turnkeeper.CallDenied, "no answer: nobody answered this question in time."))
 	}
 	return nil

@@ -112,12 +112,16 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		return e.ask, nil
 	}
 	for _, call := range e.calls.Unanswered() {
+		recovering := calls.Turn{Phase: calls.Recovering}
 		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
+			e.agreeIn(recovering, call, calls.Leave)
 			continue
 		}
 		if ask := call.Settlement(); ask != nil && ask.Closed() || call.AwaitsInput() {
+			e.agreeIn(recovering, call, calls.Leave)
 			continue
 		}
+		e.agreeIn(recovering, call, calls.Reconcile)
 		result, known := e.reconcile(ctx, call)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -125,6 +129,8 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		if known {
 			e.answer(call, result)
 		} else if call.State != turnkeeper.CallStarted || !e.def.Settles() {
+			call.Reconciled()
+			e.agreeIn(recovering, call, calls.Doubt)
 			e.markUnknown(call)
 		}
 	}
@@ -234,6 +240,8 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 // ends the loop to wait for a person.
 func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error {
 	call := open[0]
+	call.Begin()
+	e.shadow = e.calls.Turn(call)
 	if !call.Known() { // another worker, which had the tool, planned the call
 		e.answerMissing(call)
 		return nil
@@ -244,13 +252,22 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 	case call.Spec.Detached && call.Handles:
 		return e.refuse(call, shownNoHandles, nil)
 	}
-	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
+	if call.Handles {
+		e.agree(call, calls.Resolve)
+	}
+	refused, err := e.resolve(ctx, call)
+	if refused != "" {
+		call.Resolve(nil, refused)
+	}
+	e.shadow = e.calls.Turn(call)
+	if err != nil || refused != "" {
 		return e.refuse(call, refused, err)
 	}
 	if e.answerRepeated(call) {
 		return nil
 	}
 	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.calls.Executed() < 1 {
+		e.agree(call, calls.Answer, shownOverCalls(e.bounds))
 		e.answer(call, call.Result(turnkeeper.CallDenied, shownOverCalls(e.bounds)))
 		return nil
 	}
@@ -267,27 +284,39 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 func (e *execution) runFirst(ctx context.Context, open []*calls.Call) error {
 	call := open[0]
 	if call.Name == turnkeeper.ToolSpawnAgent {
+		e.agree(call, calls.Spawn)
 		return e.spawn(ctx, call)
 	}
 	if call.Spec.Detached {
+		e.agree(call, calls.Detach)
 		return e.detach(ctx, call)
 	}
 	if call.State == turnkeeper.CallRunning {
+		if e.timeFor(call.Spec) {
+			e.agree(call, calls.Rerun)
+		} else {
+			e.agree(call, calls.NoTime)
+		}
 		return e.rerun(ctx, call)
 	}
 	if call.Reads() && call.Approval() == nil && !call.Spec.AsksInput {
+		e.agree(call, calls.Read)
 		return e.runReads(ctx, e.leadingReads(ctx, open))
 	}
 	if !e.timeFor(call.Spec) {
+		e.agree(call, calls.NoTime)
 		e.denyRest(open)
 		return nil
 	}
 	if call.Spec.Transactional {
+		e.agree(call, calls.Transact)
 		return e.runTransactional(ctx, call)
 	}
 	if call.AwaitsInput() {
+		e.agree(call, calls.Resume)
 		return e.resume(ctx, call)
 	}
+	e.agree(call, calls.Run)
 	return e.runEffect(ctx, call)
 }
 

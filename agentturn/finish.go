@@ -48,14 +48,19 @@ func (l *ledger) wrapUp(open []*calls.Call) (any bool) {
 	for _, call := range open {
 		switch {
 		case call.Cut != nil:
+			l.agreeEnd(calls.Finishing, call, calls.Answer, call.CutResult().Shown)
 			l.answer(call, call.CutResult())
 		case call.State == turnkeeper.CallPlanned:
+			l.agreeEnd(calls.Finishing, call, calls.Answer, shownFinish)
 			l.answer(call, call.Result(turnkeeper.CallDenied, shownFinish))
 		case call.Effect == turnkeeper.EffectNone:
+			l.agreeEnd(calls.Finishing, call, calls.Answer, call.KeepHandle(call.Result(turnkeeper.CallCancelled, shownStopped)).Shown)
 			l.answer(call, call.KeepHandle(call.Result(turnkeeper.CallCancelled, shownStopped)))
 		case !call.Effect.Repeatable(), call.AwaitsInput(): // a person was asked about it
+			l.agreeEnd(calls.Finishing, call, calls.Doubt)
 			l.markUnknown(call)
 		default:
+			l.agreeEnd(calls.Finishing, call, calls.Leave)
 			continue
 		}
 		any = true

@@ -22,7 +22,7 @@ import (
 // earlier calls, which never change, so that a call that is started again gets the same
 // arguments. refused is the result of a call that cannot be run. err stops the turn.
 func (e *execution) resolve(ctx context.Context, call *calls.Call) (refused string, err error) {
-	call.Release()
+	call.Begin()
 	if !call.Handles {
 		return "", nil
 	}
@@ -42,7 +42,7 @@ func (e *execution) resolve(ctx context.Context, call *calls.Call) (refused stri
 	if err != nil || fault != "" {
 		return fault, err
 	}
-	call.Use(json.RawMessage(args))
+	call.Resolve(json.RawMessage(args), "")
 	return "", nil
 }
 

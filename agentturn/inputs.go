@@ -25,12 +25,14 @@ func (e *execution) passInput(ctx context.Context, call *calls.Call) (cleared bo
 	call.UseEdited()
 	ask := call.Input()
 	if !ask.Closed() {
+		e.agree(call, calls.Wait)
 		return false, e.waitForPerson(ctx)
 	}
 	if _, fault := calls.InputAnswer(ask); fault != "" && ask.N < tools.MaxInputs {
 		again := ask.Question
 		again.N++
 		again.Reason = "The answer was invalid (" + fault + "). " + call.Ask(asks.KindInput, 1).Reason
+		e.agree(call, calls.Ask, again.Reason+again.Schema)
 		e.put(again)
 		return false, e.waitForPerson(ctx)
 	}

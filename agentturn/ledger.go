@@ -29,7 +29,8 @@ type ledger struct {
 	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 	memory   *membudget.Account            // of the results of calls
 	held     leases                        // of results in the entry that is not yet written
-	dirty    bool                          // a call has ended that no request has reported
+	shadow   calls.Turn
+	dirty    bool // a call has ended that no request has reported
 }
 
 // leases are the memory of results.
@@ -104,10 +105,13 @@ func (l *ledger) closeCalls() {
 	for _, call := range l.calls.Unanswered() {
 		switch {
 		case call.Cut != nil:
+			l.agreeEnd(calls.Closing, call, calls.Answer, call.CutResult().Shown)
 			l.answer(call, call.CutResult())
 		case call.State == turnkeeper.CallPlanned:
+			l.agreeEnd(calls.Closing, call, calls.Answer, prompt.ShownNotRun)
 			l.answer(call, call.Result(turnkeeper.CallCancelled, prompt.ShownNotRun))
 		default: // a panic between start and result, or no time to reconcile
+			l.agreeEnd(calls.Closing, call, calls.Doubt)
 			l.markUnknown(call)
 		}
 	}
@@ -118,8 +122,10 @@ func (l *ledger) closeCalls() {
 func (l *ledger) handBack() {
 	for _, call := range l.calls.Unanswered() {
 		if call.Cut == nil || call.Reconciles() || call.Effect.Repeatable() {
+			l.agreeEnd(calls.HandingBack, call, calls.Leave)
 			continue
 		}
+		l.agreeEnd(calls.HandingBack, call, calls.Answer, call.CutResult().Shown)
 		l.answer(call, call.CutResult())
 	}
 }
@@ -157,8 +163,10 @@ func (l *ledger) refuse(call *calls.Call, refused string, err error) error {
 	case err != nil:
 		return err
 	case call.State == turnkeeper.CallPlanned:
+		l.agreeIn(l.shadow, call, calls.Answer, refused)
 		l.answer(call, call.Result(turnkeeper.CallDenied, refused))
 	default:
+		l.agreeIn(l.shadow, call, calls.Doubt)
 		l.markUnknown(call)
 	}
 	return nil
@@ -263,9 +271,11 @@ func (l *ledger) add(round turnkeeper.Round, made []*calls.Call) {
 // answerMissing answers a call whose tool the agent no longer has.
 func (l *ledger) answerMissing(call *calls.Call) {
 	if call.State != turnkeeper.CallPlanned { // started by a lost worker
+		l.agreeIn(l.shadow, call, calls.Doubt)
 		l.markUnknown(call)
 		return
 	}
+	l.agreeIn(l.shadow, call, calls.Answer)
 	l.answer(call, call.Result(turnkeeper.CallDenied,
 		turnlog.RefusedUnknown+": "+call.Name+"\nIt was removed after the call was planned. Nothing was run."))
 }
@@ -278,8 +288,10 @@ func (l *ledger) denyRest(open []*calls.Call) {
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(l.lease)), zap.Duration("margin", l.bounds.Margin))
 	for _, call := range open {
 		if call.State == turnkeeper.CallPlanned {
+			l.agreeEnd(calls.OutOfTime, call, calls.Answer, prompt.ShownNoTime)
 			l.answer(call, call.Result(turnkeeper.CallDenied, prompt.ShownNoTime))
 		} else {
+			l.agreeEnd(calls.OutOfTime, call, calls.Doubt)
 			l.markUnknown(call)
 		}
 	}

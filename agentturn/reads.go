@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -19,22 +20,53 @@ const maxParallel = 8
 func (l *ledger) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
 	room := l.bounds.MaxToolCalls - l.calls.Executed()
 	for i, call := range open {
+		joins := i == 0 || l.joins(ctx, call, open[:i])
+		same := func(stop bool) {
+			if stop == joins {
+				panic(fmt.Sprintf("%s: it joins the reads before it: %v", call.Key, joins))
+			}
+		}
 		if !call.Paging {
 			if room--; room < 0 {
+				same(true)
 				return open[:i]
 			}
 		}
 		if !call.Known() || call.Spec.Detached || call.Spec.AsksInput || !call.Reads() || i > 0 && call.Handles || i > 0 && call.Spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+			same(true)
 			return open[:i]
 		}
 		if i > 0 && l.mayAsk(ctx, call) {
+			same(true)
 			return open[:i]
 		}
+		same(false)
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
 			return open[:i+1]
 		}
 	}
 	return open
+}
+
+// joins reports whether a call may run together with the reads before it. It does not if it may be answered with the result of the one
+// before it, if it has handles, which may name results of earlier calls, and if it may need a person.
+func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
+	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
+		return false
+	}
+	t := l.calls.Turn(call)
+	t.Time, t.Settles = l.timeFor(call.Spec), l.def.Settles()
+	for _, read := range reads {
+		if !read.Paging {
+			t.Left--
+		}
+	}
+	step := call.Next(t)
+	if step.Do == calls.Rule {
+		l.ruling(ctx, call)
+		step = call.Next(t)
+	}
+	return step.Do == calls.Read
 }
 
 func lastHash(before []*calls.Call) string {

@@ -18,6 +18,7 @@ func (l *ledger) answerRepeated(call *calls.Call) bool {
 	if first == nil {
 		return false
 	}
+	l.agreeIn(l.shadow, call, calls.Answer, calls.RepeatedResult(*first))
 	result := call.Result(turnkeeper.CallSkipped, calls.RepeatedResult(*first))
 	result.Preview = first.Preview
 	l.answer(call, result)

@@ -61,7 +61,9 @@ func (l *ledger) outdated(ctx context.Context, call *calls.Call) string {
 
 // mayStart reports whether a call that a person allowed may start now. If not, it answers the call.
 func (l *ledger) mayStart(ctx context.Context, call *calls.Call) bool {
+	l.agreeIn(l.shadow, call, calls.Recheck)
 	why := l.outdated(ctx, call)
+	call.Recheck(why)
 	if why == "" {
 		return true
 	}
@@ -69,10 +71,13 @@ func (l *ledger) mayStart(ctx context.Context, call *calls.Call) bool {
 	text := turnlog.Denied + turnlog.RefusedSince + ", but " + why + ". Nothing was run."
 	switch {
 	case call.State == turnkeeper.CallPlanned:
+		l.agreeIn(l.shadow, call, calls.Answer, text)
 		l.answer(call, call.Result(turnkeeper.CallDenied, text))
 	case !call.Effect.Repeatable(): // it started, and a person said that it did not happen
+		l.agreeIn(l.shadow, call, calls.Answer, text)
 		l.answer(call, call.Result(turnkeeper.CallFailed, text))
 	default: // it started before, and its worker was lost
+		l.agreeIn(l.shadow, call, calls.Doubt)
 		l.markUnknown(call)
 	}
 	return false

@@ -37,7 +37,29 @@ type Call struct {
 	Sub *transcript.SubAgentData // the sub-agent that has ended, for events
 
 	args json.RawMessage // with which it runs; nil: as planned
+
+	// What was found out for the step that is decided now; see Begin.
+	resolved, rechecked, reconciled bool
+	unresolvable                    string // why its handles cannot be resolved
+	outdated                        string // why it may not start although a person allowed it
 }
+
+// Begin forgets what earlier steps have found out, because it may have changed.
+func (c *Call) Begin() {
+	c.args, c.resolved, c.unresolvable = nil, false, ""
+	c.rechecked, c.outdated, c.reconciled = false, "", false
+}
+
+// Resolve sets the arguments with the texts of its handles, or why there are none.
+func (c *Call) Resolve(args json.RawMessage, refused string) {
+	c.args, c.unresolvable, c.resolved = args, refused, true
+}
+
+// Recheck sets why the call may not start although a person allowed it. Empty: it may.
+func (c *Call) Recheck(outdated string) { c.outdated, c.rechecked = outdated, true }
+
+// Reconciled sets that the tool was asked whether the call happened, and could not tell.
+func (c *Call) Reconciled() { c.reconciled = true }
 
 // Known reports whether the agent has the call's tool.
 func (c *Call) Known() bool { return c.Tool != nil }
@@ -51,19 +73,13 @@ func (c *Call) Args() json.RawMessage {
 	return json.RawMessage(c.Arguments)
 }
 
-// Resolved reports whether Args are not simply those that were planned.
-func (c *Call) Resolved() bool { return c.args != nil }
-
-// Use sets the arguments with which the call runs. They are not stored: handles are resolved each time the call is run.
-func (c *Call) Use(args json.RawMessage) { c.args = args }
-
-// Release forgets the arguments that Use set.
-func (c *Call) Release() { c.args = nil }
+// Release forgets the arguments with which it ran. They are not stored: handles are resolved each time the call is run.
+func (c *Call) Release() { c.args, c.resolved = nil, false }
 
 // UseEdited sets the arguments that a person has written, if there are any.
 func (c *Call) UseEdited() {
 	if ask := c.Approval(); ask != nil && ask.Edited != "" {
-		c.Use(json.RawMessage(canonical(ask.Edited)))
+		c.args = json.RawMessage(canonical(ask.Edited))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // same arguments. nil: it repeats none. before are the turn's earlier calls. A call with handles is compared once they are resolved.
 // Paging calls are ignored.
 func (c *Call) Repeated(before []turnkeeper.ToolCall) *turnkeeper.ToolCall {
-	if c.Paging || c.Starts > 0 || !c.Known() || !c.Spec.Guarded() || c.Handles && !c.Resolved() {
+	if c.Paging || c.Starts > 0 || !c.Known() || !c.Spec.Guarded() || c.Handles && !c.resolved {
 		return nil
 	}
 	hash := c.ArgsHash
