@@ -3,7 +3,6 @@ package agentturn
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 
 	"go.uber.org/zap"
@@ -11,11 +10,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/calls"
-	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/asks"
-	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
@@ -61,20 +58,19 @@ func (l *ledger) withdraw(call *calls.Call) {
 	l.pending.Withdrawn = append(l.pending.Withdrawn, call.Key)
 }
 
-// ruling returns the decision of the rules about a call. Its handles must be resolved.
-func (l *ledger) ruling(ctx context.Context, call *calls.Call) policy.Decision {
-	if call.Ruling != nil {
-		return *call.Ruling
-	}
-	if call.Spec.Paging || call.Name == turnkeeper.ToolAskPerson { // they change nothing
+// rule asks the rules about a call, once. Its handles must be resolved.
+func (l *ledger) rule(ctx context.Context, call *calls.Call) policy.Decision {
+	if call.ChangesNothing() {
 		return policy.Decision{Verdict: policy.Allow}
 	}
-	d := l.decideCall(ctx, call)
-	if call.Gate && d.Verdict == policy.Allow {
-		d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
+	if call.Ruling == nil {
+		d := l.decideCall(ctx, call)
+		if call.Gate && d.Verdict == policy.Allow {
+			d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
+		}
+		call.Ruling = &d
 	}
-	call.Ruling = &d
-	return d
+	return *call.Ruling
 }
 
 // decideCall returns the decision of the rules about a call with the arguments with which it would run now. Of the agent's newest
@@ -129,7 +125,7 @@ func (l *ledger) gatesOf(ctx context.Context, made []*calls.Call) (keys []turnke
 			continue
 		}
 		always := cmp.Or(l.def.Approve[call.Name], call.Spec.Approve) == policy.Always
-		if always || !call.Handles && l.ruling(ctx, call).Verdict == policy.Ask {
+		if always || !call.Handles && l.rule(ctx, call).Verdict == policy.Ask {
 			call.Gate = true
 			keys = append(keys, call.Key)
 		}
@@ -137,90 +133,21 @@ func (l *ledger) gatesOf(ctx context.Context, made []*calls.Call) (keys []turnke
 	return keys
 }
 
-// mayAsk reports whether a call cannot run without a person, or cannot run at all.
-func (l *ledger) mayAsk(ctx context.Context, call *calls.Call) bool {
-	return call.Name == turnkeeper.ToolAskPerson || call.Approval() != nil || l.ruling(ctx, call).Verdict != policy.Allow
-}
-
-// pass reports whether a call may start. If not, it answers the call or waits for a person. Its handles must be resolved.
-func (e *execution) pass(ctx context.Context, call *calls.Call) (cleared bool, err error) {
-	if call.AwaitsInput() {
-		return e.passInput(ctx, call)
-	}
-	ask := call.Approval()
-	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
-		cleared, err := e.settle(ctx, call)
-		return cleared && e.mayStart(ctx, call), err
-	}
-	if ask == nil {
-		if call.State != turnkeeper.CallPlanned {
-			return true, nil
-		}
-		if call.Ruling == nil && !call.Spec.Paging {
-			e.agree(call, calls.Rule)
-		}
-		switch d := e.ruling(ctx, call); d.Verdict {
-		case policy.Deny:
-			e.agree(call, calls.Answer, calls.ShownRefused(d))
-			e.answer(call, call.Result(turnkeeper.CallDenied, calls.ShownRefused(d)))
-			return false, nil
-		case policy.Ask:
-			e.agree(call, calls.Ask, d.Reason+string(call.Spec.Parameters))
-			e.askAbout(ctx, call, d)
-			return false, e.waitForPerson(ctx)
-		default:
-			return true, nil
-		}
-	}
-	switch ask.State {
-	case asks.Open:
-		e.agree(call, calls.Wait)
-		return false, e.waitForPerson(ctx)
-	case asks.Approved:
-		return e.useApproval(call, ask) && e.mayStart(ctx, call), nil
-	default:
-		e.agree(call, calls.Answer, calls.ShownNotApproved(ask))
-		e.answer(call, call.Result(turnkeeper.CallDenied, calls.ShownNotApproved(ask)))
-		return false, nil
-	}
-}
-
-// useApproval sets the arguments of a call to the approved ones. If the call cannot run with them, it answers the call and
-// returns false.
-func (l *ledger) useApproval(call *calls.Call, ask *asks.Ask) (ok bool) {
-	if ask.Edited != "" {
-		if fault := l.offered.CheckAsWritten(call.Name, ask.Edited); fault != "" {
-			l.agreeIn(l.shadow, call, calls.Answer, turnlog.Denied+turnlog.RefusedEdit+": "+fault)
-			l.answer(call, call.Result(turnkeeper.CallDenied, turnlog.Denied+turnlog.RefusedEdit+": "+fault))
-			return false
-		}
-		call.UseEdited()
-	}
-	if call.RunHash() == ask.RunHash() {
-		return true
-	}
-	if call.State == turnkeeper.CallPlanned {
-		l.agreeIn(l.shadow, call, calls.Answer, "denied: the arguments of this call are no longer those that were approved. Nothing was run.")
-		l.answer(call, call.Result(turnkeeper.CallDenied, "denied: the arguments of this call are no longer those that were approved. Nothing was run."))
-	} else {
-		l.agreeIn(l.shadow, call, calls.Doubt)
-		l.markUnknown(call)
-	}
-	return false
-}
-
-// askAbout asks for the approval of a call, and of later calls of its answer that will need one, so that a person sees
+// putAll adds an ask about a call, and those for the approval of later calls of its answer that will need one, so that a person sees
 // them together.
-func (l *ledger) askAbout(ctx context.Context, call *calls.Call, d policy.Decision) {
-	l.put(call.Question(asks.KindApprove, 1, d))
+func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
+	l.put(q)
+	if q.Kind != asks.KindApprove {
+		return
+	}
 	hashes := []string{call.ArgsHash}
 	for _, next := range l.calls.Unanswered() {
 		switch {
 		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || next.Approval() != nil:
-		case next.Paging || next.Name == turnkeeper.ToolAskPerson || next.Handles || slices.Contains(hashes, next.ArgsHash):
+		case next.ChangesNothing() || next.Handles || slices.Contains(hashes, next.ArgsHash):
 			// its arguments may still change, or it may be answered with the result of an equal call
 		default:
-			if d := l.ruling(ctx, next); d.Verdict == policy.Ask {
+			if d := l.rule(ctx, next); d.Verdict == policy.Ask {
 				l.put(next.Question(asks.KindApprove, 1, d))
 			}
 		}
@@ -242,116 +169,6 @@ func (e *execution) waitForPerson(ctx context.Context) error {
 		return err
 	}
 	return e.awaitRun(ctx)
-}
-
-const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"description":"Whether the call happened. After did_not_happen it runs again."}`
-
-// A settleStep is what becomes of a started call of effect once without a result.
-type settleStep string
-
-const (
-	settleAsk      settleStep = "ask"   // a person
-	settleAwait    settleStep = "await" // the answer of a person who was asked
-	settleHappened settleStep = "happened"
-	settleStart    settleStep = "start" // again
-	settleUnknown  settleStep = "unknown"
-)
-
-// settleStepOf decides by the ask about the newest start of a call, nil if there is none. settles reports whether a person is to
-// decide, and hash is that of the arguments with which the call would run.
-func settleStepOf(ask *asks.Ask, settles bool, hash string) settleStep {
-	switch {
-	case ask == nil && settles:
-		return settleAsk
-	case ask == nil:
-		return settleUnknown
-	case !ask.Closed():
-		return settleAwait
-	case ask.Answer == asks.Happened:
-		return settleHappened
-	case ask.Answer == asks.DidNotHappen && ask.Hash == hash:
-		return settleStart
-	default:
-		return settleUnknown
-	}
-}
-
-// settle decides about a started call of effect once without a result. If the agent's on_unknown is ask, a person decides.
-// cleared is true if the call did not happen and may start again.
-func (e *execution) settle(ctx context.Context, call *calls.Call) (cleared bool, err error) {
-	ask := call.Settlement()
-	call.UseEdited()
-	switch settleStepOf(ask, e.def.Settles(), call.RunHash()) {
-	case settleAsk:
-		q := call.Question(asks.KindSettle, call.Starts, policy.Decision{
-			Reason: cmp.Or(call.Doubt, "the worker that ran this call was lost, and its outcome is unknown"),
-		})
-		q.Schema = settleSchema
-		e.agree(call, calls.Ask, q.Reason+q.Schema)
-		e.put(q)
-		return false, e.waitForPerson(ctx)
-	case settleAwait:
-		e.agree(call, calls.Wait)
-		return false, e.waitForPerson(ctx)
-	case settleHappened:
-		result := call.Result(turnkeeper.CallSucceeded, calls.WithComment("A person says that this call happened. Its result was lost.", ask))
-		result.Ran = true
-		e.agree(call, calls.Answer, result.Shown)
-		e.answer(call, result)
-	case settleStart:
-		return true, nil
-	default:
-		e.agree(call, calls.Doubt)
-		e.markUnknown(call)
-	}
-	return false, nil
-}
-
-// personArguments are the arguments of ToolAskPerson.
-type personArguments struct {
-	Question string   `json:"question"`
-	Options  []string `json:"options"`
-}
-
-// askPerson puts the model's question to a person. If there is an answer already, it becomes the call's result.
-func (e *execution) askPerson(ctx context.Context, call *calls.Call) error {
-	ask := call.Ask(asks.KindQuestion, 1)
-	switch {
-	case ask == nil:
-		var args personArguments
-		if err := json.Unmarshal(call.Args(), &args); err != nil { // cannot happen: they are checked
-			return err
-		}
-		q := call.Question(asks.KindQuestion, 1, policy.Decision{Reason: args.Question})
-		schema := map[string]any{"type": "string"}
-		if len(args.Options) > 0 {
-			schema["enum"] = args.Options
-		}
-		q.Schema = string(prompt.Canonical(schema))
-		e.agree(call, calls.Ask, q.Reason+q.Schema)
-		e.put(q)
-		return e.waitForPerson(ctx)
-	case ask.State == asks.Open:
-		e.agree(call, calls.Wait)
-		return e.waitForPerson(ctx)
-	case ask.State == asks.Answered:
-		text := ask.Answer
-		var plain string
-		if json.Unmarshal([]byte(text), &plain) == nil {
-			text = plain
-		}
-		e.agree(call, calls.Take, calls.WithComment(text, ask))
-		result := e.callResult(call, tools.Result{Text: calls.WithComment(text, ask)}, call.OutputID)
-		result.State, result.Ran = turnkeeper.CallSucceeded, true
-		e.answer(call, result)
-	case ask.State == asks.Denied:
-		e.agree(call, calls.Answer, calls.WithComment("no answer: a person declined to answer this question.", ask))
-		e.answer(call, call.Result(turnkeeper.CallDenied, calls.WithComment("no answer: a person declined to answer this question.", ask)))
-	default:
-		e.agree(call, calls.Answer, "no answer: nobody answered this question in time.")
-		e.answer(call, call.Result(turnkeeper.CallDenied, "no answer: nobody answered this question in time."))
-	}
-	return nil
 }
 
 // askToGoOn asks whether the turn may continue although its budget is used up. asked is false if a person declined, or nobody

@@ -19,13 +19,9 @@ func (t *task) overCap(call *calls.Call, executed, paged int) string {
 		return ""
 	}
 	if executed >= t.bounds.MaxToolCalls {
-		return shownOverCalls(t.bounds)
+		return calls.ShownOverCalls(t.bounds)
 	}
 	return ""
-}
-
-func shownOverCalls(b turnkeeper.Bounds) string {
-	return fmt.Sprintf(calls.OverLimit+"%d tool calls a turn; this one was not run", b.MaxToolCalls)
 }
 
 func shownOverPaging(b turnkeeper.Bounds) string {

@@ -112,26 +112,8 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		return e.ask, nil
 	}
 	for _, call := range e.calls.Unanswered() {
-		recovering := calls.Turn{Phase: calls.Recovering}
-		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
-			e.agreeIn(recovering, call, calls.Leave)
-			continue
-		}
-		if ask := call.Settlement(); ask != nil && ask.Closed() || call.AwaitsInput() {
-			e.agreeIn(recovering, call, calls.Leave)
-			continue
-		}
-		e.agreeIn(recovering, call, calls.Reconcile)
-		result, known := e.reconcile(ctx, call)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if known {
-			e.answer(call, result)
-		} else if call.State != turnkeeper.CallStarted || !e.def.Settles() {
-			call.Reconciled()
-			e.agreeIn(recovering, call, calls.Doubt)
-			e.markUnknown(call)
+		if err := e.recoverCall(ctx, call); err != nil {
+			return nil, err
 		}
 	}
 	if len(e.pending.Verdicts) > 0 || len(e.pending.Results) > 0 {
@@ -212,7 +194,7 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 			return nil, context.Cause(ctx)
 		}
 		finishing := e.finishing()
-		if finishing && e.wrapUp(open) {
+		if finishing && e.endCalls(calls.Finishing, open) {
 			continue
 		}
 		wait, err := e.awaitBlockers(ctx, open[0])
@@ -236,88 +218,80 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 	return e.decide, nil
 }
 
+// recoverCall answers a call that a lost worker had started, unless it is left to execute.
+func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
+	call.Begin()
+	turn := calls.Turn{Phase: calls.Recovering, Settles: e.def.Settles()}
+	step := call.Next(turn)
+	if step.Do == calls.Reconcile {
+		result, known := e.reconcile(ctx, call)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if known {
+			e.answer(call, result)
+			return nil
+		}
+		call.Reconciled()
+		step = call.Next(turn)
+	}
+	e.endCall(call, step)
+	return nil
+}
+
 // executeFirst gets the first of the open calls answered, and possibly more of them, or
 // ends the loop to wait for a person.
 func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error {
 	call := open[0]
 	call.Begin()
-	e.shadow = e.calls.Turn(call)
-	if !call.Known() { // another worker, which had the tool, planned the call
-		e.answerMissing(call)
-		return nil
+	turn := e.calls.Turn(call)
+	for {
+		turn.Time, turn.Settles = e.timeFor(call.Spec), e.def.Settles()
+		switch step := call.Next(turn); step.Do {
+		case calls.Resolve:
+			if err := e.resolve(ctx, call); err != nil {
+				return err
+			}
+			turn = e.calls.Turn(call)
+		case calls.Rule:
+			e.rule(ctx, call)
+		case calls.Recheck:
+			e.recheck(ctx, call)
+		default:
+			return e.do(ctx, step, open)
+		}
 	}
-	switch {
-	case call.Spec.Detached && !e.bounds.Paging:
-		return e.refuse(call, shownUnreadable, nil)
-	case call.Spec.Detached && call.Handles:
-		return e.refuse(call, shownNoHandles, nil)
-	}
-	if call.Handles {
-		e.agree(call, calls.Resolve)
-	}
-	refused, err := e.resolve(ctx, call)
-	if refused != "" {
-		call.Resolve(nil, refused)
-	}
-	e.shadow = e.calls.Turn(call)
-	if err != nil || refused != "" {
-		return e.refuse(call, refused, err)
-	}
-	if e.answerRepeated(call) {
-		return nil
-	}
-	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.calls.Executed() < 1 {
-		e.agree(call, calls.Answer, shownOverCalls(e.bounds))
-		e.answer(call, call.Result(turnkeeper.CallDenied, shownOverCalls(e.bounds)))
-		return nil
-	}
-	if call.Name == turnkeeper.ToolAskPerson {
-		return e.askPerson(ctx, call)
-	}
-	if cleared, err := e.pass(ctx, call); err != nil || !cleared {
-		return err
-	}
-	return e.runFirst(ctx, open)
 }
 
-// runFirst runs the first of the open calls, which may run, and possibly more of them.
-func (e *execution) runFirst(ctx context.Context, open []*calls.Call) error {
+// do does what is to be done with the first of the open calls.
+func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call) error {
 	call := open[0]
-	if call.Name == turnkeeper.ToolSpawnAgent {
-		e.agree(call, calls.Spawn)
+	switch step.Do {
+	case calls.Ask:
+		e.putAll(ctx, call, step.Question)
+		return e.waitForPerson(ctx)
+	case calls.Wait:
+		return e.waitForPerson(ctx)
+	case calls.Spawn:
 		return e.spawn(ctx, call)
-	}
-	if call.Spec.Detached {
-		e.agree(call, calls.Detach)
+	case calls.Detach:
 		return e.detach(ctx, call)
-	}
-	if call.State == turnkeeper.CallRunning {
-		if e.timeFor(call.Spec) {
-			e.agree(call, calls.Rerun)
-		} else {
-			e.agree(call, calls.NoTime)
-		}
-		return e.rerun(ctx, call)
-	}
-	if call.Reads() && call.Approval() == nil && !call.Spec.AsksInput {
-		e.agree(call, calls.Read)
+	case calls.Read:
 		return e.runReads(ctx, e.leadingReads(ctx, open))
-	}
-	if !e.timeFor(call.Spec) {
-		e.agree(call, calls.NoTime)
-		e.denyRest(open)
-		return nil
-	}
-	if call.Spec.Transactional {
-		e.agree(call, calls.Transact)
+	case calls.Run:
+		return e.runEffect(ctx, call)
+	case calls.Transact:
 		return e.runTransactional(ctx, call)
-	}
-	if call.AwaitsInput() {
-		e.agree(call, calls.Resume)
+	case calls.Resume:
 		return e.resume(ctx, call)
+	case calls.Rerun:
+		return e.rerun(ctx, call)
+	case calls.NoTime:
+		e.denyRest(open)
+	default:
+		e.endCall(call, step)
 	}
-	e.agree(call, calls.Run)
-	return e.runEffect(ctx, call)
+	return nil
 }
 
 // decide continues, suspends or ends the turn once every call of the newest round is
@@ -413,10 +387,10 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	switch end.state {
 	case turnkeeper.TurnWaiting: // only detached calls are open, or the turn waits for a model
 	case turnkeeper.TurnQueued:
-		e.handBack()
+		e.endCalls(calls.HandingBack, e.calls.Unanswered())
 	default:
 		e.closeDetached(ctx)
-		e.closeCalls()
+		e.endCalls(calls.Closing, e.calls.Unanswered())
 	}
 	if e.stream != nil {
 		e.stream.Rollback("the turn ended")

@@ -20,30 +20,28 @@ import (
 
 // resolve replaces the handles in the call's arguments. They can name only the results of
 // earlier calls, which never change, so that a call that is started again gets the same
-// arguments. refused is the result of a call that cannot be run. err stops the turn.
-func (e *execution) resolve(ctx context.Context, call *calls.Call) (refused string, err error) {
-	call.Begin()
-	if !call.Handles {
-		return "", nil
-	}
+// arguments. An error stops the turn.
+func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 	if e.pending.hasOutput() {
 		if err := e.commit(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
 	values := &values{exec: e, stored: e.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
 	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
-		return turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run.", nil
+		fault = turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run."
+	} else if errors.Is(err, turnkeeper.ErrNotFound) {
+		fault = "the stored text of a handle is gone. Nothing was run."
+	} else if err != nil {
+		return err
 	}
-	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return "the stored text of a handle is gone. Nothing was run.", nil
+	if fault != "" {
+		call.Unresolvable(fault)
+		return nil
 	}
-	if err != nil || fault != "" {
-		return fault, err
-	}
-	call.Resolve(json.RawMessage(args), "")
-	return "", nil
+	call.Resolve(json.RawMessage(args))
+	return nil
 }
 
 // outputsBefore returns the stored results of the calls before a call.

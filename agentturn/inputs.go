@@ -20,25 +20,6 @@ import (
 // is opened. After the ask is closed, a write marks it as used, and the call runs again with the answer. This is the same
 // start of the call. If the worker is lost after that write, it is like a loss in any other run.
 
-// passInput waits for the input of a call. cleared is true if the call can continue. After an invalid answer it asks again.
-func (e *execution) passInput(ctx context.Context, call *calls.Call) (cleared bool, err error) {
-	call.UseEdited()
-	ask := call.Input()
-	if !ask.Closed() {
-		e.agree(call, calls.Wait)
-		return false, e.waitForPerson(ctx)
-	}
-	if _, fault := calls.InputAnswer(ask); fault != "" && ask.N < tools.MaxInputs {
-		again := ask.Question
-		again.N++
-		again.Reason = "The answer was invalid (" + fault + "). " + call.Ask(asks.KindInput, 1).Reason
-		e.agree(call, calls.Ask, again.Reason+again.Schema)
-		e.put(again)
-		return false, e.waitForPerson(ctx)
-	}
-	return true, nil
-}
-
 // askForInput opens an ask if a run needs input. It fails a call that asks too often. It returns false if the run did not ask.
 func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool) {
 	request, ok := errors.AsType[*tools.InputRequest](run.Result.Err)
@@ -70,6 +51,7 @@ func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool)
 
 // resume runs a started call again with the input that its tool requested.
 func (e *execution) resume(ctx context.Context, call *calls.Call) error {
+	call.UseEdited()
 	e.pending.Inputs = append(e.pending.Inputs, call.Input().ID)
 	if err := e.commit(ctx); err != nil {
 		return err

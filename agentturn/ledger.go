@@ -9,7 +9,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
-	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/membudget"
@@ -29,8 +28,7 @@ type ledger struct {
 	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 	memory   *membudget.Account            // of the results of calls
 	held     leases                        // of results in the entry that is not yet written
-	shadow   calls.Turn
-	dirty    bool // a call has ended that no request has reported
+	dirty    bool                          // a call has ended that no request has reported
 }
 
 // leases are the memory of results.
@@ -100,34 +98,29 @@ func (l *ledger) resultEvent(call *calls.Call) {
 	})
 }
 
-// closeCalls answers every open call, because a closed turn must have none.
-func (l *ledger) closeCalls() {
-	for _, call := range l.calls.Unanswered() {
-		switch {
-		case call.Cut != nil:
-			l.agreeEnd(calls.Closing, call, calls.Answer, call.CutResult().Shown)
-			l.answer(call, call.CutResult())
-		case call.State == turnkeeper.CallPlanned:
-			l.agreeEnd(calls.Closing, call, calls.Answer, prompt.ShownNotRun)
-			l.answer(call, call.Result(turnkeeper.CallCancelled, prompt.ShownNotRun))
-		default: // a panic between start and result, or no time to reconcile
-			l.agreeEnd(calls.Closing, call, calls.Doubt)
-			l.markUnknown(call)
-		}
+// endCall answers a call as a step says, and reports whether it did.
+func (l *ledger) endCall(call *calls.Call, step calls.Step) (answered bool) {
+	switch step.Do {
+	case calls.Answer:
+		l.answer(call, step.Result)
+	case calls.Take:
+		result := l.callResult(call, tools.Result{Text: step.Text}, call.OutputID)
+		result.State, result.Ran = turnkeeper.CallSucceeded, true
+		l.answer(call, result)
+	case calls.Doubt:
+		l.markUnknown(call)
+	default:
+		return false
 	}
+	return true
 }
 
-// handBack answers the interrupted calls of effect once that cannot be reconciled. All
-// other open calls stay open: the next dispatch runs them again or reconciles them.
-func (l *ledger) handBack() {
-	for _, call := range l.calls.Unanswered() {
-		if call.Cut == nil || call.Reconciles() || call.Effect.Repeatable() {
-			l.agreeEnd(calls.HandingBack, call, calls.Leave)
-			continue
-		}
-		l.agreeEnd(calls.HandingBack, call, calls.Answer, call.CutResult().Shown)
-		l.answer(call, call.CutResult())
+// endCalls answers the calls as they end in a phase that executes none, and reports whether there was one that does not go on.
+func (l *ledger) endCalls(phase calls.Phase, open []*calls.Call) (any bool) {
+	for _, call := range open {
+		any = l.endCall(call, call.Next(calls.Turn{Phase: phase})) || any
 	}
+	return any
 }
 
 // markUnknown records that the outcome of a started call is unknown.
@@ -154,22 +147,6 @@ func (l *ledger) openStream() {
 		l.events.Event(turnkeeper.EventRoundRollback, l.record.OpenRound, 0, transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
 	}
 	l.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
-}
-
-// refuse answers a call whose handles cannot be resolved. The outcome of a call that a
-// lost worker had started is unknown. err is returned as it is.
-func (l *ledger) refuse(call *calls.Call, refused string, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case call.State == turnkeeper.CallPlanned:
-		l.agreeIn(l.shadow, call, calls.Answer, refused)
-		l.answer(call, call.Result(turnkeeper.CallDenied, refused))
-	default:
-		l.agreeIn(l.shadow, call, calls.Doubt)
-		l.markUnknown(call)
-	}
-	return nil
 }
 
 // didNotRun records that a call did not run although its start is in the journal. A call
@@ -268,31 +245,11 @@ func (l *ledger) add(round turnkeeper.Round, made []*calls.Call) {
 	l.stopRound(round.Number)
 }
 
-// answerMissing answers a call whose tool the agent no longer has.
-func (l *ledger) answerMissing(call *calls.Call) {
-	if call.State != turnkeeper.CallPlanned { // started by a lost worker
-		l.agreeIn(l.shadow, call, calls.Doubt)
-		l.markUnknown(call)
-		return
-	}
-	l.agreeIn(l.shadow, call, calls.Answer)
-	l.answer(call, call.Result(turnkeeper.CallDenied,
-		turnlog.RefusedUnknown+": "+call.Name+"\nIt was removed after the call was planned. Nothing was run."))
-}
-
 // denyRest answers all open calls, because the lease is too short for the first of them:
 // the turn goes on to its reply. The outcome of calls that a lost worker had started is
 // unknown.
 func (l *ledger) denyRest(open []*calls.Call) {
 	l.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(l.lease)), zap.Duration("margin", l.bounds.Margin))
-	for _, call := range open {
-		if call.State == turnkeeper.CallPlanned {
-			l.agreeEnd(calls.OutOfTime, call, calls.Answer, prompt.ShownNoTime)
-			l.answer(call, call.Result(turnkeeper.CallDenied, prompt.ShownNoTime))
-		} else {
-			l.agreeEnd(calls.OutOfTime, call, calls.Doubt)
-			l.markUnknown(call)
-		}
-	}
+	l.endCalls(calls.OutOfTime, open)
 }

@@ -194,7 +194,7 @@ func (p *planner) verdict(ctx context.Context, call *calls.Call, fault string) (
 	if call.Handles {
 		return turnkeeper.CallPlanned, "" // decided when they are resolved
 	}
-	if d := p.ledger.ruling(ctx, call); d.Verdict == policy.Deny {
+	if d := p.ledger.rule(ctx, call); d.Verdict == policy.Deny {
 		return turnkeeper.CallDenied, calls.ShownRefused(d)
 	}
 	return turnkeeper.CallPlanned, ""

@@ -2,7 +2,6 @@ package agentturn
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -14,33 +13,12 @@ import (
 // maxParallel is the maximum number of calls of effect none that run at once in a turn.
 const maxParallel = 8
 
-// leadingReads returns the leading open calls that may run in parallel. It stops before a
-// call that may be answered with the result of the one before it, and before a call with
-// handles, which may name results of earlier calls, and before one that may need a person.
+// leadingReads returns the leading open calls that may run in parallel with the first of them.
 func (l *ledger) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
-	room := l.bounds.MaxToolCalls - l.calls.Executed()
 	for i, call := range open {
-		joins := i == 0 || l.joins(ctx, call, open[:i])
-		same := func(stop bool) {
-			if stop == joins {
-				panic(fmt.Sprintf("%s: it joins the reads before it: %v", call.Key, joins))
-			}
-		}
-		if !call.Paging {
-			if room--; room < 0 {
-				same(true)
-				return open[:i]
-			}
-		}
-		if !call.Known() || call.Spec.Detached || call.Spec.AsksInput || !call.Reads() || i > 0 && call.Handles || i > 0 && call.Spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
-			same(true)
+		if i > 0 && !l.joins(ctx, call, open[:i]) {
 			return open[:i]
 		}
-		if i > 0 && l.mayAsk(ctx, call) {
-			same(true)
-			return open[:i]
-		}
-		same(false)
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
 			return open[:i+1]
 		}
@@ -54,17 +32,16 @@ func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Cal
 	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
 		return false
 	}
-	t := l.calls.Turn(call)
-	t.Time, t.Settles = l.timeFor(call.Spec), l.def.Settles()
+	turn := l.calls.Turn(call)
 	for _, read := range reads {
 		if !read.Paging {
-			t.Left--
+			turn.Left--
 		}
 	}
-	step := call.Next(t)
+	step := call.Next(turn)
 	if step.Do == calls.Rule {
-		l.ruling(ctx, call)
-		step = call.Next(t)
+		l.rule(ctx, call)
+		step = call.Next(turn)
 	}
 	return step.Do == calls.Read
 }

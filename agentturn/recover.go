@@ -37,8 +37,10 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	if !ok {
 		return turnlog.CallResult{}, false
 	}
-	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
-		return turnlog.CallResult{}, false
+	if call.Begin(); call.Handles {
+		if err := e.resolve(ctx, call); err != nil || !call.IsResolved() {
+			return turnlog.CallResult{}, false
+		}
 	}
 	call.UseEdited()
 	e.at(ctx, PointReconcile)

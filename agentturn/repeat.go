@@ -12,19 +12,6 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// answerRepeated answers a call that repeats the one directly before it, and reports whether it did.
-func (l *ledger) answerRepeated(call *calls.Call) bool {
-	first := call.Repeated(l.calls.Earlier(call))
-	if first == nil {
-		return false
-	}
-	l.agreeIn(l.shadow, call, calls.Answer, calls.RepeatedResult(*first))
-	result := call.Result(turnkeeper.CallSkipped, calls.RepeatedResult(*first))
-	result.Preview = first.Preview
-	l.answer(call, result)
-	return true
-}
-
 // skip decides whether a call in the first round of a scheduled turn is skipped because
 // of what earlier turns did. It applies to tools with an effect, and to reading tools
 // that ask for it. A call with handles is not skipped: a handle names a result of this

@@ -7,9 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper"
 	"turnkeeper/agentturn/calls"
-	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
@@ -59,26 +57,12 @@ func (l *ledger) outdated(ctx context.Context, call *calls.Call) string {
 	return ""
 }
 
-// mayStart reports whether a call that a person allowed may start now. If not, it answers the call.
-func (l *ledger) mayStart(ctx context.Context, call *calls.Call) bool {
-	l.agreeIn(l.shadow, call, calls.Recheck)
+// recheck finds out whether a call that a person allowed may start now, with the arguments that the person wrote.
+func (l *ledger) recheck(ctx context.Context, call *calls.Call) {
+	call.UseEdited()
 	why := l.outdated(ctx, call)
+	if why != "" {
+		l.log.Warn("a call that a person allowed does not start", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.String("reason", why))
+	}
 	call.Recheck(why)
-	if why == "" {
-		return true
-	}
-	l.log.Warn("a call that a person allowed does not start", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.String("reason", why))
-	text := turnlog.Denied + turnlog.RefusedSince + ", but " + why + ". Nothing was run."
-	switch {
-	case call.State == turnkeeper.CallPlanned:
-		l.agreeIn(l.shadow, call, calls.Answer, text)
-		l.answer(call, call.Result(turnkeeper.CallDenied, text))
-	case !call.Effect.Repeatable(): // it started, and a person said that it did not happen
-		l.agreeIn(l.shadow, call, calls.Answer, text)
-		l.answer(call, call.Result(turnkeeper.CallFailed, text))
-	default: // it started before, and its worker was lost
-		l.agreeIn(l.shadow, call, calls.Doubt)
-		l.markUnknown(call)
-	}
-	return false
 }

@@ -50,10 +50,14 @@ func (c *Call) Begin() {
 	c.rechecked, c.outdated, c.reconciled = false, "", false
 }
 
-// Resolve sets the arguments with the texts of its handles, or why there are none.
-func (c *Call) Resolve(args json.RawMessage, refused string) {
-	c.args, c.unresolvable, c.resolved = args, refused, true
-}
+// Resolve sets the arguments with the texts of its handles.
+func (c *Call) Resolve(args json.RawMessage) { c.args, c.unresolvable, c.resolved = args, "", true }
+
+// Unresolvable sets why its handles cannot be resolved.
+func (c *Call) Unresolvable(fault string) { c.args, c.unresolvable, c.resolved = nil, fault, true }
+
+// IsResolved reports whether the arguments with which it runs are known.
+func (c *Call) IsResolved() bool { return !c.Handles || c.resolved && c.unresolvable == "" }
 
 // Recheck sets why the call may not start although a person allowed it. Empty: it may.
 func (c *Call) Recheck(outdated string) { c.outdated, c.rechecked = outdated, true }
@@ -165,12 +169,12 @@ func (c *Call) InputForRun() *tools.Input {
 	if ask == nil || !ask.Closed() {
 		return nil
 	}
-	answer, _ := InputAnswer(ask)
+	answer, _ := inputAnswer(ask)
 	return &tools.Input{N: ask.N, State: ask.Resume, Answer: answer, Denied: ask.State == asks.Denied}
 }
 
-// InputAnswer returns the answer in canonical form. It is nil if there is none or if it is invalid. Then fault gives the reason.
-func InputAnswer(ask *asks.Ask) (answer json.RawMessage, fault string) {
+// inputAnswer returns the answer in canonical form. It is nil if there is none or if it is invalid. Then fault gives the reason.
+func inputAnswer(ask *asks.Ask) (answer json.RawMessage, fault string) {
 	if ask.State != asks.Answered {
 		return nil, ""
 	}

@@ -146,7 +146,7 @@ func (c *Call) allowed(t Turn) Step {
 		return c.settled(t)
 	case c.Approval() != nil:
 		return c.approved(t)
-	case c.State != turnkeeper.CallPlanned || c.changesNothing():
+	case c.State != turnkeeper.CallPlanned || c.ChangesNothing():
 		return Step{}
 	case c.Ruling == nil:
 		return Step{Do: Rule}
@@ -159,8 +159,8 @@ func (c *Call) allowed(t Turn) Step {
 	}
 }
 
-// changesNothing reports whether no rule applies to the call.
-func (c *Call) changesNothing() bool { return c.Spec.Paging || c.Name == turnkeeper.ToolAskPerson }
+// ChangesNothing reports whether no rule applies to the call.
+func (c *Call) ChangesNothing() bool { return c.Spec.Paging || c.Name == turnkeeper.ToolAskPerson }
 
 // approved decides by the answer to the ask for approval.
 func (c *Call) approved(t Turn) Step {
@@ -168,7 +168,7 @@ func (c *Call) approved(t Turn) Step {
 	case ask.State == asks.Open:
 		return Step{Do: Wait}
 	case ask.State != asks.Approved:
-		return c.answer(turnkeeper.CallDenied, ShownNotApproved(ask))
+		return c.answer(turnkeeper.CallDenied, shownNotApproved(ask))
 	case t.Misfit != "":
 		return c.answer(turnkeeper.CallDenied, turnlog.Denied+turnlog.RefusedEdit+": "+t.Misfit)
 	case c.RunHash() != ask.RunHash():
@@ -212,7 +212,7 @@ func (c *Call) settled(t Turn) Step {
 	case !ask.Closed():
 		return Step{Do: Wait}
 	case ask.Answer == asks.Happened:
-		result := c.Result(turnkeeper.CallSucceeded, WithComment("A person says that this call happened. Its result was lost.", ask))
+		result := c.Result(turnkeeper.CallSucceeded, withComment("A person says that this call happened. Its result was lost.", ask))
 		result.Ran = true
 		return Step{Do: Answer, Result: result}
 	case ask.Answer == asks.DidNotHappen && ask.Hash == c.RunHash():
@@ -228,7 +228,7 @@ func (c *Call) input() Step {
 	if !ask.Closed() {
 		return Step{Do: Wait}
 	}
-	if _, fault := InputAnswer(ask); fault != "" && ask.N < tools.MaxInputs {
+	if _, fault := inputAnswer(ask); fault != "" && ask.N < tools.MaxInputs {
 		again := ask.Question
 		again.N++
 		again.Reason = "The answer was invalid (" + fault + "). " + c.Ask(asks.KindInput, 1).Reason
@@ -265,9 +265,9 @@ func (c *Call) asked() Step {
 		if json.Unmarshal([]byte(text), &plain) == nil {
 			text = plain
 		}
-		return Step{Do: Take, Text: WithComment(text, ask)}
+		return Step{Do: Take, Text: withComment(text, ask)}
 	case ask.State == asks.Denied:
-		return c.answer(turnkeeper.CallDenied, WithComment("no answer: a person declined to answer this question.", ask))
+		return c.answer(turnkeeper.CallDenied, withComment("no answer: a person declined to answer this question.", ask))
 	default:
 		return c.answer(turnkeeper.CallDenied, "no answer: nobody answered this question in time.")
 	}

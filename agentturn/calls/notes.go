@@ -41,7 +41,7 @@ func (c *Call) ApprovalNote() string {
 	case ask == nil || ask.State != asks.Approved:
 		return ""
 	case ask.Edited != "":
-		return WithComment(strings.TrimLeft(ShownEdited(canonical(ask.Edited)), "\n"), ask)
+		return withComment(strings.TrimLeft(ShownEdited(canonical(ask.Edited)), "\n"), ask)
 	case ask.Comment != "":
 		return "[Comment of the person who approved this call: " + ask.Comment + "]"
 	default:
@@ -56,11 +56,11 @@ func (c *Call) inputNote() string {
 	case ask == nil || !ask.Used:
 		return ""
 	case ask.State == asks.Denied:
-		return WithComment("[denied: a person declined to give the input that this call asked for. The tool then returned the following.]", ask)
+		return withComment("[denied: a person declined to give the input that this call asked for. The tool then returned the following.]", ask)
 	case ask.State == asks.Answered && ask.Comment != "":
 		return "[Comment of the person who gave the input of this call: " + ask.Comment + "]"
 	case ask.State == asks.Answered:
-		if _, fault := InputAnswer(ask); fault == "" {
+		if _, fault := inputAnswer(ask); fault == "" {
 			return ""
 		}
 	}
@@ -101,16 +101,16 @@ func ShownRefused(d policy.Decision) string {
 	return "denied by a rule: " + cmp.Or(d.Reason, "this call is not allowed") + ". Nothing was run."
 }
 
-// ShownNotApproved is the result of a call whose approval was not given.
-func ShownNotApproved(ask *asks.Ask) string {
+// shownNotApproved is the result of a call whose approval was not given.
+func shownNotApproved(ask *asks.Ask) string {
 	if ask.State != asks.Denied {
 		return turnlog.Denied + turnlog.RefusedExpired + ". Nothing was run."
 	}
-	return WithComment(turnlog.Denied+turnlog.RefusedByPerson+". Nothing was run.", ask)
+	return withComment(turnlog.Denied+turnlog.RefusedByPerson+". Nothing was run.", ask)
 }
 
-// WithComment adds the comment of the person who answered an ask to a text.
-func WithComment(text string, ask *asks.Ask) string {
+// withComment adds the comment of the person who answered an ask to a text.
+func withComment(text string, ask *asks.Ask) string {
 	if ask.Comment == "" {
 		return text
 	}
