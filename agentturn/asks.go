@@ -1,20 +1,16 @@
 package agentturn
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/calls"
-	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/asks"
 	"turnkeeper/policy"
-	"turnkeeper/tools"
 )
 
 // see records that the turn has seen the answers given since its last execution.
@@ -58,81 +54,6 @@ func (l *ledger) withdraw(call *calls.Call) {
 	l.pending.Withdrawn = append(l.pending.Withdrawn, call.Key)
 }
 
-// rule asks the rules about a call, once. Its handles must be resolved.
-func (l *ledger) rule(ctx context.Context, call *calls.Call) policy.Decision {
-	if call.ChangesNothing() {
-		return policy.Decision{Verdict: policy.Allow}
-	}
-	if call.Ruling == nil {
-		d := l.decideCall(ctx, call)
-		if call.Gate && d.Verdict == policy.Allow {
-			d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
-		}
-		call.Ruling = &d
-	}
-	return *call.Ruling
-}
-
-// decideCall returns the decision of the rules about a call with the arguments with which it would run now. Of the agent's newest
-// definition only what it denies counts.
-func (l *ledger) decideCall(ctx context.Context, call *calls.Call) policy.Decision {
-	about := policy.Call{
-		Tool: call.Name, Arguments: call.Args(), Effect: call.Effect, Agent: l.record.Turn.Agent,
-		User: l.record.Turn.User, Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
-		Labels: l.calls.LabelsOf(call),
-	}
-	d := policy.Strictest(l.decideByRules(l.def, call.Spec, about), l.decideByTool(ctx, call))
-	if l.newest != nil {
-		if now := l.decideByRules(l.newest, call.Spec, about); now.Verdict == policy.Deny {
-			d = policy.Strictest(d, now)
-		}
-	}
-	return policy.Strictest(d, call.Spec.Flow.Decide(about))
-}
-
-// decideByRules returns the strictest decision of the rules of a definition for a call. The agent's rule for the tool replaces
-// the tool's own rule and the agent's rule for all tools. The rule of the settings always applies.
-func (t *task) decideByRules(def *agentdef.Definition, spec tools.Spec, call policy.Call) policy.Decision {
-	general := t.cfg.Rules.Decide(t.cfg.Approve, call)
-	if rule := def.Approve[call.Tool]; rule != "" {
-		return policy.Strictest(t.cfg.Rules.Decide(rule, call), general)
-	}
-	d := policy.Strictest(t.cfg.Rules.Decide(spec.Approve, call), t.cfg.Rules.Decide(def.Approve[policy.AllTools], call))
-	return policy.Strictest(d, general)
-}
-
-// decideByTool returns the decision of a tools.Approver. Other tools allow the call.
-func (l *ledger) decideByTool(ctx context.Context, call *calls.Call) (d policy.Decision) {
-	approver, ok := call.Tool.(tools.Approver)
-	if !ok {
-		return d
-	}
-	err := l.guard(func() (err error) {
-		d, err = approver.Approve(ctx, l.toolCall(call, nil, &toolrun.Meter{}))
-		return err
-	})
-	if err != nil {
-		return policy.Decision{Verdict: policy.Ask, Rule: d.Rule, Reason: "the tool could not decide: " + err.Error()}
-	}
-	return d
-}
-
-// gatesOf returns the planned calls that certainly need an approval. Calls with handles are decided after their handles are
-// resolved.
-func (l *ledger) gatesOf(ctx context.Context, made []*calls.Call) (keys []turnkeeper.CallKey) {
-	for _, call := range made {
-		if call.State != turnkeeper.CallPlanned {
-			continue
-		}
-		always := cmp.Or(l.def.Approve[call.Name], call.Spec.Approve) == policy.Always
-		if always || !call.Handles && l.rule(ctx, call).Verdict == policy.Ask {
-			call.Gate = true
-			keys = append(keys, call.Key)
-		}
-	}
-	return keys
-}
-
 // putAll adds an ask about a call, and those for the approval of later calls of its answer that will need one, so that a person sees
 // them together.
 func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
@@ -147,7 +68,7 @@ func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) 
 		case next.ChangesNothing() || next.Handles || slices.Contains(hashes, next.ArgsHash):
 			// its arguments may still change, or it may be answered with the result of an equal call
 		default:
-			if d := l.rule(ctx, next); d.Verdict == policy.Ask {
+			if d := l.rules.rule(ctx, next); d.Verdict == policy.Ask {
 				l.put(next.Question(asks.KindApprove, 1, d))
 			}
 		}

@@ -11,15 +11,16 @@ import (
 
 // overCap returns the result of a call that is over the limit of executed or paging calls,
 // or an empty text if it may run.
-func (t *task) overCap(call *calls.Call, executed, paged int) string {
+func (p *planner) overCap(call *calls.Call) string {
+	b := p.ledger.bounds
 	if call.Paging {
-		if paged >= t.bounds.MaxPagingCalls {
-			return shownOverPaging(t.bounds)
+		if p.paged >= b.MaxPagingCalls {
+			return shownOverPaging(b)
 		}
 		return ""
 	}
-	if executed >= t.bounds.MaxToolCalls {
-		return calls.ShownOverCalls(t.bounds)
+	if p.executed >= b.MaxToolCalls {
+		return calls.ShownOverCalls(b)
 	}
 	return ""
 }

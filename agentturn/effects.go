@@ -56,7 +56,7 @@ func newStart(call *calls.Call) turnlog.CallStart { return call.Start(rand.Text(
 
 // runTransactional runs a call inside the transaction that records it.
 func (e *execution) runTransactional(ctx context.Context, call *calls.Call) error {
-	if e.pending.Round != nil || e.mustBeWritten(call) || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
+	if e.pending.Round != nil || e.pending.hasLabels() && e.rules.seeLabels(call) || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
 		return e.calls.Call(r.Key).Effect != turnkeeper.EffectNone // even if it did not run: another worker might run it
 	}) {
 		if err := e.commit(ctx); err != nil {

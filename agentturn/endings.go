@@ -22,13 +22,32 @@ import (
 
 // endings makes the ending of an execution from the state of its turn.
 type endings struct {
-	*ledger
+	*task
+	calls    *calls.List
 	executed bool // a tool has started, in any execution
 }
 
 func (l *ledger) endings() *endings {
 	executed := l.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
-	return &endings{l, executed}
+	return &endings{l.task, l.calls, executed}
+}
+
+// endAfter returns the function that makes the turn's end, or nil if the newest round is
+// not the last. outlast selects the detached calls that the end waits for: all calls if
+// the reply may be a summary, and those with an effect if it is an answer.
+func (t *endings) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*calls.Call) bool) {
+	switch {
+	case len(last.Calls) == 0:
+		return func() *ending { return t.answered(last) }, (*calls.Call).InDoubtIfStopped
+	case anyRefused(last.Calls, prompt.ShownNoTime):
+		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, noCall
+	case !t.bounds.Continuation && !t.calls.OverLimit():
+		return func() *ending { return t.single(last) }, anyCall
+	case !t.bounds.Continuation, t.calls.UsedUp(), wasFinal(last):
+		return func() *ending { return t.capped(t.lastStop()) }, anyCall
+	default:
+		return nil, nil
+	}
 }
 
 // endingOf returns the ending of a turn whose loop was stopped by an error.
@@ -94,7 +113,7 @@ func (t *endings) failure(fault Fault) Failure {
 }
 
 // waited returns how long the message has waited for services until now: not at all if none had failed before this dispatch.
-func (t *task) waited() time.Duration {
+func (t *endings) waited() time.Duration {
 	if t.record.Waited <= 0 {
 		return 0
 	}
@@ -102,7 +121,7 @@ func (t *task) waited() time.Duration {
 }
 
 // answeredByPerson reports whether a person has answered an ask of the turn.
-func (t *task) answeredByPerson() bool {
+func (t *endings) answeredByPerson() bool {
 	return slices.ContainsFunc(t.record.Asks, func(a asks.Ask) bool {
 		return a.State == asks.Approved || a.State == asks.Denied || a.State == asks.Answered
 	})
@@ -346,7 +365,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 
 // duration returns the time from the first grant until now, using the database's clock for
 // the time before this dispatch.
-func (t *task) duration() time.Duration {
+func (t *endings) duration() time.Duration {
 	turn := t.record.Turn
 	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
 }

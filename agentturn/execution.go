@@ -10,9 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
-	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -48,37 +46,11 @@ type execution struct {
 type state func(ctx context.Context) (state, error)
 
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
-	cfg := r.cfg
-	bounds := a.Bounds
-	if bounds == (turnkeeper.Bounds{}) {
-		bounds = a.Definition.Bounds(cfg.Bounds)
-	}
-	now := time.Now()
-	given := &task{
-		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		finishAsked: a.Finish,
-		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
-	}
-	if a.Record.Level != "" {
-		given.level.Store(a.Record.Level)
-	}
-	if given.wall.IsZero() {
-		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
-	}
-	if given.lease.IsZero() {
-		given.lease = now.Add(a.Record.Remaining)
-	}
-	given.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil, Toolsets: &r.toolsets,
-	}
+	given := newTask(r, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
 	e := &execution{
-		ledger: &ledger{
-			task: given, memory: cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
-			dirty: dirtyIn(a.Record.Rounds),
-			calls: calls.New(a.Record, given.offered, given.labelsBefore()),
-		},
-		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
+		ledger: newLedger(given, made.Sizes), journal: journal, prompt: made,
+		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 	}
 	if a.Record.End == turnlog.EndFinish {
 		asked := make(chan struct{})
@@ -165,14 +137,14 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		EndedAt:      time.Now(),
 	}
 	e.dirty = false // the request reported all ended calls
-	p := e.newPlanner(a)
+	p := newPlanner(e.ledger, a)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
 	for _, call := range p.made {
 		round.Calls = append(round.Calls, *call.ToolCall)
 	}
-	e.pending.Gates = e.gatesOf(ctx, p.made)
+	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
 	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Parts)
 	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
@@ -254,9 +226,9 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 			}
 			turn = e.calls.Turn(call)
 		case calls.Rule:
-			e.rule(ctx, call)
+			e.rules.rule(ctx, call)
 		case calls.Recheck:
-			e.recheck(ctx, call)
+			e.rules.recheck(ctx, call)
 		default:
 			return e.do(ctx, step, open)
 		}
@@ -311,7 +283,7 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 		return nil, err
 	}
 	last := e.calls.Rounds[len(e.calls.Rounds)-1]
-	end, outlast := e.endAfter(last)
+	end, outlast := e.endings().endAfter(last)
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
@@ -331,24 +303,6 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	}
 	e.end = end()
 	return nil, nil
-}
-
-// endAfter returns the function that makes the turn's end, or nil if the newest round is
-// not the last. outlast selects the detached calls that the end waits for: all calls if
-// the reply may be a summary, and those with an effect if it is an answer.
-func (l *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*calls.Call) bool) {
-	switch {
-	case len(last.Calls) == 0:
-		return func() *ending { return l.endings().answered(last) }, (*calls.Call).InDoubtIfStopped
-	case anyRefused(last.Calls, prompt.ShownNoTime):
-		return func() *ending { return l.endings().capped(turnkeeper.StopMaxDuration) }, noCall
-	case !l.bounds.Continuation && !l.calls.OverLimit():
-		return func() *ending { return l.endings().single(last) }, anyCall
-	case !l.bounds.Continuation, l.calls.UsedUp(), wasFinal(last):
-		return func() *ending { return l.endings().capped(l.lastStop()) }, anyCall
-	default:
-		return nil, nil
-	}
 }
 
 func noCall(*calls.Call) bool { return false }

@@ -25,11 +25,11 @@ func (t *task) finishing() bool {
 }
 
 // lastStop returns why a round was the last one.
-func (l *ledger) lastStop() turnkeeper.StopReason {
+func (t *endings) lastStop() turnkeeper.StopReason {
 	switch {
-	case l.finishing() && wasFinal(l.calls.Rounds[len(l.calls.Rounds)-1]):
+	case t.finishing() && wasFinal(t.calls.Rounds[len(t.calls.Rounds)-1]):
 		return turnkeeper.StopFinished
-	case l.calls.OverLimit():
+	case t.calls.OverLimit():
 		return turnkeeper.StopMaxToolCalls
 	default:
 		return turnkeeper.StopMaxRounds

@@ -5,10 +5,8 @@ import (
 	"slices"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/calls"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
-	"turnkeeper/tools"
 )
 
 // labelsBefore returns the labels of what a turn knows before its first call: recorded ones, those of its agent's inbox, and those of
@@ -27,12 +25,4 @@ func (t *task) labelsBefore() []policy.Mark {
 		marks = policy.Join(marks, policy.Marks(spec.DefinitionLabels, "the definition of "+spec.Name))
 	}
 	return marks
-}
-
-// mustBeWritten reports whether labels must be written before the call starts: it was checked against labels that wait to be written.
-func (l *ledger) mustBeWritten(call *calls.Call) bool {
-	_, decides := call.Tool.(tools.Approver)
-	rules := []string{l.cfg.Approve, call.Spec.Approve, l.def.Approve[call.Name], l.def.Approve[policy.AllTools]}
-	ruled := slices.ContainsFunc(rules, func(rule string) bool { return rule != "" && rule != policy.Never && rule != policy.Always })
-	return l.pending.hasLabels() && (decides || ruled || len(call.Spec.Flow.Sinks) > 0)
 }

@@ -22,6 +22,7 @@ import (
 type ledger struct {
 	*task
 	calls    *calls.List                   // with those that are not yet written
+	rules    *rules                        // about its calls
 	pending  pending                       // the entry that is not yet written
 	events   *transcript.Transcript        // includes events that are not yet written
 	progress *toolrun.Progress             // of running calls
@@ -29,6 +30,17 @@ type ledger struct {
 	memory   *membudget.Account            // of the results of calls
 	held     leases                        // of results in the entry that is not yet written
 	dirty    bool                          // a call has ended that no request has reported
+}
+
+func newLedger(t *task, sizes map[turnkeeper.OutputID]int64) *ledger {
+	l := &ledger{
+		task: t, memory: t.cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), sizes: sizes, dirty: dirtyIn(t.record.Rounds),
+		events: transcript.New(t.record.Turn.ID, t.record.NextBlock), calls: calls.New(t.record, t.offered, t.labelsBefore()),
+	}
+	l.rules = &rules{task: t, calls: l.calls, toolCall: func(call *calls.Call) tools.Call {
+		return l.toolCall(call, nil, &toolrun.Meter{})
+	}}
+	return l
 }
 
 // leases are the memory of results.

@@ -57,7 +57,7 @@ type planner struct {
 	paged     int
 }
 
-func (l *ledger) newPlanner(a answer) *planner {
+func newPlanner(l *ledger, a answer) *planner {
 	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.calls.All(), len(a.Calls)), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
@@ -141,7 +141,7 @@ func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
 	call.Handles = p.ledger.offered.HasHandles(call.ToolCall)
-	if refused := p.ledger.refuseSpawn(*call.ToolCall, p.all); refused != "" {
+	if refused := p.ledger.family.refuse(*call.ToolCall, p.all); refused != "" {
 		return refused
 	}
 	if !known {
@@ -185,16 +185,16 @@ func (p *planner) verdict(ctx context.Context, call *calls.Call, fault string) (
 	if first := call.Repeated(p.all); first != nil {
 		return turnkeeper.CallSkipped, calls.RepeatedResult(*first)
 	}
-	if text, skip := p.ledger.skip(ctx, call); skip {
+	if text, skip := p.skip(ctx, call); skip {
 		return turnkeeper.CallSkipped, text
 	}
-	if over := p.ledger.overCap(call, p.executed, p.paged); over != "" && !call.MayRepeat(p.answered()) {
+	if over := p.overCap(call); over != "" && !call.MayRepeat(p.answered()) {
 		return turnkeeper.CallDenied, over
 	}
 	if call.Handles {
 		return turnkeeper.CallPlanned, "" // decided when they are resolved
 	}
-	if d := p.ledger.rule(ctx, call); d.Verdict == policy.Deny {
+	if d := p.ledger.rules.rule(ctx, call); d.Verdict == policy.Deny {
 		return turnkeeper.CallDenied, calls.ShownRefused(d)
 	}
 	return turnkeeper.CallPlanned, ""

@@ -40,7 +40,7 @@ func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Cal
 	}
 	step := call.Next(turn)
 	if step.Do == calls.Rule {
-		l.rule(ctx, call)
+		l.rules.rule(ctx, call)
 		step = call.Next(turn)
 	}
 	return step.Do == calls.Read
@@ -71,7 +71,7 @@ func (e *execution) remember(call *calls.Call) string {
 
 // runReads runs calls of effect none in parallel. The results go into the next write.
 func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
-	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || slices.ContainsFunc(reads, e.mustBeWritten) {
+	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || e.pending.hasLabels() && slices.ContainsFunc(reads, e.rules.seeLabels) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ import (
 // of what earlier turns did. It applies to tools with an effect, and to reading tools
 // that ask for it. A call with handles is not skipped: a handle names a result of this
 // turn, so an earlier turn's call with equal handles had other arguments.
-func (t *task) skip(ctx context.Context, call *calls.Call) (text string, skip bool) {
+func (p *planner) skip(ctx context.Context, call *calls.Call) (text string, skip bool) {
+	t := p.ledger.task
 	b := t.bounds
 	window, checks := call.Spec.ChecksEarlier(b.FreshnessWindow)
 	if !checks || !t.scheduled() || call.Key.Round != 1 || call.Handles || t.cfg.Freshness == nil ||

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
@@ -79,28 +80,35 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 	})
 }
 
-// treeLimits returns the limits of the turn's tree of agents.
-func (t *task) treeLimits() turnlog.TreeLimits {
-	if t.record.Lineage.Root != 0 {
-		return t.record.Lineage.Limits
+// A family is the place of a turn in its tree of agents, and what it may add.
+type family struct {
+	record *turnlog.Record
+	def    *agentdef.Definition
+	bounds turnkeeper.Bounds
+}
+
+// limits returns the limits of the turn's tree of agents.
+func (f family) limits() turnlog.TreeLimits {
+	if f.record.Lineage.Root != 0 {
+		return f.record.Lineage.Limits
 	}
 	return turnlog.TreeLimits{
-		MaxDepth: t.bounds.MaxSubAgentDepth, MaxAgents: t.bounds.MaxTreeSubAgents,
-		Tokens: t.def.Budget.TreeTokens, Calls: t.def.Budget.TreeCalls,
+		MaxDepth: f.bounds.MaxSubAgentDepth, MaxAgents: f.bounds.MaxTreeSubAgents,
+		Tokens: f.def.Budget.TreeTokens, Calls: f.def.Budget.TreeCalls,
 	}
 }
 
 // spawnable returns the agents that the turn may spawn.
-func (t *task) spawnable() []string {
-	limits := t.treeLimits()
-	if t.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || t.bounds.MaxSubAgents == 0 {
+func (f family) spawnable() []string {
+	limits := f.limits()
+	if f.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || f.bounds.MaxSubAgents == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(t.def.SubAgents), t.isAncestor)
+	return slices.DeleteFunc(slices.Clone(f.def.SubAgents), f.isAncestor)
 }
 
-func (t *task) isAncestor(agent string) bool {
-	return t.record.Lineage.Ancestor(t.record.Turn.Agent, agent)
+func (f family) isAncestor(agent string) bool {
+	return f.record.Lineage.Ancestor(f.record.Turn.Agent, agent)
 }
 
 // Reasons why no agent was spawned, in addition to those of turnlog.SpawnTrouble.
@@ -111,10 +119,10 @@ const (
 	refusedEmpty  = "task_empty"
 )
 
-// refuseSpawn returns the result of a call that may not spawn, or an empty text. before are
+// refuse returns the result of a call that may not spawn, or an empty text. before are
 // the turn's earlier calls.
-func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
-	if call.Name != turnkeeper.ToolSpawnAgent || len(t.def.SubAgents) == 0 {
+func (f family) refuse(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
+	if call.Name != turnkeeper.ToolSpawnAgent || len(f.def.SubAgents) == 0 {
 		return ""
 	}
 	var args spawnArguments
@@ -127,14 +135,14 @@ func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCal
 			spawned++
 		}
 	}
-	within, limits := t.record.Lineage.Within(t.record.Turn.Agent), t.treeLimits()
+	within, limits := f.record.Lineage.Within(f.record.Turn.Agent), f.limits()
 	switch {
-	case t.isAncestor(args.Agent):
+	case f.isAncestor(args.Agent):
 		return notSpawned(args.Agent, refusedCycle, "it is already in the chain of agents above: "+strings.Join(within, ", ")+". No agent may appear twice in a chain")
-	case t.record.Lineage.Depth() >= limits.MaxDepth:
+	case f.record.Lineage.Depth() >= limits.MaxDepth:
 		return notSpawned(args.Agent, refusedDepth, fmt.Sprintf("no more than %d agents may work below each other; do it yourself", limits.MaxDepth))
-	case spawned >= t.bounds.MaxSubAgents:
-		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", t.bounds.MaxSubAgents))
+	case spawned >= f.bounds.MaxSubAgents:
+		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", f.bounds.MaxSubAgents))
 	case limits.MaxAgents == 0:
 		return notSpawned(args.Agent, string(turnlog.SpawnTreeFull), "sub-agents are switched off")
 	case strings.TrimSpace(args.Task) == "":
@@ -172,9 +180,9 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	turn := e.record.Turn
 	start := newStart(call)
 	start.Spawn = &turnlog.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family.limits(), Within: e.bounds.SubAgentTimeout,
 		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.childTrace(ctx, call.Key), Labels: e.calls.LabelsOf(call),
+		TraceParent: e.family.trace(call.Key, func() bool { return e.cfg.Observer.Traced(ctx) }), Labels: e.calls.LabelsOf(call),
 	}
 	e.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
@@ -200,15 +208,15 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	return nil
 }
 
-// childTrace returns the traceparent of a sub-agent's turn: its parent is the span of the
+// trace returns the traceparent of a sub-agent's turn: its parent is the span of the
 // call, and it is sampled if this turn is.
-func (t *task) childTrace(ctx context.Context, key turnkeeper.CallKey) string {
-	trace := traceparent.Of(t.record.Turn, t.record.Message.TraceParent)
-	sampled := trace.Sampled
+func (f family) trace(key turnkeeper.CallKey, sampled func() bool) string {
+	trace := traceparent.Of(f.record.Turn, f.record.Message.TraceParent)
+	is := trace.Sampled
 	if !trace.HasSender() {
-		sampled = t.cfg.Observer.Traced(ctx)
+		is = sampled()
 	}
-	return trace.Below(trace.SpanOf(traceparent.CallSpan(t.record.Turn.ID, key)), sampled)
+	return trace.Below(trace.SpanOf(traceparent.CallSpan(f.record.Turn.ID, key)), is)
 }
 
 // observeSpawn reports the end of a sub-agent's call to the Observer.
