@@ -17,11 +17,11 @@ import (
 
 // overOrSlow returns a channel that is closed when a run is over or, if it may continue in
 // the background, has run for async_timeout.
-func (t *task) overOrSlow(r *toolrun.Run) <-chan struct{} {
-	if !t.offered.MayGoOn(r.Call.Name) {
+func (w *tooling) overOrSlow(r *toolrun.Run) <-chan struct{} {
+	if !w.task.offered.MayGoOn(r.Call.Name) {
 		return r.Over()
 	}
-	return r.OverOrAfter(t.bounds.AsyncTimeout)
+	return r.OverOrAfter(w.task.bounds.AsyncTimeout)
 }
 
 // toBackground moves a run to the background. It answers the call with a handle, and
@@ -50,7 +50,7 @@ func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
 		e.denyRest(e.calls.Runnable())
 		return nil
 	}
-	if err := e.dropDraft(ctx, call.OutputID); err != nil {
+	if err := e.tooling.dropDraft(ctx, call.OutputID); err != nil {
 		return err
 	}
 	e.events.Mark()
@@ -64,7 +64,7 @@ func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
 		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	run := e.launch(ctx, call)
+	run := e.tooling.launch(ctx, call)
 	run.Nonce = call.Nonce
 	call.Run = run
 	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
@@ -77,7 +77,8 @@ func (e *execution) collect() {
 	for _, call := range e.calls.Those(func(c *calls.Call) bool { return c.Run != nil && c.Run.IsOver() }) {
 		run := call.Run
 		call.Run = nil
-		result := e.runResult(call, run)
+		e.held = append(e.held, run.Result.Memory)
+		result := e.tooling.runResult(call, run)
 		e.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
 		unread := run.Unread || e.finishing() && run.Call.Effect == turnkeeper.EffectNone

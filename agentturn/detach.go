@@ -25,7 +25,7 @@ import (
 // handle; that worker's version of the tool was not detached.
 func (e *execution) detach(ctx context.Context, call *calls.Call) error {
 	if call.OutputID != "" {
-		if err := e.dropDraft(ctx, call.OutputID); err != nil {
+		if err := e.tooling.dropDraft(ctx, call.OutputID); err != nil {
 			return err
 		}
 	}
@@ -66,11 +66,11 @@ func (e *execution) takeCompleted(ctx context.Context) error {
 			continue
 		}
 		if result.Spawned != nil {
-			e.answer(call, e.replyResult(ctx, call, result))
+			e.answer(call, e.tooling.replyResult(ctx, call, result))
 		} else {
 			e.answer(call, e.arrivedResult(ctx, call, result))
 		}
-		e.measure(ctx, *call.ToolCall, e.sizes)
+		e.tooling.measure(ctx, *call.ToolCall)
 		e.log.Info("detached tool call ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(call.State)), zap.Duration("took", result.Duration))
 	}
@@ -163,7 +163,7 @@ func (e *execution) closeDetached(ctx context.Context) {
 		}
 		if call.Spawns() {
 			result.Preview = ShownReplyUnawaited
-			e.observeSpawn(ctx, call, result.State, e.age(*call.ToolCall), string(turnkeeper.CallCancelled))
+			e.tooling.observeSpawn(ctx, call, result.State, e.age(*call.ToolCall), string(turnkeeper.CallCancelled))
 		}
 		if call.AwaitsReply() {
 			result.Shown = ShownReplyUnawaited

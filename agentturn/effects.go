@@ -37,8 +37,8 @@ func (e *execution) run(ctx context.Context, call *calls.Call) error {
 		e.didNotRun(call)
 		return context.Cause(ctx)
 	}
-	run := e.launch(ctx, call)
-	err := e.awaitDone(ctx, e.overOrSlow(run), run.Cancel)
+	run := e.tooling.launch(ctx, call)
+	err := e.awaitDone(ctx, e.tooling.overOrSlow(run), run.Cancel)
 	if !run.IsOver() {
 		e.toBackground(call, run)
 		return err
@@ -70,9 +70,9 @@ func (e *execution) runTransactional(ctx context.Context, call *calls.Call) erro
 	e.at(ctx, pointTransactEnter)
 	start := newStart(call)
 	result, err := e.journal.Transact(ctx, start, e.timeout(call.Spec)+tools.DefaultGrace, func(ctx context.Context) turnlog.CallResult {
-		execute, id := e.prepare(call)
+		execute, id := e.tooling.prepare(call)
 		done := execute(ctx)
-		result := e.callResult(call, done.Result, id)
+		result := e.tooling.callResult(call, done.Result, id)
 		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
 		result = call.WithNotes(result)
 		// The store rolls back a call that did not succeed, so its outcome is never in doubt.

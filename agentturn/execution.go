@@ -49,7 +49,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	given := newTask(r, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
 	e := &execution{
-		ledger: newLedger(given, made.Sizes), journal: journal, prompt: made,
+		ledger: newLedger(given, journal, made.Sizes), journal: journal, prompt: made,
 		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 	}
 	if a.Record.End == turnlog.EndFinish {
@@ -78,7 +78,7 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 	e.see()
 	e.pending.Labels = e.calls.Before
 	for _, call := range e.calls.All() {
-		e.measure(ctx, call, e.sizes)
+		e.tooling.measure(ctx, call)
 	}
 	if len(e.calls.Rounds) == 0 {
 		return e.ask, nil
@@ -447,7 +447,7 @@ func (e *execution) reportLate(ctx context.Context, err error) error {
 			continue
 		}
 		e.at(ctx, PointLate)
-		e.inline(&result)
+		e.tooling.inline(&result)
 		if err := e.journal.Late(ctx, result); err != nil {
 			e.log.Error("cannot store a late tool result; it is lost", zap.Stringer("call", result.Key), zap.Error(err))
 		}

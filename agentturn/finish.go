@@ -49,9 +49,9 @@ func (l *ledger) stopReads() {
 }
 
 // stopToFinish cancels a run when the turn is to finish. It returns when the run is over.
-func (t *task) stopToFinish(run *toolrun.Run) {
+func (w *tooling) stopToFinish(run *toolrun.Run) {
 	select {
-	case <-t.finishAsked:
+	case <-w.task.finishAsked:
 		run.Cancel(errFinish)
 	case <-run.Over():
 	}

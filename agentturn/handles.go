@@ -27,7 +27,7 @@ func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 			return err
 		}
 	}
-	values := &values{exec: e, stored: e.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
+	values := &values{exec: e, stored: e.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
 	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
 		fault = turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run."
@@ -45,8 +45,8 @@ func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 }
 
 // outputsBefore returns the stored results of the calls before a call.
-func (l *ledger) outputsBefore(call *calls.Call) *toolrun.OutputStore {
-	return &toolrun.OutputStore{Turn: l.record.Turn.ID, Stored: l.cfg.Outputs, PageOf: l.offered.MaxChars, Calls: l.calls.Earlier(call)}
+func (w *tooling) outputsBefore(call *calls.Call) *toolrun.OutputStore {
+	return &toolrun.OutputStore{Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, PageOf: w.task.offered.MaxChars, Calls: w.calls.Earlier(call)}
 }
 
 // values resolves the handles of one call.

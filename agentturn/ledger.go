@@ -21,26 +21,23 @@ import (
 // written. It runs no tool and writes nothing. Only the execution's goroutine uses it.
 type ledger struct {
 	*task
-	calls    *calls.List                   // with those that are not yet written
-	rules    *rules                        // about its calls
-	pending  pending                       // the entry that is not yet written
-	events   *transcript.Transcript        // includes events that are not yet written
-	progress *toolrun.Progress             // of running calls
-	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
-	memory   *membudget.Account            // of the results of calls
-	held     leases                        // of results in the entry that is not yet written
-	dirty    bool                          // a call has ended that no request has reported
+	calls   *calls.List            // with those that are not yet written
+	rules   *rules                 // about its calls
+	tooling *tooling               // runs them
+	pending pending                // the entry that is not yet written
+	events  *transcript.Transcript // includes events that are not yet written
+	held    leases                 // of results in the entry that is not yet written
+	dirty   bool                   // a call has ended that no request has reported
 }
 
-func newLedger(t *task, sizes map[turnkeeper.OutputID]int64) *ledger {
-	l := &ledger{
-		task: t, memory: t.cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), sizes: sizes, dirty: dirtyIn(t.record.Rounds),
-		events: transcript.New(t.record.Turn.ID, t.record.NextBlock), calls: calls.New(t.record, t.offered, t.labelsBefore()),
+func newLedger(t *task, journal Journal, sizes map[turnkeeper.OutputID]int64) *ledger {
+	all := calls.New(t.record, t.offered, t.labelsBefore())
+	runs := &tooling{task: t, calls: all, memory: t.cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), sizes: sizes}
+	runs.drafts, _ = journal.(toolrun.Drafts)
+	return &ledger{
+		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: transcript.New(t.record.Turn.ID, t.record.NextBlock),
+		rules: &rules{task: t, calls: all, toolCall: func(call *calls.Call) tools.Call { return runs.toolCall(call, nil, &toolrun.Meter{}) }},
 	}
-	l.rules = &rules{task: t, calls: l.calls, toolCall: func(call *calls.Call) tools.Call {
-		return l.toolCall(call, nil, &toolrun.Meter{})
-	}}
-	return l
 }
 
 // leases are the memory of results.
@@ -116,7 +113,7 @@ func (l *ledger) endCall(call *calls.Call, step calls.Step) (answered bool) {
 	case calls.Answer:
 		l.answer(call, step.Result)
 	case calls.Take:
-		result := l.callResult(call, tools.Result{Text: step.Text}, call.OutputID)
+		result := l.tooling.callResult(call, tools.Result{Text: step.Text}, call.OutputID)
 		result.State, result.Ran = turnkeeper.CallSucceeded, true
 		l.answer(call, result)
 	case calls.Doubt:
@@ -184,7 +181,7 @@ func (l *ledger) startEvent(call *calls.Call) {
 
 // progressEvents adds an event for each progress note of a running call.
 func (l *ledger) progressEvents() {
-	for _, note := range l.progress.Take() {
+	for _, note := range l.tooling.progress.Take() {
 		if !l.calls.Call(note.Call).State.Answered() {
 			l.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
 		}
@@ -193,7 +190,7 @@ func (l *ledger) progressEvents() {
 
 // inline replaces the handle in a late result by the text, because a late result is stored
 // without its output. Binary content becomes an attached output, which the text names.
-func (l *ledger) inline(r *turnlog.CallResult) {
+func (w *tooling) inline(r *turnlog.CallResult) {
 	o := r.Output
 	switch {
 	case o == nil:
@@ -205,31 +202,31 @@ func (l *ledger) inline(r *turnlog.CallResult) {
 		r.Attached = append(slices.Clip(r.Attached), late)
 		r.Shown = attachedLine("the result", late)
 	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: l.offered.MaxChars(l.calls.Call(r.Key).Name)}).Shown
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Name)}).Shown
 	}
 }
 
 // backgroundResult prepares the result of a background call. The text is shown only if the model
 // can no longer retrieve it by its handle.
-func (l *ledger) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
-	if !l.offered.Retrieves() {
-		return l.callResult(call, raw, call.OutputID)
+func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
+	if !w.task.offered.Retrieves() {
+		return w.callResult(call, raw, call.OutputID)
 	}
 	if note := call.ApprovalNote(); note != "" && raw.Bytes == nil && raw.Kept == nil { // also where the model reads it by its handle
 		raw.Text = note + "\n\n" + raw.Text
 	}
-	raw, attached := l.attach(call, raw)
-	taken, _ := l.prepareOutput(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
-	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, l.record.Turn.ID, call.Key
-	l.sizes[call.OutputID] = taken.Output.Tokens
-	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: l.calls.ResultLabels(call, raw.Labels)}
+	raw, attached := w.attach(call, raw)
+	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Name)})
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, w.task.record.Turn.ID, call.Key
+	w.sizes[call.OutputID] = taken.Output.Tokens
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
 }
 
 // recordRun records the result of a run. If the end of the turn's context cut the run short,
 // the result is only noted: how the dispatch ends decides what is recorded.
 func (l *ledger) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
 	l.held = append(l.held, done.Result.Memory)
-	result := l.callResult(call, done.Result.Result, done.ID)
+	result := l.tooling.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
 	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !call.WentOn() { // settle asks a person

@@ -87,8 +87,8 @@ func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			runs[i] = e.launch(running, call)
-			<-e.overOrSlow(runs[i])
+			runs[i] = e.tooling.launch(running, call)
+			<-e.tooling.overOrSlow(runs[i])
 		})
 	}
 	done := make(chan struct{})

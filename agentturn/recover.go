@@ -22,12 +22,12 @@ const shownDidNotHappen = "the worker that ran this call was lost. It did not ha
 
 // measure adds the size of an output that the model knows by its handle to sizes. It
 // ignores errors: the size is only shown.
-func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[turnkeeper.OutputID]int64) {
-	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+func (w *tooling) measure(ctx context.Context, call turnkeeper.ToolCall) {
+	if !prompt.Handled(call) || !call.State.Answered() || w.task.cfg.Outputs == nil {
 		return
 	}
-	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-		sizes[call.OutputID] = stored.Tokens
+	if stored, err := w.task.cfg.Outputs.DescribeOutput(ctx, w.task.record.Turn.ID, call.OutputID); err == nil {
+		w.sizes[call.OutputID] = stored.Tokens
 	}
 }
 
@@ -45,9 +45,9 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	call.UseEdited()
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
-	memory := e.memory.Lease()
+	memory := e.tooling.memory.Lease()
 	e.held = append(e.held, memory)
-	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call))
+	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.tooling.toolCall(call, e.tooling.outputs(used), used), e.tooling.executeOptions(call))
 	if err != nil {
 		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
@@ -56,13 +56,12 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	if !happened {
 		return call.KeepHandle(call.Result(turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
-	take := e.backgroundResult
-	if !call.WentOn() {
-		take = func(call *calls.Call, r tools.Result) turnlog.CallResult {
-			return e.callResult(call, r, outputs.NewID())
-		}
+	var result turnlog.CallResult
+	if call.WentOn() {
+		result = e.tooling.backgroundResult(call, found)
+	} else {
+		result = e.tooling.callResult(call, found, outputs.NewID())
 	}
-	result := take(call, found)
 	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.Used()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed

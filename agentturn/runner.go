@@ -157,7 +157,7 @@ type Assignment struct {
 // not errors. The cause of ctx decides which outcome; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
-	defer e.memory.Close()
+	defer e.tooling.memory.Close()
 	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})

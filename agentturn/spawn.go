@@ -220,15 +220,15 @@ func (f family) trace(key turnkeeper.CallKey, sampled func() bool) string {
 }
 
 // observeSpawn reports the end of a sub-agent's call to the Observer.
-func (l *ledger) observeSpawn(ctx context.Context, call *calls.Call, state turnkeeper.CallState, took time.Duration, failure string) {
+func (w *tooling) observeSpawn(ctx context.Context, call *calls.Call, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
-		Call: *call.ToolCall, Turn: l.record.Turn, TraceParent: l.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		Call: *call.ToolCall, Turn: w.task.record.Turn, TraceParent: w.task.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
 	}
 	if s := call.Sub; s != nil {
 		end.Agent, end.Child = s.Agent, s.Turn
 	}
-	l.cfg.Observer.SubAgent(ctx, end)
+	w.task.cfg.Observer.SubAgent(ctx, end)
 }
 
 // shownNoReply is the result of a call until its sub-agent replies. The model sees it only
@@ -258,40 +258,40 @@ func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 
 // replyResult returns the result of a call whose sub-agent has ended. The reply is treated like
 // the result of any tool.
-func (l *ledger) replyResult(ctx context.Context, call *calls.Call, arrived turnlog.CallResult) turnlog.CallResult {
+func (w *tooling) replyResult(ctx context.Context, call *calls.Call, arrived turnlog.CallResult) turnlog.CallResult {
 	end := *arrived.Spawned
 	call.Sub = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
-		Conversation: turnlog.SpawnConversation(l.record.Turn.ID, call.Key),
+		Conversation: turnlog.SpawnConversation(w.task.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
 	var result turnlog.CallResult
 	if call.WentOn() {
-		result = l.backgroundResult(call, tools.Result{Text: text, Labels: end.Labels})
+		result = w.backgroundResult(call, tools.Result{Text: text, Labels: end.Labels})
 	} else {
-		result = l.callResult(call, tools.Result{Text: text, Labels: end.Labels}, outputs.NewID())
-		l.storeReply(&result, text, end)
+		result = w.callResult(call, tools.Result{Text: text, Labels: end.Labels}, outputs.NewID())
+		w.storeReply(&result, text, end)
 	}
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
 	failure := ""
 	if result.State != turnkeeper.CallSucceeded {
 		failure = cmp.Or(string(end.Trouble), string(end.Outcome))
 	}
-	l.observeSpawn(ctx, call, result.State, result.Duration, failure)
+	w.observeSpawn(ctx, call, result.State, result.Duration, failure)
 	return result
 }
 
 // storeReply stores a reply of any length, and puts its handle before the text, so that the
 // model can search it and pass it on.
-func (l *ledger) storeReply(result *turnlog.CallResult, text string, end turnlog.SpawnEnd) {
-	if end.State() != turnkeeper.CallSucceeded || l.cfg.Outputs == nil {
+func (w *tooling) storeReply(result *turnlog.CallResult, text string, end turnlog.SpawnEnd) {
+	if end.State() != turnkeeper.CallSucceeded || w.task.cfg.Outputs == nil {
 		return
 	}
 	if result.Output == nil {
 		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), l.record.Turn.ID, result.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), w.task.record.Turn.ID, result.Key
 		result.Output = &taken.Output
-		l.sizes[taken.Output.ID] = taken.Output.Tokens
+		w.sizes[taken.Output.ID] = taken.Output.Tokens
 	}
 	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown
