@@ -15,7 +15,7 @@ import (
 
 // see records that the turn has seen the answers given since its last execution.
 func (l *ledger) see() {
-	for _, a := range l.calls.UnseenAsks() {
+	for _, a := range l.calls.Asks.That(calls.IsUnseen) {
 		l.pending.Seen = append(l.pending.Seen, a.ID)
 		l.events.Event(turnkeeper.EventAskClosed, a.Call.Round, 0, transcript.OfAsk(a))
 	}
@@ -64,7 +64,7 @@ func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) 
 	hashes := []string{call.ArgsHash}
 	for _, next := range l.calls.Unanswered() {
 		switch {
-		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || next.Approval() != nil:
+		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || next.Asks.Approval() != nil:
 		case next.ChangesNothing() || next.Handles || slices.Contains(hashes, next.ArgsHash):
 			// its arguments may still change, or it may be answered with the result of an equal call
 		default:

@@ -137,8 +137,8 @@ func (e *execution) stopRuns(cause error) {
 }
 
 // age returns the time since a background or detached call began, or 0 if unknown.
-func (e *execution) age(call turnkeeper.ToolCall) time.Duration {
-	if run := e.calls.Call(call.Key).Run; run != nil {
+func (w *tooling) age(call turnkeeper.ToolCall) time.Duration {
+	if run := w.calls.Call(call.Key).Run; run != nil {
 		return time.Since(run.Since)
 	}
 	if call.Awaited && !call.StartedAt.IsZero() {

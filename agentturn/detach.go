@@ -98,7 +98,7 @@ func (l *ledger) waiting() *ending {
 	for _, call := range l.calls.Detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
-	for _, ask := range l.calls.OpenAsks() {
+	for _, ask := range l.calls.Asks.That(calls.IsOpen) {
 		data.Asks = append(data.Asks, transcript.NameOfAsk(ask))
 	}
 	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
@@ -107,12 +107,12 @@ func (l *ledger) waiting() *ending {
 
 // waitReasons returns what a turn that stops running now waits for.
 func waitReasons(l *ledger) []waiting.Reason {
-	var calls, spawns bool
+	var detached, spawns bool
 	for _, call := range l.calls.Detached() {
 		spawns = spawns || call.Spawns()
-		calls = calls || !call.Spawns()
+		detached = detached || !call.Spawns()
 	}
-	return waiting.ParkedFor(len(l.calls.OpenAsks()) > 0, calls, spawns)
+	return waiting.ParkedFor(len(l.calls.Asks.That(calls.IsOpen)) > 0, detached, spawns)
 }
 
 // mustWait reports whether a call of wait_for_tool_output can only wait for detached
@@ -128,13 +128,6 @@ func (e *execution) mustWait(ctx context.Context, call *calls.Call) (bool, error
 	unreported := (&toolrun.OutputStore{Calls: e.calls.All()}).Unreported()
 	return !unreported && len(e.calls.Detached()) > 0, nil
 }
-
-// shownNoHandles is the result of a detached call with handles in its arguments: its job
-// cannot read the turn's results.
-const shownNoHandles = turnlog.RefusedArguments + ": a tool that runs detached takes no output: handles. Nothing was run."
-
-// shownUnreadable is the result of a detached call without paging: nothing could read its result.
-const shownUnreadable = turnlog.RefusedArguments + ": this tool runs detached, and paging is off, so its result could not be read. Nothing was run."
 
 const shownEnded = "cancelled: the turn ended before this call had"
 
@@ -163,7 +156,7 @@ func (e *execution) closeDetached(ctx context.Context) {
 		}
 		if call.Spawns() {
 			result.Preview = ShownReplyUnawaited
-			e.tooling.observeSpawn(ctx, call, result.State, e.age(*call.ToolCall), string(turnkeeper.CallCancelled))
+			e.tooling.observeSpawn(ctx, call, result.State, e.tooling.age(*call.ToolCall), string(turnkeeper.CallCancelled))
 		}
 		if call.AwaitsReply() {
 			result.Shown = ShownReplyUnawaited

@@ -404,11 +404,6 @@ func (e *execution) commit(ctx context.Context) error {
 	return nil
 }
 
-// moment returns the state of the turn that a request is built from.
-func (e *execution) moment(final bool) prompt.Moment {
-	return prompt.Moment{Rounds: e.calls.Rounds, Final: final, Age: e.age}
-}
-
 // A journalError is an error of the journal.
 type journalError struct{ err error }
 

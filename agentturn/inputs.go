@@ -27,7 +27,7 @@ func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool)
 		return false
 	}
 	n := 1
-	if last := call.Input(); last != nil {
+	if last := call.Asks.Input(); last != nil {
 		n = last.N + 1
 	}
 	over := ""
@@ -52,11 +52,11 @@ func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool)
 // resume runs a started call again with the input that its tool requested.
 func (e *execution) resume(ctx context.Context, call *calls.Call) error {
 	call.UseEdited()
-	e.pending.Inputs = append(e.pending.Inputs, call.Input().ID)
+	e.pending.Inputs = append(e.pending.Inputs, call.Asks.Input().ID)
 	if err := e.commit(ctx); err != nil {
 		return err
 	}
-	call.Input().Used = true
+	call.Asks.Input().Used = true
 	e.logInput(call)
 	if !e.timeFor(call.Spec) {
 		e.answer(call, call.Result(turnkeeper.CallFailed, shownInputNotUsed))
@@ -69,7 +69,7 @@ const shownInputNotUsed = "not finished: the turn was stopped before the call we
 
 // logInput logs how long a call waited for its input.
 func (l *ledger) logInput(call *calls.Call) {
-	ask := call.Input()
+	ask := call.Asks.Input()
 	l.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("state", string(ask.State)), zap.Duration("waited", ask.ClosedAt.Sub(ask.OpenedAt).Round(time.Second)))
 }

@@ -162,7 +162,7 @@ func (l *ledger) openStream() {
 // that may run again is left to the next dispatch, if there is one.
 func (l *ledger) didNotRun(call *calls.Call) {
 	shown := shownNeverBegan
-	if call.Input() != nil {
+	if call.Asks.Input() != nil {
 		shown = shownInputNotUsed
 	}
 	if call.Effect.Repeatable() {

@@ -35,8 +35,7 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	call := &modelCall{exec: e, ctx: ctx, number: len(e.calls.Rounds) + 1, final: e.finishing() || e.calls.NextIsLast(), stop: stop}
-	call.at = e.moment(call.final)
-	call.at.Finish = call.final && e.finishing()
+	call.at = prompt.Moment{Rounds: e.calls.Rounds, Final: call.final, Age: e.tooling.age, Finish: call.final && e.finishing()}
 	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final}, transcript.Sink{
 		Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
 	})

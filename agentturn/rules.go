@@ -29,7 +29,7 @@ func (r *rules) rule(ctx context.Context, call *calls.Call) policy.Decision {
 	}
 	if call.Ruling == nil {
 		d := r.decideCall(ctx, call)
-		if call.Gate && d.Verdict == policy.Allow {
+		if call.Gate && d.Allows() {
 			d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
 		}
 		call.Ruling = &d

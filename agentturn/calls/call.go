@@ -4,7 +4,6 @@ package calls
 
 import (
 	"encoding/json"
-	"slices"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
@@ -28,7 +27,7 @@ type Call struct {
 
 	Gate   bool             // it may start only with an approval
 	Ruling *policy.Decision // of the rules; nil: not asked for yet
-	Asks   []*asks.Ask      // about this call, in the order in which they were opened
+	Asks   Asks             // about this call
 	Doubt  string           // why its outcome is unknown; empty: it is known, or a worker was lost
 	Labels []policy.Mark    // of its result
 
@@ -82,7 +81,7 @@ func (c *Call) Release() { c.args, c.resolved = nil, false }
 
 // UseEdited sets the arguments that a person has written, if there are any.
 func (c *Call) UseEdited() {
-	if ask := c.Approval(); ask != nil && ask.Edited != "" {
+	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		c.args = json.RawMessage(canonical(ask.Edited))
 	}
 }
@@ -105,7 +104,7 @@ func (c *Call) AsRun() (args, hash string) {
 
 // Approved returns the arguments with which the call would run now: the text of the person who changed them, else Args.
 func (c *Call) Approved() string {
-	if ask := c.Approval(); ask != nil && ask.Edited != "" {
+	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		return ask.Edited
 	}
 	return string(c.Args())
@@ -118,7 +117,7 @@ func (c *Call) RunHash() string { return tools.Hash(c.Name, c.Approved()) }
 func (c *Call) Start(nonce string) turnlog.CallStart {
 	start := turnlog.CallStart{Key: c.Key, Nonce: nonce, Attempt: c.Starts + 1, Effect: c.Effect}
 	start.RunArgs, start.ArgsHash = c.AsRun()
-	ask := c.Approval()
+	ask := c.Asks.Approval()
 	if ask != nil || c.Gate {
 		start.Hash = c.RunHash()
 	}
@@ -131,62 +130,23 @@ func (c *Call) Start(nonce string) turnlog.CallStart {
 	return start
 }
 
-// Ask returns the nth ask of a kind, or nil.
-func (c *Call) Ask(kind asks.Kind, n int) *asks.Ask {
-	i := slices.IndexFunc(c.Asks, func(a *asks.Ask) bool { return a.Kind == kind && a.N == n })
-	if i < 0 {
-		return nil
-	}
-	return c.Asks[i]
-}
-
-// Approval returns the ask for the approval of the call, or nil.
-func (c *Call) Approval() *asks.Ask { return c.Ask(asks.KindApprove, 1) }
-
 // Settlement returns the ask about the newest start, or nil.
-func (c *Call) Settlement() *asks.Ask { return c.Ask(asks.KindSettle, c.Starts) }
-
-// Input returns the newest ask for input of the tool, or nil.
-func (c *Call) Input() (newest *asks.Ask) {
-	for n := 1; ; n++ {
-		ask := c.Ask(asks.KindInput, n)
-		if ask == nil {
-			return newest
-		}
-		newest = ask
-	}
-}
+func (c *Call) Settlement() *asks.Ask { return c.Asks.Of(asks.KindSettle, c.Starts) }
 
 // AwaitsInput reports whether the call waits for input, or has not continued with it yet.
 func (c *Call) AwaitsInput() bool {
-	ask := c.Input()
+	ask := c.Asks.Input()
 	return ask != nil && !ask.Used && c.State == turnkeeper.CallStarted
 }
 
 // InputForRun returns the input for the next run, or nil.
 func (c *Call) InputForRun() *tools.Input {
-	ask := c.Input()
+	ask := c.Asks.Input()
 	if ask == nil || !ask.Closed() {
 		return nil
 	}
 	answer, _ := inputAnswer(ask)
 	return &tools.Input{N: ask.N, State: ask.Resume, Answer: answer, Denied: ask.State == asks.Denied}
-}
-
-// inputAnswer returns the answer in canonical form. It is nil if there is none or if it is invalid. Then fault gives the reason.
-func inputAnswer(ask *asks.Ask) (answer json.RawMessage, fault string) {
-	if ask.State != asks.Answered {
-		return nil, ""
-	}
-	schema, err := tools.CompileSchema(json.RawMessage(ask.Schema))
-	if err != nil {
-		return nil, err.Error()
-	}
-	args, fault := tools.CheckArguments(schema, ask.Answer)
-	if fault != "" {
-		return nil, fault
-	}
-	return json.RawMessage(args.Canonical), ""
 }
 
 // Question returns the question of a kind about the call. d says why it is asked.

@@ -18,7 +18,7 @@ import (
 type List struct {
 	Rounds []turnkeeper.Round // all so far, including those that are not yet written
 	Before []policy.Mark      // labels of what the turn knew before its first call
-	Asks   []*asks.Ask        // those of the turn's record, and those that it has opened since
+	Asks   Asks               // those of the turn's record, and those that it has opened since
 
 	turn  turnkeeper.TurnID
 	offer prompt.Offer
@@ -90,28 +90,9 @@ func (l *List) Withdraw(c *Call) (withdrawn []asks.Ask) {
 	return withdrawn
 }
 
-// OpenAsks returns the open asks.
-func (l *List) OpenAsks() []asks.Ask {
-	return l.asksThat(func(a *asks.Ask) bool { return !a.Closed() })
-}
-
-// UnseenAsks returns the closed asks that the turn has not recorded as seen.
-func (l *List) UnseenAsks() []asks.Ask {
-	return l.asksThat(func(a *asks.Ask) bool { return a.Closed() && !a.Seen })
-}
-
 // AsksAbout returns the asks of a kind that are about a round as a whole, such as its reply.
 func (l *List) AsksAbout(round int, kind asks.Kind) []asks.Ask {
-	return l.asksThat(func(a *asks.Ask) bool { return a.Call == turnkeeper.CallKey{Round: round} && a.Kind == kind })
-}
-
-func (l *List) asksThat(is func(*asks.Ask) bool) (picked []asks.Ask) {
-	for _, a := range l.Asks {
-		if is(a) {
-			picked = append(picked, *a)
-		}
-	}
-	return picked
+	return l.Asks.That(func(a *asks.Ask) bool { return a.Call == turnkeeper.CallKey{Round: round} && a.Kind == kind })
 }
 
 // All returns the calls as they are journaled.

@@ -81,7 +81,7 @@ func TestWhichAnswersAreUnseen(t *testing.T) {
 	seen := askOf(4, asks.KindQuestion, 1, asks.Answered)
 	seen.Seen = true
 	l := listWith(askOf(2, asks.KindApprove, 1, asks.Denied), askOf(3, asks.KindInput, 1, asks.Open), seen, askOf(5, asks.KindSettle, 1, asks.Expired))
-	if ids := idsOf(l.UnseenAsks()); !slices.Equal(ids, []asks.ID{2, 5}) {
+	if ids := idsOf(l.Asks.That(calls.IsUnseen)); !slices.Equal(ids, []asks.ID{2, 5}) {
 		t.Errorf("%v", ids)
 	}
 }
@@ -99,7 +99,7 @@ func TestAsksOfAnAnsweredCallAreWithdrawn(t *testing.T) {
 	if gone := l.Withdraw(c); len(gone) != 1 || gone[0].ID != 4 || gone[0].State != asks.Withdrawn {
 		t.Errorf("withdrawn: %+v", gone)
 	}
-	if ids := idsOf(l.OpenAsks()); !slices.Equal(ids, []asks.ID{3}) || c.Approval() == nil || c.Settlement() != nil {
+	if ids := idsOf(l.Asks.That(calls.IsOpen)); !slices.Equal(ids, []asks.ID{3}) || c.Asks.Approval() == nil || c.Settlement() != nil {
 		t.Errorf("open are %v", ids)
 	}
 }

@@ -75,7 +75,7 @@ type Turn struct {
 // Turn returns what Next needs to know while calls are executed, except for Time and Settles.
 func (l *List) Turn(c *Call) Turn {
 	t := Turn{Bounds: l.offer.Bounds, Left: l.offer.Bounds.MaxToolCalls - l.Executed(), Repeats: c.Repeated(l.Earlier(c))}
-	if ask := c.Approval(); ask != nil && ask.Edited != "" {
+	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		t.Misfit = l.offer.CheckAsWritten(c.Name, ask.Edited)
 	}
 	return t
@@ -85,44 +85,44 @@ func (l *List) Turn(c *Call) Turn {
 func (c *Call) Next(t Turn) Step {
 	switch t.Phase {
 	case Recovering:
-		return c.recovered(t)
+		return recovered(c, t)
 	case Finishing, OutOfTime, HandingBack, Closing:
-		return c.ended(t.Phase)
+		return ended(c, t.Phase)
 	}
 	switch {
 	case !c.Known(): // another worker, which had the tool, planned the call
-		return c.refuse(turnlog.RefusedUnknown + ": " + c.Name + "\nIt was removed after the call was planned. Nothing was run.")
+		return refuse(c, turnlog.RefusedUnknown+": "+c.Name+"\nIt was removed after the call was planned. Nothing was run.")
 	case c.Spec.Detached && !t.Bounds.Paging:
-		return c.refuse(shownUnreadable)
+		return refuse(c, shownUnreadable)
 	case c.Spec.Detached && c.Handles:
-		return c.refuse(shownNoHandles)
+		return refuse(c, shownNoHandles)
 	case c.Handles && !c.resolved:
 		return Step{Do: Resolve}
 	case c.unresolvable != "":
-		return c.refuse(c.unresolvable)
+		return refuse(c, c.unresolvable)
 	case t.Repeats != nil:
 		result := c.Result(turnkeeper.CallSkipped, RepeatedResult(*t.Repeats))
 		result.Preview = t.Repeats.Preview
 		return Step{Do: Answer, Result: result}
 	case c.State == turnkeeper.CallPlanned && !c.Paging && t.Left < 1:
-		return c.answer(turnkeeper.CallDenied, ShownOverCalls(t.Bounds))
+		return answer(c, turnkeeper.CallDenied, ShownOverCalls(t.Bounds))
 	case c.Name == turnkeeper.ToolAskPerson:
-		return c.asked()
+		return asked(c)
 	}
-	if step := c.allowed(t); step.Do != "" {
+	if step := allowed(c, t); step.Do != "" {
 		return step
 	}
-	return c.started(t)
+	return started(c, t)
 }
 
 // started returns how a call that may run is run.
-func (c *Call) started(t Turn) Step {
+func started(c *Call, t Turn) Step {
 	switch {
 	case c.Name == turnkeeper.ToolSpawnAgent:
 		return Step{Do: Spawn}
 	case c.Spec.Detached:
 		return Step{Do: Detach}
-	case c.Reads() && c.State != turnkeeper.CallRunning && c.Approval() == nil && !c.Spec.AsksInput:
+	case c.Reads() && c.State != turnkeeper.CallRunning && c.Asks.Approval() == nil && !c.Spec.AsksInput:
 		return Step{Do: Read}
 	case !t.Time:
 		return Step{Do: NoTime}
@@ -138,20 +138,20 @@ func (c *Call) started(t Turn) Step {
 }
 
 // allowed returns what is to be done before a call may run. The zero Step: it may run.
-func (c *Call) allowed(t Turn) Step {
+func allowed(c *Call, t Turn) Step {
 	switch {
 	case c.AwaitsInput():
-		return c.input()
+		return input(c)
 	case c.State == turnkeeper.CallStarted && !c.Effect.Repeatable():
-		return c.settled(t)
-	case c.Approval() != nil:
-		return c.approved(t)
+		return settled(c, t)
+	case c.Asks.Approval() != nil:
+		return approved(c, t)
 	case c.State != turnkeeper.CallPlanned || c.ChangesNothing():
 		return Step{}
 	case c.Ruling == nil:
 		return Step{Do: Rule}
 	case c.Ruling.Verdict == policy.Deny:
-		return c.answer(turnkeeper.CallDenied, ShownRefused(*c.Ruling))
+		return answer(c, turnkeeper.CallDenied, ShownRefused(*c.Ruling))
 	case c.Ruling.Verdict == policy.Ask:
 		return Step{Do: Ask, Question: c.Question(asks.KindApprove, 1, *c.Ruling)}
 	default:
@@ -163,23 +163,23 @@ func (c *Call) allowed(t Turn) Step {
 func (c *Call) ChangesNothing() bool { return c.Spec.Paging || c.Name == turnkeeper.ToolAskPerson }
 
 // approved decides by the answer to the ask for approval.
-func (c *Call) approved(t Turn) Step {
-	switch ask := c.Approval(); {
+func approved(c *Call, t Turn) Step {
+	switch ask := c.Asks.Approval(); {
 	case ask.State == asks.Open:
 		return Step{Do: Wait}
 	case ask.State != asks.Approved:
-		return c.answer(turnkeeper.CallDenied, shownNotApproved(ask))
+		return answer(c, turnkeeper.CallDenied, shownNotApproved(ask))
 	case t.Misfit != "":
-		return c.answer(turnkeeper.CallDenied, turnlog.Denied+turnlog.RefusedEdit+": "+t.Misfit)
+		return answer(c, turnkeeper.CallDenied, turnlog.Denied+turnlog.RefusedEdit+": "+t.Misfit)
 	case c.RunHash() != ask.RunHash():
-		return c.refuse("denied: the arguments of this call are no longer those that were approved. Nothing was run.")
+		return refuse(c, "denied: the arguments of this call are no longer those that were approved. Nothing was run.")
 	default:
-		return c.standing()
+		return standing(c)
 	}
 }
 
 // standing decides by whether what a person allowed is still allowed.
-func (c *Call) standing() Step {
+func standing(c *Call) Step {
 	text := turnlog.Denied + turnlog.RefusedSince + ", but " + c.outdated + ". Nothing was run."
 	switch {
 	case !c.rechecked:
@@ -187,9 +187,9 @@ func (c *Call) standing() Step {
 	case c.outdated == "":
 		return Step{}
 	case c.State == turnkeeper.CallPlanned:
-		return c.answer(turnkeeper.CallDenied, text)
+		return answer(c, turnkeeper.CallDenied, text)
 	case !c.Effect.Repeatable(): // it started, and a person said that it did not happen
-		return c.answer(turnkeeper.CallFailed, text)
+		return answer(c, turnkeeper.CallFailed, text)
 	default: // it started before, and its worker was lost
 		return Step{Do: Doubt}
 	}
@@ -199,7 +199,7 @@ const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"descripti
 
 // settled decides about a started call of effect once without a result, by the ask about its newest start. It may start again if a
 // person says that it did not happen.
-func (c *Call) settled(t Turn) Step {
+func settled(c *Call, t Turn) Step {
 	switch ask := c.Settlement(); {
 	case ask == nil && t.Settles:
 		q := c.Question(asks.KindSettle, c.Starts, policy.Decision{
@@ -216,22 +216,22 @@ func (c *Call) settled(t Turn) Step {
 		result.Ran = true
 		return Step{Do: Answer, Result: result}
 	case ask.Answer == asks.DidNotHappen && ask.Hash == c.RunHash():
-		return c.standing()
+		return standing(c)
 	default:
 		return Step{Do: Doubt}
 	}
 }
 
 // input decides about a call that waits for input of a person. After an invalid answer it asks again.
-func (c *Call) input() Step {
-	ask := c.Input()
+func input(c *Call) Step {
+	ask := c.Asks.Input()
 	if !ask.Closed() {
 		return Step{Do: Wait}
 	}
 	if _, fault := inputAnswer(ask); fault != "" && ask.N < tools.MaxInputs {
 		again := ask.Question
 		again.N++
-		again.Reason = "The answer was invalid (" + fault + "). " + c.Ask(asks.KindInput, 1).Reason
+		again.Reason = "The answer was invalid (" + fault + "). " + c.Asks.Of(asks.KindInput, 1).Reason
 		return Step{Do: Ask, Question: again}
 	}
 	return Step{}
@@ -244,8 +244,8 @@ type personArguments struct {
 }
 
 // asked decides about the model's own question to a person. The answer becomes the call's result.
-func (c *Call) asked() Step {
-	ask := c.Ask(asks.KindQuestion, 1)
+func asked(c *Call) Step {
+	ask := c.Asks.Of(asks.KindQuestion, 1)
 	switch {
 	case ask == nil:
 		var args personArguments
@@ -267,15 +267,15 @@ func (c *Call) asked() Step {
 		}
 		return Step{Do: Take, Text: withComment(text, ask)}
 	case ask.State == asks.Denied:
-		return c.answer(turnkeeper.CallDenied, withComment("no answer: a person declined to answer this question.", ask))
+		return answer(c, turnkeeper.CallDenied, withComment("no answer: a person declined to answer this question.", ask))
 	default:
-		return c.answer(turnkeeper.CallDenied, "no answer: nobody answered this question in time.")
+		return answer(c, turnkeeper.CallDenied, "no answer: nobody answered this question in time.")
 	}
 }
 
 // recovered decides about a call that the journal has open. Calls that may run again, and those about which a person has answered, are
 // left to be executed.
-func (c *Call) recovered(t Turn) Step {
+func recovered(c *Call, t Turn) Step {
 	switch ask := c.Settlement(); {
 	case c.State == turnkeeper.CallPlanned, c.Effect.Repeatable():
 		return Step{Do: Leave}
@@ -291,7 +291,7 @@ func (c *Call) recovered(t Turn) Step {
 }
 
 // ended decides about an open call that is not executed any more.
-func (c *Call) ended(phase Phase) Step {
+func ended(c *Call, phase Phase) Step {
 	planned := c.State == turnkeeper.CallPlanned
 	switch {
 	case phase == HandingBack && (c.Cut == nil || c.Reconciles() || c.Effect.Repeatable()):
@@ -299,11 +299,11 @@ func (c *Call) ended(phase Phase) Step {
 	case phase != OutOfTime && c.Cut != nil:
 		return Step{Do: Answer, Result: c.CutResult()}
 	case phase == Closing && planned:
-		return c.answer(turnkeeper.CallCancelled, prompt.ShownNotRun)
+		return answer(c, turnkeeper.CallCancelled, prompt.ShownNotRun)
 	case phase == OutOfTime && planned:
-		return c.answer(turnkeeper.CallDenied, prompt.ShownNoTime)
+		return answer(c, turnkeeper.CallDenied, prompt.ShownNoTime)
 	case phase == Finishing && planned:
-		return c.answer(turnkeeper.CallDenied, shownFinish)
+		return answer(c, turnkeeper.CallDenied, shownFinish)
 	case phase == Finishing && c.Effect == turnkeeper.EffectNone:
 		return Step{Do: Answer, Result: c.KeepHandle(c.Result(turnkeeper.CallCancelled, ShownStopped))}
 	case phase == Finishing && c.Effect.Repeatable() && !c.AwaitsInput():
@@ -314,14 +314,14 @@ func (c *Call) ended(phase Phase) Step {
 }
 
 // refuse answers a call that cannot run. The outcome of a call that a lost worker had started is unknown.
-func (c *Call) refuse(text string) Step {
+func refuse(c *Call, text string) Step {
 	if c.State != turnkeeper.CallPlanned {
 		return Step{Do: Doubt}
 	}
-	return c.answer(turnkeeper.CallDenied, text)
+	return answer(c, turnkeeper.CallDenied, text)
 }
 
-func (c *Call) answer(state turnkeeper.CallState, text string) Step {
+func answer(c *Call, state turnkeeper.CallState, text string) Step {
 	return Step{Do: Answer, Result: c.Result(state, text)}
 }
 

@@ -36,7 +36,7 @@ func ShownEdited(arguments string) string {
 
 // ApprovalNote returns the note to the model about the approval of the call; empty: none.
 func (c *Call) ApprovalNote() string {
-	ask := c.Approval()
+	ask := c.Asks.Approval()
 	switch {
 	case ask == nil || ask.State != asks.Approved:
 		return ""
@@ -51,7 +51,7 @@ func (c *Call) ApprovalNote() string {
 
 // inputNote returns the note to the model about the newest input of the call.
 func (c *Call) inputNote() string {
-	ask := c.Input()
+	ask := c.Asks.Input()
 	switch {
 	case ask == nil || !ask.Used:
 		return ""
@@ -71,7 +71,7 @@ func (c *Call) inputNote() string {
 // them.
 func (c *Call) Unknown() turnlog.CallResult {
 	shown := prompt.ShownUnknown
-	if ask := c.Approval(); ask != nil && ask.Edited != "" {
+	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		shown += "\n\n" + c.ApprovalNote()
 	}
 	return c.KeepHandle(turnlog.CallResult{
