@@ -657,12 +657,18 @@ func TestRulesSeeTheTextOfAHandle(t *testing.T) {
 }
 
 // TestAGateStays continues a turn whose worker planned a call that needs an approval, and was lost before it asked. The rules of
-// the next worker allow the call, or deny it.
+// the next worker allow the call, say nothing about it, or deny it.
 func TestAGateStays(t *testing.T) {
-	for _, denies := range []bool{false, true} {
+	for _, rule := range []string{"allow", "nothing", "deny"} {
 		synctest.Test(t, func(t *testing.T) {
 			pay := once("pay")
 			b := newBench(t, says("Done.")).with(pay)
+			if rule == "nothing" {
+				pay.spec.Approve = "rule"
+				b.config = func(cfg *agentturn.Config) {
+					cfg.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return saysNothing{}, nil }}
+				}
+			}
 			_, journal := b.store.dispatch()
 			planned := turnlog.Entry{Gates: []turnkeeper.CallKey{keyOf(1)}, Round: &turnkeeper.Round{
 				Number: 1, Charged: true, Provider: "main", Model: "model", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{{
@@ -673,7 +679,7 @@ func TestAGateStays(t *testing.T) {
 			if err := journal.Append(t.Context(), planned); err != nil {
 				t.Fatal(err)
 			}
-			if denies {
+			if rule == "deny" {
 				b.tools = []tools.Tool{approver{pay}}
 				b.succeeds("Done.")
 				if got := b.states(); got[0] != turnkeeper.CallDenied || len(b.store.asked()) != 0 {
@@ -693,6 +699,11 @@ func TestAGateStays(t *testing.T) {
 		})
 	}
 }
+
+// A saysNothing rule makes no decision, which allows the call.
+type saysNothing struct{}
+
+func (saysNothing) Decide(policy.Call) policy.Decision { return policy.Decision{} }
 
 // TestAStartedCallIsNotRuledAgain loses a worker that had started a call without an approval. The tool of the next worker denies
 // the call, which may have happened and can be repeated.

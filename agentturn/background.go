@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
@@ -17,24 +17,24 @@ import (
 
 // overOrSlow returns a channel that is closed when a run is over or, if it may continue in
 // the background, has run for async_timeout.
-func (t *task) overOrSlow(r *toolrun.Run) <-chan struct{} {
-	if !t.offered.MayGoOn(r.Call.Name) {
+func (w *tooling) overOrSlow(r *toolrun.Run) <-chan struct{} {
+	if !w.task.offered.MayGoOn(r.Call.Name) {
 		return r.Over()
 	}
-	return r.OverOrAfter(t.bounds.AsyncTimeout)
+	return r.OverOrAfter(w.task.bounds.AsyncTimeout)
 }
 
 // toBackground moves a run to the background. It answers the call with a handle, and
 // records its start if it has none.
-func (e *execution) toBackground(call *turnkeeper.ToolCall, run *toolrun.Run) {
+func (e *execution) toBackground(call *calls.Call, run *toolrun.Run) {
 	if call.Starts == 0 {
-		start := approvals{e.ledger}.newStart(call)
+		start := newStart(call)
 		e.pending.Starts = append(e.pending.Starts, start)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, run.Since
-		start.SetArguments(call)
+		start.SetArguments(call.ToolCall)
 	}
 	run.Nonce = call.Nonce
-	e.background[call.Key] = run
+	call.Run = run
 	shown := outputs.Placeholder{ID: run.ID, Tool: call.Name}.Background()
 	e.answer(call, turnlog.CallResult{
 		Key: call.Key, Nonce: run.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: run.ID,
@@ -45,16 +45,16 @@ func (e *execution) toBackground(call *turnkeeper.ToolCall, run *toolrun.Run) {
 
 // rerun starts a background call of a lost worker again. It stays in the background,
 // because the model has its handle.
-func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if !e.timeFor(spec) {
-		e.denyRest(e.runnable())
+func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
+	if !e.timeFor(call.Spec) {
+		e.denyRest(e.calls.Runnable())
 		return nil
 	}
-	if err := e.dropDraft(ctx, call.OutputID); err != nil {
+	if err := e.tooling.dropDraft(ctx, call.OutputID); err != nil {
 		return err
 	}
 	e.events.Mark()
-	start := approvals{e.ledger}.newStart(call)
+	start := newStart(call)
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
@@ -64,9 +64,9 @@ func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec t
 		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	run := e.launch(ctx, call)
+	run := e.tooling.launch(ctx, call)
 	run.Nonce = call.Nonce
-	e.background[call.Key] = run
+	call.Run = run
 	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.Int("start", call.Starts))
 	return nil
@@ -74,28 +74,20 @@ func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec t
 
 // collect records the results of the background runs that are over.
 func (e *execution) collect() {
-	for _, run := range e.background.Collect() {
-		key := run.Call.Key
-		call := e.rounds.call(key)
-		result := e.runResult(call, run)
-		e.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
+	for _, call := range e.calls.Those(func(c *calls.Call) bool { return c.Run != nil && c.Run.IsOver() }) {
+		run := call.Run
+		call.Run = nil
+		e.held = append(e.held, run.Result.Memory)
+		result := e.tooling.runResult(call, run)
+		e.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
 		unread := run.Unread || e.finishing() && run.Call.Effect == turnkeeper.EffectNone
 		if result.State == turnkeeper.CallCancelled && !unread {
-			e.interrupted[key] = result
+			call.Cut = &result
 			continue
 		}
 		e.answer(call, result)
 	}
-}
-
-// keepHandle returns the result, changed so that a background call keeps its handle as
-// Shown. The text becomes the preview.
-func keepHandle(call turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
-	if prompt.WentOn(call) {
-		result.Preview, result.Shown = outputs.Preview(result.Shown), call.Shown
-	}
-	return result
 }
 
 func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
@@ -113,7 +105,7 @@ func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
 
 // awaitRun waits until a background run is over, and collects.
 func (e *execution) awaitRun(ctx context.Context) error {
-	if err := e.background.Await(ctx); err != nil {
+	if err := e.calls.Runs().Await(ctx); err != nil {
 		return err
 	}
 	e.collect()
@@ -124,13 +116,13 @@ func (e *execution) awaitRun(ctx context.Context) error {
 // will read the results of runs of effect none, and awaitRuns cancels them. Effects
 // finish in any case, so that their outcome is known.
 func (e *execution) awaitRuns(ctx context.Context, seen bool) error {
-	for _, run := range e.background {
+	for _, run := range e.calls.Runs() {
 		if !seen && run.Call.Effect == turnkeeper.EffectNone {
 			run.Unread = true
 			run.Cancel(errAnswered)
 		}
 	}
-	for len(e.background) > 0 {
+	for len(e.calls.Runs()) > 0 {
 		if err := e.awaitRun(ctx); err != nil {
 			return err
 		}
@@ -140,8 +132,19 @@ func (e *execution) awaitRuns(ctx context.Context, seen bool) error {
 
 // stopRuns cancels all background runs, and collects.
 func (e *execution) stopRuns(cause error) {
-	e.background.Stop(cause)
+	e.calls.Runs().Stop(cause)
 	e.collect()
+}
+
+// age returns the time since a background or detached call began, or 0 if unknown.
+func (w *tooling) age(call turnkeeper.ToolCall) time.Duration {
+	if run := w.calls.Call(call.Key).Run; run != nil {
+		return time.Since(run.Since)
+	}
+	if call.Awaited && !call.StartedAt.IsZero() {
+		return max(time.Since(call.StartedAt), 0)
+	}
+	return 0
 }
 
 var (

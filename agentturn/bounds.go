@@ -5,34 +5,28 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/internal/turnlog"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/tools"
 )
 
 // overCap returns the result of a call that is over the limit of executed or paging calls,
 // or an empty text if it may run.
-func (t *task) overCap(call turnkeeper.ToolCall, executed, paged int) string {
+func (p *planner) overCap(call *calls.Call) string {
+	b := p.ledger.bounds
 	if call.Paging {
-		if paged >= t.bounds.MaxPagingCalls {
-			return shownOverPaging(t.bounds)
+		if p.paged >= b.MaxPagingCalls {
+			return shownOverPaging(b)
 		}
 		return ""
 	}
-	if executed >= t.bounds.MaxToolCalls {
-		return shownOverCalls(t.bounds)
+	if p.executed >= b.MaxToolCalls {
+		return calls.ShownOverCalls(b)
 	}
 	return ""
 }
 
-// overLimit is the prefix of the result of every call that is over a limit.
-const overLimit = turnlog.Denied + turnlog.RefusedOverLimit + " of "
-
-func shownOverCalls(b turnkeeper.Bounds) string {
-	return fmt.Sprintf(overLimit+"%d tool calls a turn; this one was not run", b.MaxToolCalls)
-}
-
 func shownOverPaging(b turnkeeper.Bounds) string {
-	return fmt.Sprintf(overLimit+"%d reads of stored outputs a turn; this one was not run", b.MaxPagingCalls)
+	return fmt.Sprintf(calls.OverLimit+"%d reads of stored outputs a turn; this one was not run", b.MaxPagingCalls)
 }
 
 // timeout returns the timeout of a call: the tool's or the agent's, at most the time left

@@ -25,7 +25,7 @@ func (t *task) reserveCall(ctx context.Context, estimate turnkeeper.Usage, chose
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
 	}
-	limits, tree := t.def.Budget, t.treeLimits()
+	limits, tree := t.def.Budget, t.family.limits()
 	who := Spender{
 		Turn: t.record.Turn.ID, Agent: t.record.Turn.Agent,
 		Limits: SpendLimits{

@@ -33,7 +33,7 @@ func keepSaid(e *execution) {
 	if e.end.state != turnkeeper.TurnCancelled {
 		return
 	}
-	private := len(policy.Only(policy.Private, flows{e.ledger}.marksBefore(len(e.rounds)+1))) > 0
+	private := len(policy.Only(policy.Private, e.calls.SeenBefore(len(e.calls.Rounds)+1))) > 0
 	if private && e.record.Lineage.Parent == 0 && e.replySink() != policy.ReplyAllow {
 		return
 	}
@@ -41,5 +41,5 @@ func keepSaid(e *execution) {
 	if e.stream != nil {
 		unfinished = outputs.Clean(e.stream.Text())
 	}
-	e.end.reply = fixedReply(CancelledReply(e.rounds, unfinished))
+	e.end.reply = fixedReply(CancelledReply(e.calls.Rounds, unfinished))
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
@@ -17,28 +18,27 @@ import (
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
-	"turnkeeper/tools"
 )
 
 // detach starts a detached call: one write contains the start, the job, and the handle
 // that the model is shown. A call that a lost worker ran in the background keeps its
 // handle; that worker's version of the tool was not detached.
-func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+func (e *execution) detach(ctx context.Context, call *calls.Call) error {
 	if call.OutputID != "" {
-		if err := e.dropDraft(ctx, call.OutputID); err != nil {
+		if err := e.tooling.dropDraft(ctx, call.OutputID); err != nil {
 			return err
 		}
 	}
 	e.events.Mark()
-	start := approvals{e.ledger}.newStart(call)
-	start.Detached = spec.Timeout
+	start := newStart(call)
+	start.Detached = call.Spec.Timeout
 	id := cmp.Or(call.OutputID, outputs.NewID())
 	handle := turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
-		Labels: flows{e.ledger}.resultMarks(call, nil), // whoever records the result, and whenever
+		Labels: e.calls.ResultLabels(call, nil), // whoever records the result, and whenever
 	}
-	flows{e.ledger}.label(handle)
-	handle = e.told(call, handle)
+	call.Label(handle.Labels)
+	handle = call.WithNotes(handle)
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)
 	e.startEvent(call)
@@ -47,13 +47,13 @@ func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 		return err
 	}
 	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, id
-	e.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Duration("limit", spec.Timeout))
+	e.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Duration("limit", call.Spec.Timeout))
 	return nil
 }
 
 // takeCompleted records the results of detached calls that have arrived.
 func (e *execution) takeCompleted(ctx context.Context) error {
-	if len(e.rounds.detached()) == 0 {
+	if len(e.calls.Detached()) == 0 {
 		return nil
 	}
 	arrived, err := e.journal.Arrivals(ctx)
@@ -61,16 +61,16 @@ func (e *execution) takeCompleted(ctx context.Context) error {
 		return &journalError{err}
 	}
 	for _, result := range arrived {
-		call := e.rounds.call(result.Key)
-		if !isDetached(*call) {
+		call := e.calls.Call(result.Key)
+		if !call.Detached() {
 			continue
 		}
 		if result.Spawned != nil {
-			e.answer(call, e.replyResult(ctx, call, result))
+			e.answer(call, e.tooling.replyResult(ctx, call, result))
 		} else {
 			e.answer(call, e.arrivedResult(ctx, call, result))
 		}
-		e.measure(ctx, *call, e.sizes)
+		e.tooling.measure(ctx, *call.ToolCall)
 		e.log.Info("detached tool call ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(call.State)), zap.Duration("took", result.Duration))
 	}
@@ -79,7 +79,7 @@ func (e *execution) takeCompleted(ctx context.Context) error {
 
 // arrivedResult returns the result to record for a detached call, reconciled if it is unknown.
 // The model is still shown the handle.
-func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
+func (e *execution) arrivedResult(ctx context.Context, call *calls.Call, result turnlog.CallResult) turnlog.CallResult {
 	if result.State == turnkeeper.CallUnknown {
 		if found, known := e.reconcile(ctx, call); known {
 			found.Nonce = result.Nonce
@@ -95,10 +95,10 @@ func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall
 // for people.
 func (l *ledger) waiting() *ending {
 	data := transcript.WaitingFor(waitReasons(l)...)
-	for _, call := range l.rounds.detached() {
+	for _, call := range l.calls.Detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
-	for _, ask := range l.people.open() {
+	for _, ask := range l.calls.Asks.That(calls.IsOpen) {
 		data.Asks = append(data.Asks, transcript.NameOfAsk(ask))
 	}
 	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
@@ -107,34 +107,27 @@ func (l *ledger) waiting() *ending {
 
 // waitReasons returns what a turn that stops running now waits for.
 func waitReasons(l *ledger) []waiting.Reason {
-	var calls, spawns bool
-	for _, call := range l.rounds.detached() {
-		spawns = spawns || isSpawn(*call)
-		calls = calls || !isSpawn(*call)
+	var detached, spawns bool
+	for _, call := range l.calls.Detached() {
+		spawns = spawns || call.Spawns()
+		detached = detached || !call.Spawns()
 	}
-	return waiting.ParkedFor(len(l.people.open()) > 0, calls, spawns)
+	return waiting.ParkedFor(len(l.calls.Asks.That(calls.IsOpen)) > 0, detached, spawns)
 }
 
 // mustWait reports whether a call of wait_for_tool_output can only wait for detached
 // calls: nothing runs in the background, and no ended call is unreported. It then stays
 // planned until a result has arrived.
-func (e *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, error) {
-	if call.Name != turnkeeper.ToolWaitForToolOutput || len(e.background) > 0 || len(e.rounds.detached()) == 0 {
+func (e *execution) mustWait(ctx context.Context, call *calls.Call) (bool, error) {
+	if call.Name != turnkeeper.ToolWaitForToolOutput || len(e.calls.Runs()) > 0 || len(e.calls.Detached()) == 0 {
 		return false, nil
 	}
 	if err := e.takeCompleted(ctx); err != nil {
 		return false, err
 	}
-	unreported := (&toolrun.OutputStore{Calls: e.rounds.all()}).Unreported()
-	return !unreported && len(e.rounds.detached()) > 0, nil
+	unreported := (&toolrun.OutputStore{Calls: e.calls.All()}).Unreported()
+	return !unreported && len(e.calls.Detached()) > 0, nil
 }
-
-// shownNoHandles is the result of a detached call with handles in its arguments: its job
-// cannot read the turn's results.
-const shownNoHandles = turnlog.RefusedArguments + ": a tool that runs detached takes no output: handles. Nothing was run."
-
-// shownUnreadable is the result of a detached call without paging: nothing could read its result.
-const shownUnreadable = turnlog.RefusedArguments + ": this tool runs detached, and paging is off, so its result could not be read. Nothing was run."
 
 const shownEnded = "cancelled: the turn ended before this call had"
 
@@ -143,13 +136,13 @@ func PreviewEnded(effect turnkeeper.Effect) string {
 	if effect == turnkeeper.EffectNone {
 		return shownEnded + "."
 	}
-	return shownEnded + shownMaybe
+	return shownEnded + calls.ShownMaybe
 }
 
 // closeDetached records the results that have arrived and cancels the other detached
 // calls, because a closed turn must have no open call.
 func (e *execution) closeDetached(ctx context.Context) {
-	if len(e.rounds.detached()) == 0 {
+	if len(e.calls.Detached()) == 0 {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -157,15 +150,15 @@ func (e *execution) closeDetached(ctx context.Context) {
 	if err := e.takeCompleted(ctx); err != nil {
 		e.log.Error("cannot read the results of detached calls; cancelling the open ones", zap.Error(err))
 	}
-	for _, call := range e.rounds.detached() {
+	for _, call := range e.calls.Detached() {
 		result := turnlog.CallResult{
 			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
 		}
-		if isSpawn(*call) {
+		if call.Spawns() {
 			result.Preview = ShownReplyUnawaited
-			e.observeSpawn(ctx, call, result.State, e.background.Age(*call), string(turnkeeper.CallCancelled))
+			e.tooling.observeSpawn(ctx, call, result.State, e.tooling.age(*call.ToolCall), string(turnkeeper.CallCancelled))
 		}
-		if awaitsReply(*call) {
+		if call.AwaitsReply() {
 			result.Shown = ShownReplyUnawaited
 		}
 		e.answer(call, result)
@@ -174,24 +167,24 @@ func (e *execution) closeDetached(ctx context.Context) {
 
 // awaitBlockers blocks until the call may start. If only detached calls hold it up, the
 // turn waits as a row instead: waits is then true, and the call stays planned.
-func (e *execution) awaitBlockers(ctx context.Context, call *turnkeeper.ToolCall) (waits bool, err error) {
-	for look := minSpawnPoll; e.rounds.blocked(call); look = min(2*look, maxSpawnPoll) {
+func (e *execution) awaitBlockers(ctx context.Context, call *calls.Call) (waits bool, err error) {
+	for look := minSpawnPoll; e.calls.Blocked(call); look = min(2*look, maxSpawnPoll) {
 		if err := e.takeCompleted(ctx); err != nil {
 			return false, err
 		}
 		e.collect()
-		if !e.rounds.blocked(call) {
+		if !e.calls.Blocked(call) {
 			break
 		}
 		if err := e.commit(ctx); err != nil { // makes visible what the call waits for
 			return false, err
 		}
 		switch {
-		case len(e.rounds.detached()) == 0:
+		case len(e.calls.Detached()) == 0:
 			if err := e.awaitRun(ctx); err != nil {
 				return false, err
 			}
-		case len(e.background) == 0 && !time.Now().Before(e.blockUntil):
+		case len(e.calls.Runs()) == 0 && !time.Now().Before(e.blockUntil):
 			return true, nil
 		case pause.For(ctx, look) != nil:
 			return false, context.Cause(ctx)
@@ -208,6 +201,6 @@ func unreportedEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	}
 	notice := rounds[len(rounds)-1].Recipe.Notice
 	return slices.DeleteFunc(prompt.CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
-		return !hasEffect(&c) || !c.State.Answered() || !prompt.WentOn(c) || !strings.Contains(notice, prompt.RunningMark(c))
+		return !(&calls.Call{ToolCall: &c}).InDoubtIfStopped() || !c.State.Answered() || !prompt.WentOn(c) || !strings.Contains(notice, prompt.RunningMark(c))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/membudget"
@@ -132,7 +133,7 @@ func detachedResult(c turnlog.ClaimedCall, raw tools.Result, state turnkeeper.Ca
 // cutDetached returns the result of a call of effect once whose run was cut short by
 // the end of its worker. The call is not run again.
 func cutDetached(c turnlog.ClaimedCall, took time.Duration) turnlog.CallResult {
-	text := "cancelled: the worker that ran this call had to stop" + shownMaybe
+	text := "cancelled: the worker that ran this call had to stop" + calls.ShownMaybe
 	result := detachedResult(c, tools.Result{Text: text}, turnkeeper.CallCancelled)
 	result.Duration, result.Ran = took, true
 	return result

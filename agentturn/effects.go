@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -13,72 +14,67 @@ import (
 
 // runEffect runs one call of effect keyed or once: it writes the start with the
 // pending entry, checks that enough time is left, and runs the tool. The result goes into the next write.
-func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+func (e *execution) runEffect(ctx context.Context, call *calls.Call) error {
 	e.events.Mark()
-	e.pending.Starts = append(e.pending.Starts, approvals{e.ledger}.newStart(call))
+	e.pending.Starts = append(e.pending.Starts, newStart(call))
 	e.startEvent(call)
 	if err := e.commit(ctx); err != nil {
 		return err
 	}
-	if !e.timeFor(spec) {
-		e.answer(call, textResult(call, turnkeeper.CallFailed, prompt.ShownNoTime)) // it did not run
-		if open := e.runnable(); len(open) > 0 {
+	if !e.timeFor(call.Spec) {
+		e.answer(call, call.Result(turnkeeper.CallFailed, prompt.ShownNoTime)) // it did not run
+		if open := e.calls.Runnable(); len(open) > 0 {
 			e.denyRest(open)
 		}
 		return nil
 	}
-	return starts{e}.run(ctx, call)
+	return e.run(ctx, call)
 }
 
-// starts run calls that may run.
-type starts struct{ *execution }
-
-func (e starts) run(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (e *execution) run(ctx context.Context, call *calls.Call) error {
 	e.at(ctx, PointChecked)
 	if ctx.Err() != nil {
 		e.didNotRun(call)
 		return context.Cause(ctx)
 	}
-	run := e.launch(ctx, call)
-	err := e.awaitDone(ctx, e.overOrSlow(run), run.Cancel)
+	run := e.tooling.launch(ctx, call)
+	err := e.awaitDone(ctx, e.tooling.overOrSlow(run), run.Cancel)
 	if !run.IsOver() {
 		e.toBackground(call, run)
 		return err
 	}
 	e.at(ctx, PointEffectDone)
-	if gate(e).askForInput(call, run) {
+	if e.askForInput(call, run) {
 		return err
 	}
 	e.recordRun(call, run, call.Nonce)
 	return err
 }
 
-// startOf returns the start of a call that needs no approval.
-func startOf(call *turnkeeper.ToolCall) turnlog.CallStart {
-	return turnlog.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
-}
+// newStart returns a start of a call.
+func newStart(call *calls.Call) turnlog.CallStart { return call.Start(rand.Text()) }
 
 // runTransactional runs a call inside the transaction that records it.
-func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if e.pending.Round != nil || (flows{e.ledger}).mustBeWritten(call) || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
-		return e.rounds.call(r.Key).Effect != turnkeeper.EffectNone // even if it did not run: another worker might run it
+func (e *execution) runTransactional(ctx context.Context, call *calls.Call) error {
+	if e.pending.Round != nil || e.pending.hasLabels() && e.rules.seeLabels(call) || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
+		return e.calls.Call(r.Key).Effect != turnkeeper.EffectNone // even if it did not run: another worker might run it
 	}) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}
-		if !e.timeFor(spec) {
-			e.denyRest(e.runnable())
+		if !e.timeFor(call.Spec) {
+			e.denyRest(e.calls.Runnable())
 			return nil
 		}
 	}
 	e.at(ctx, pointTransactEnter)
-	start := approvals{e.ledger}.newStart(call)
-	result, err := e.journal.Transact(ctx, start, e.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnlog.CallResult {
-		execute, id := e.prepare(call)
+	start := newStart(call)
+	result, err := e.journal.Transact(ctx, start, e.timeout(call.Spec)+tools.DefaultGrace, func(ctx context.Context) turnlog.CallResult {
+		execute, id := e.tooling.prepare(call)
 		done := execute(ctx)
-		result := e.callResult(call, done.Result, id)
+		result := e.tooling.callResult(call, done.Result, id)
 		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
-		result = e.told(call, result)
+		result = call.WithNotes(result)
 		// The store rolls back a call that did not succeed, so its outcome is never in doubt.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {
@@ -91,7 +87,7 @@ func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 		return &journalError{err}
 	}
 	call.Starts, call.Nonce = start.Attempt, start.Nonce
-	start.SetArguments(call)
+	start.SetArguments(call.ToolCall)
 	e.startEvent(call)
 	e.apply(call, result)
 	e.at(ctx, pointTransactLeave)

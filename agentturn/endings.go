@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/asks"
 	"turnkeeper/inference"
@@ -21,13 +22,32 @@ import (
 
 // endings makes the ending of an execution from the state of its turn.
 type endings struct {
-	*ledger
+	*task
+	calls    *calls.List
 	executed bool // a tool has started, in any execution
 }
 
 func (l *ledger) endings() *endings {
-	executed := len(l.interrupted) > 0 || l.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
-	return &endings{l, executed}
+	executed := l.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
+	return &endings{l.task, l.calls, executed}
+}
+
+// endAfter returns the function that makes the turn's end, or nil if the newest round is
+// not the last. outlast selects the detached calls that the end waits for: all calls if
+// the reply may be a summary, and those with an effect if it is an answer.
+func (t *endings) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*calls.Call) bool) {
+	switch {
+	case len(last.Calls) == 0:
+		return func() *ending { return t.answered(last) }, (*calls.Call).InDoubtIfStopped
+	case anyRefused(last.Calls, prompt.ShownNoTime):
+		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, noCall
+	case !t.bounds.Continuation && !t.calls.OverLimit():
+		return func() *ending { return t.single(last) }, anyCall
+	case !t.bounds.Continuation, t.calls.UsedUp(), wasFinal(last):
+		return func() *ending { return t.capped(t.lastStop()) }, anyCall
+	default:
+		return nil, nil
+	}
 }
 
 // endingOf returns the ending of a turn whose loop was stopped by an error.
@@ -86,14 +106,14 @@ func (t *endings) failed(err error) *ending {
 // failure returns the Failure of the turn, without the pause of a service.
 func (t *endings) failure(fault Fault) Failure {
 	return Failure{
-		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
+		Fault: fault, Ran: t.executed, Effects: t.calls.Effected(),
 		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts, Attempts: t.record.Message.Attempts,
 		Keep: t.answeredByPerson() || t.finishing(), Waited: t.waited(), GiveUpAfter: t.bounds.GiveUpAfter,
 	}
 }
 
 // waited returns how long the message has waited for services until now: not at all if none had failed before this dispatch.
-func (t *task) waited() time.Duration {
+func (t *endings) waited() time.Duration {
 	if t.record.Waited <= 0 {
 		return 0
 	}
@@ -101,7 +121,7 @@ func (t *task) waited() time.Duration {
 }
 
 // answeredByPerson reports whether a person has answered an ask of the turn.
-func (t *task) answeredByPerson() bool {
+func (t *endings) answeredByPerson() bool {
 	return slices.ContainsFunc(t.record.Asks, func(a asks.Ask) bool {
 		return a.State == asks.Approved || a.State == asks.Denied || a.State == asks.Answered
 	})
@@ -190,7 +210,7 @@ func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is u
 func (t *endings) blocked(b *blockedError) *ending {
 	o := turnlog.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
-	if b.Scope != "day" || b.Never || t.rounds.effected() || t.finishing() {
+	if b.Scope != "day" || b.Never || t.calls.Effected() || t.finishing() {
 		return t.byVerdict(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry
@@ -214,17 +234,13 @@ func (e *silentError) Unwrap() error { return e.err }
 
 // anyRefused reports whether a call was not run for the reason that its result begins
 // with. The journal does not record the reason elsewhere.
-func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
-	return slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return isRefused(c, reason) })
-}
-
-func isRefused(c turnkeeper.ToolCall, reason string) bool {
-	return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
+func anyRefused(all []turnkeeper.ToolCall, reason string) bool {
+	return slices.ContainsFunc(all, func(c turnkeeper.ToolCall) bool { return calls.IsRefused(c, reason) })
 }
 
 // isRefusal reports whether a text begins with a reason that anyRefused is called with.
 func isRefusal(text string) bool {
-	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, overLimit)
+	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, calls.OverLimit)
 }
 
 // answered returns the ending of a turn whose model answered without calls.
@@ -232,12 +248,12 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 	switch {
 	case inference.Blank(last.Text): // not an answer, although the provider accepted it
 		return t.degraded(turnkeeper.StopInferenceError)
-	case slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt):
+	case slices.ContainsFunc(t.calls.All(), turnkeeper.ToolCall.InDoubt):
 		return t.degraded(turnkeeper.StopWorkerLost)
-	case slices.ContainsFunc(unreportedEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
+	case slices.ContainsFunc(unreportedEffects(t.calls.Rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
 		t.logCap("a call with an effect failed after the last answer, completing turn")
 		return t.degraded(turnkeeper.StopMaxRounds)
-	case t.rounds.overLimit():
+	case t.calls.OverLimit():
 		return t.capped(turnkeeper.StopMaxToolCalls)
 	case inference.FinishOf(last.FinishReason) == inference.FinishFiltered:
 		return t.filtered()
@@ -258,7 +274,7 @@ func succeeded(answer func([]turnkeeper.Round) reply) *ending {
 // agent's setting.
 func (t *endings) single(only turnkeeper.Round) *ending {
 	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
-	if slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt) {
+	if slices.ContainsFunc(t.calls.All(), turnkeeper.ToolCall.InDoubt) {
 		return t.degraded(turnkeeper.StopWorkerLost)
 	}
 	if inference.FinishOf(only.FinishReason) == inference.FinishFiltered {
@@ -274,7 +290,7 @@ func (t *endings) single(only turnkeeper.Round) *ending {
 
 // filtered returns the ending of a turn whose answer the provider's content filter stopped.
 func (t *endings) filtered() *ending {
-	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.rounds)))
+	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.calls.Rounds)))
 	end := t.degraded(turnkeeper.StopInferenceError)
 	end.outcome.ErrorClass = string(inference.ClassRefused)
 	end.outcome.Error = "the provider's content filter stopped the answer"
@@ -305,8 +321,8 @@ func (t *endings) degraded(stop turnkeeper.StopReason) *ending {
 
 func (t *endings) logCap(message string) {
 	t.log.Warn(message,
-		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", prompt.Charged(t.rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
-		zap.Int("executed_calls", t.rounds.executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
+		zap.Int("rounds", len(t.calls.Rounds)), zap.Int("charged_rounds", prompt.Charged(t.calls.Rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
+		zap.Int("executed_calls", t.calls.Executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
 		zap.Duration("max_duration", t.bounds.MaxDuration))
 }
 
@@ -321,7 +337,6 @@ type ending struct {
 // Texts for calls and turns that were stopped, and the limit of an error text.
 const (
 	shownNeverBegan   = "not run: the turn was stopped before this call began."
-	shownMaybe        = ". It may or may not have happened."
 	maxOperatorErrors = 4000 // characters
 )
 
@@ -330,7 +345,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting && len(o.WaitsFor) > 0: // byVerdict has logged it
 	case o.State == turnkeeper.TurnWaiting:
-		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
+		t.log.Info("turn waits", zap.Int("calls", len(t.calls.Detached())))
 	case !o.State.Terminal() && o.Backoff > 0:
 		t.log.Info("turn deferred", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
 	case !o.State.Terminal():
@@ -338,7 +353,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 	default:
 		fields := []zap.Field{
 			zap.String("state", string(o.State)), zap.String("continuation_stop_reason", string(o.StopReason)),
-			zap.Int("inference_round_count", len(t.rounds)), zap.Int("calls", len(t.rounds.all())),
+			zap.Int("inference_round_count", len(t.calls.Rounds)), zap.Int("calls", len(t.calls.All())),
 			zap.Int64("turn_duration_ms", t.duration().Milliseconds()),
 		}
 		if o.Error != "" {
@@ -350,7 +365,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 
 // duration returns the time from the first grant until now, using the database's clock for
 // the time before this dispatch.
-func (t *task) duration() time.Duration {
+func (t *endings) duration() time.Duration {
 	turn := t.record.Turn
 	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
 }
@@ -370,7 +385,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 	o.State, o.StopReason = e.state, e.stop
 	var r reply
 	if e.reply != nil {
-		r = e.reply(t.rounds)
+		r = e.reply(t.calls.Rounds)
 	}
 	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
 	if !e.state.Terminal() {
@@ -378,7 +393,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 	}
 	r = t.sent(r)
 	if t.scheduled() {
-		o.InnerDialogue = otherTexts(t.rounds, r.said)
+		o.InnerDialogue = otherTexts(t.calls.Rounds, r.said)
 	}
 	o.Reply, o.Silent = r.text, r.silent
 	return o
@@ -386,7 +401,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 
 // sent returns what is sent of a reply: in a scheduled turn only the model's answer, unless it says that there is nothing to report.
 func (t *endings) sent(r reply) reply {
-	if t.scheduled() && !r.notice && (r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text)) {
+	if t.scheduled() && !r.notice && (r.said == 0 || t.def.Quiet(t.calls.Rounds[r.said-1].Text)) {
 		return reply{}
 	}
 	return r

@@ -9,14 +9,12 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
-	"turnkeeper/tools"
 )
 
 // The states of an execution, and what comes after each:
@@ -39,7 +37,6 @@ type execution struct {
 	prompt     *prompt.State      // builds the requests
 	models     *models            // the chain that answers them
 	stream     *transcript.Stream // of the current model call; nil: none
-	background toolrun.Set        // background calls
 	round      openRound          // the current round, for the Observer
 	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
 	end        *ending            // set by the state that ends the loop
@@ -49,43 +46,11 @@ type execution struct {
 type state func(ctx context.Context) (state, error)
 
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
-	cfg := r.cfg
-	bounds := a.Bounds
-	if bounds == (turnkeeper.Bounds{}) {
-		bounds = a.Definition.Bounds(cfg.Bounds)
-	}
-	now := time.Now()
-	given := &task{
-		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		finishAsked: a.Finish,
-		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
-	}
-	if a.Record.Level != "" {
-		given.level.Store(a.Record.Level)
-	}
-	if given.wall.IsZero() {
-		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
-	}
-	if given.lease.IsZero() {
-		given.lease = now.Add(a.Record.Remaining)
-	}
-	given.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil, Toolsets: &r.toolsets,
-	}
+	given := newTask(r, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
 	e := &execution{
-		ledger: &ledger{
-			task: given, memory: cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
-			interrupted: map[turnkeeper.CallKey]turnlog.CallResult{},
-			subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
-			dirty:       dirtyIn(a.Record.Rounds),
-			people:      newPeople(a.Record), labels: given.labelsOf(),
-		},
-		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)}, background: toolrun.Set{},
-	}
-	for _, round := range a.Record.Rounds {
-		round.Calls = slices.Clone(round.Calls)
-		e.rounds = append(e.rounds, round)
+		ledger: newLedger(given, journal, made.Sizes), journal: journal, prompt: made,
+		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 	}
 	if a.Record.End == turnlog.EndFinish {
 		asked := make(chan struct{})
@@ -110,29 +75,17 @@ func (e *execution) runStates(ctx context.Context) (err error) {
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
 	e.openStream()
-	approvals{e.ledger}.see()
-	e.pending.Labels = e.labels.Before
-	for _, call := range e.rounds.all() {
-		e.measure(ctx, call, e.sizes)
+	e.see()
+	e.pending.Labels = e.calls.Before
+	for _, call := range e.calls.All() {
+		e.tooling.measure(ctx, call)
 	}
-	if len(e.rounds) == 0 {
+	if len(e.calls.Rounds) == 0 {
 		return e.ask, nil
 	}
-	for _, call := range e.rounds.open() {
-		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
-			continue
-		}
-		if ask := e.people.settlement(call); ask != nil && ask.Closed() || e.people.awaitsInput(call) {
-			continue
-		}
-		result, known := e.reconcile(ctx, call)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if known {
-			e.answer(call, result)
-		} else if call.State != turnkeeper.CallStarted || !e.def.Settles() {
-			e.markUnknown(call)
+	for _, call := range e.calls.Unanswered() {
+		if err := e.recoverCall(ctx, call); err != nil {
+			return nil, err
 		}
 	}
 	if len(e.pending.Verdicts) > 0 || len(e.pending.Results) > 0 {
@@ -153,11 +106,11 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, len(e.rounds)+1, false)
+	ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, len(e.calls.Rounds)+1, false)
 	a, err := e.generate(ctx)
 	e.at(ctx, PointModelAfter)
 	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
-		if asked, wrong := (gate{e}).askToGoOn(ctx, blocked); asked || wrong != nil {
+		if asked, wrong := e.askToGoOn(ctx, blocked); asked || wrong != nil {
 			return nil, wrong
 		}
 	}
@@ -184,17 +137,19 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		EndedAt:      time.Now(),
 	}
 	e.dirty = false // the request reported all ended calls
-	p := e.newPlanner(a)
+	p := newPlanner(e.ledger, a)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
-	round.Calls = p.all[p.first:]
-	e.pending.Gates = rulings{e.ledger}.gatesOf(ctx, round.Calls)
+	for _, call := range p.made {
+		round.Calls = append(round.Calls, *call.ToolCall)
+	}
+	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
 	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Parts)
 	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
 	round.Charged = a.final || !allPaging(round.Calls)
-	e.add(round)
+	e.add(round, p.made)
 	e.at(ctx, PointPlanned)
 	return e.execute, nil
 }
@@ -203,15 +158,15 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 // others one at a time. Results are written with the next start, or before the next
 // model call.
 func (e *execution) execute(ctx context.Context) (state, error) {
-	if n := len(e.rounds); e.round.number != n && len(e.runnable()) > 0 { // the round's answer came in an earlier dispatch
-		ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, n, true)
+	if n := len(e.calls.Rounds); e.round.number != n && len(e.calls.Runnable()) > 0 { // the round's answer came in an earlier dispatch
+		ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, n, true)
 	}
-	for open := e.runnable(); len(open) > 0; open = e.runnable() {
+	for open := e.calls.Runnable(); len(open) > 0; open = e.calls.Runnable() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		finishing := e.finishing()
-		if finishing && (wrapUp{e}).answerOpen(open) {
+		if finishing && e.endCalls(calls.Finishing, open) {
 			continue
 		}
 		wait, err := e.awaitBlockers(ctx, open[0])
@@ -235,66 +190,80 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 	return e.decide, nil
 }
 
-// executeFirst gets the first of the open calls answered, and possibly more of them, or
-// ends the loop to wait for a person.
-func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
-	call := open[0]
-	spec, ok := e.offered.Spec(call.Name)
-	if !ok { // another worker, which had the tool, planned the call
-		e.answerMissing(call)
-		return nil
+// recoverCall answers a call that a lost worker had started, unless it is left to execute.
+func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
+	call.Begin()
+	turn := calls.Turn{Phase: calls.Recovering, Settles: e.def.Settles()}
+	step := call.Next(turn)
+	if step.Do == calls.Reconcile {
+		result, known := e.reconcile(ctx, call)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if known {
+			e.answer(call, result)
+			return nil
+		}
+		call.Reconciled()
+		step = call.Next(turn)
 	}
-	switch {
-	case spec.Detached && !e.bounds.Paging:
-		return e.refuse(call, shownUnreadable, nil)
-	case spec.Detached && e.offered.HasHandles(call):
-		return e.refuse(call, shownNoHandles, nil)
-	}
-	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
-		return e.refuse(call, refused, err)
-	}
-	if (approvals{e.ledger}).answerRepeated(call) {
-		return nil
-	}
-	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
-		e.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(e.bounds)))
-		return nil
-	}
-	if call.Name == turnkeeper.ToolAskPerson {
-		return gate{e}.askPerson(ctx, call)
-	}
-	if cleared, err := (gate{e}).pass(ctx, call); err != nil || !cleared {
-		return err
-	}
-	return starts{e}.runFirst(ctx, open, spec)
+	e.endCall(call, step)
+	return nil
 }
 
-// runFirst runs the first of the open calls, which may run, and possibly more of them.
-func (e starts) runFirst(ctx context.Context, open []*turnkeeper.ToolCall, spec tools.Spec) error {
+// executeFirst gets the first of the open calls answered, and possibly more of them, or
+// ends the loop to wait for a person.
+func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error {
 	call := open[0]
-	if call.Name == turnkeeper.ToolSpawnAgent {
+	call.Begin()
+	turn := e.calls.Turn(call)
+	for {
+		turn.Time, turn.Settles = e.timeFor(call.Spec), e.def.Settles()
+		switch step := call.Next(turn); step.Do {
+		case calls.Resolve:
+			if err := e.resolve(ctx, call); err != nil {
+				return err
+			}
+			turn = e.calls.Turn(call)
+		case calls.Rule:
+			e.rules.rule(ctx, call)
+		case calls.Recheck:
+			e.rules.recheck(ctx, call)
+		default:
+			return e.do(ctx, step, open)
+		}
+	}
+}
+
+// do does what is to be done with the first of the open calls.
+func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call) error {
+	call := open[0]
+	switch step.Do {
+	case calls.Ask:
+		e.putAll(ctx, call, step.Question)
+		return e.waitForPerson(ctx)
+	case calls.Wait:
+		return e.waitForPerson(ctx)
+	case calls.Spawn:
 		return e.spawn(ctx, call)
-	}
-	if spec.Detached {
-		return e.detach(ctx, call, spec)
-	}
-	if call.State == turnkeeper.CallRunning {
-		return e.rerun(ctx, call, spec)
-	}
-	if isRead(call) && e.people.approval(call.Key) == nil && !spec.AsksInput {
+	case calls.Detach:
+		return e.detach(ctx, call)
+	case calls.Read:
 		return e.runReads(ctx, e.leadingReads(ctx, open))
-	}
-	if !e.timeFor(spec) {
+	case calls.Run:
+		return e.runEffect(ctx, call)
+	case calls.Transact:
+		return e.runTransactional(ctx, call)
+	case calls.Resume:
+		return e.resume(ctx, call)
+	case calls.Rerun:
+		return e.rerun(ctx, call)
+	case calls.NoTime:
 		e.denyRest(open)
-		return nil
+	default:
+		e.endCall(call, step)
 	}
-	if spec.Transactional {
-		return e.runTransactional(ctx, call, spec)
-	}
-	if e.people.awaitsInput(call) {
-		return gate(e).resume(ctx, call, spec)
-	}
-	return e.runEffect(ctx, call, spec)
+	return nil
 }
 
 // decide continues, suspends or ends the turn once every call of the newest round is
@@ -305,7 +274,7 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	}
 	e.collect()
 	if e.finishing() {
-		wrapUp{e}.stopReads()
+		e.stopReads()
 	}
 	if waits, err := e.awaitReplies(ctx); waits || err != nil {
 		if waits {
@@ -313,12 +282,12 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 		}
 		return nil, err
 	}
-	last := e.rounds[len(e.rounds)-1]
-	end, outlast := e.endAfter(last)
+	last := e.calls.Rounds[len(e.calls.Rounds)-1]
+	end, outlast := e.endings().endAfter(last)
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
-	if len(last.Calls) == 0 && len(e.background) > 0 { // write the answer before waiting
+	if len(last.Calls) == 0 && len(e.calls.Runs()) > 0 { // write the answer before waiting
 		if err := e.commit(ctx); err != nil {
 			return nil, err
 		}
@@ -326,9 +295,9 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(e.rounds.detached(), outlast) {
+	if slices.ContainsFunc(e.calls.Detached(), outlast) {
 		end = e.waiting
-	} else if len(last.Calls) == 0 && len(unreportedEffects(e.rounds)) > 0 && !e.rounds.usedUp(e.bounds) {
+	} else if len(last.Calls) == 0 && len(unreportedEffects(e.calls.Rounds)) > 0 && !e.calls.UsedUp() {
 		e.log.Info("a call with an effect ended after the answer; asking the model once more", zap.Int("round", last.Number+1))
 		return e.ask, nil
 	}
@@ -336,39 +305,15 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	return nil, nil
 }
 
-// endAfter returns the function that makes the turn's end, or nil if the newest round is
-// not the last. outlast selects the detached calls that the end waits for: all calls if
-// the reply may be a summary, and those with an effect if it is an answer.
-func (l *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
-	switch {
-	case len(last.Calls) == 0:
-		return func() *ending { return l.endings().answered(last) }, hasEffect
-	case anyRefused(last.Calls, prompt.ShownNoTime):
-		return func() *ending { return l.endings().capped(turnkeeper.StopMaxDuration) }, noCall
-	case !l.bounds.Continuation && !l.rounds.overLimit():
-		return func() *ending { return l.endings().single(last) }, anyCall
-	case !l.bounds.Continuation, l.rounds.usedUp(l.bounds), wasFinal(last):
-		return func() *ending { return l.endings().capped(l.lastStop()) }, anyCall
-	default:
-		return nil, nil
-	}
-}
+func noCall(*calls.Call) bool { return false }
 
-func noCall(*turnkeeper.ToolCall) bool { return false }
-
-func anyCall(*turnkeeper.ToolCall) bool { return true }
-
-// hasEffect reports whether the outcome of a call would be in doubt if it were stopped. A
-// sub-agent's effects are on record in its own turn.
-func hasEffect(call *turnkeeper.ToolCall) bool {
-	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
-}
+func anyCall(*calls.Call) bool { return true }
 
 // continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon as
 // nothing runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
 func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
-	for nextMove(e.rounds, e.dirty) == moveWait || e.finishing() && e.rounds.any(isRunning) {
-		if len(e.background) == 0 {
+	for nextMove(e.calls.Rounds, e.dirty) == moveWait || e.finishing() && e.calls.Any(isRunning) {
+		if len(e.calls.Runs()) == 0 {
 			e.end = e.waiting()
 			return nil, nil
 		}
@@ -396,10 +341,10 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	switch end.state {
 	case turnkeeper.TurnWaiting: // only detached calls are open, or the turn waits for a model
 	case turnkeeper.TurnQueued:
-		e.handBack()
+		e.endCalls(calls.HandingBack, e.calls.Unanswered())
 	default:
 		e.closeDetached(ctx)
-		e.closeCalls()
+		e.endCalls(calls.Closing, e.calls.Unanswered())
 	}
 	if e.stream != nil {
 		e.stream.Rollback("the turn ended")
@@ -413,11 +358,11 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	case end.state == turnkeeper.TurnQueued && end.outcome.Backoff > 0 && end.outcome.ErrorClass == classBudget:
 		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, transcript.WaitingFor(waiting.BudgetSpent))
 	}
-	e.models.writeSideUsage(&e.pending, len(e.rounds)+1)
+	e.models.writeSideUsage(&e.pending, len(e.calls.Rounds)+1)
 	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
 		e.events.Event(endEvent(end.state), 0, 0, transcript.TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.rounds), Calls: len(e.rounds.all()),
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.calls.Rounds), Calls: len(e.calls.All()),
 			Reply: outcome.Reply, Retry: outcome.Retry,
 		})
 	}
@@ -445,9 +390,9 @@ func (e *execution) commit(ctx context.Context) error {
 		return &journalError{err}
 	}
 	for _, start := range e.pending.Starts {
-		call := e.rounds.call(start.Key)
+		call := e.calls.Call(start.Key)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
-		start.SetArguments(call)
+		start.SetArguments(call.ToolCall)
 		if call.State == turnkeeper.CallPlanned {
 			call.State = turnkeeper.CallStarted
 		}
@@ -457,16 +402,6 @@ func (e *execution) commit(ctx context.Context) error {
 	e.events.Written()
 	e.atEach(ctx, writes, ".after")
 	return nil
-}
-
-// runnable returns the open calls that do not run in the background, in order.
-func (e *execution) runnable() []*turnkeeper.ToolCall {
-	return slices.DeleteFunc(e.rounds.open(), func(c *turnkeeper.ToolCall) bool { return e.background[c.Key] != nil })
-}
-
-// moment returns the state of the turn that a request is built from.
-func (e *execution) moment(final bool) prompt.Moment {
-	return prompt.Moment{Rounds: e.rounds, Final: final, Age: e.background.Age}
 }
 
 // A journalError is an error of the journal.
@@ -507,7 +442,7 @@ func (e *execution) reportLate(ctx context.Context, err error) error {
 			continue
 		}
 		e.at(ctx, PointLate)
-		e.inline(&result)
+		e.tooling.inline(&result)
 		if err := e.journal.Late(ctx, result); err != nil {
 			e.log.Error("cannot store a late tool result; it is lost", zap.Stringer("call", result.Key), zap.Error(err))
 		}

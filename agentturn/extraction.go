@@ -22,11 +22,11 @@ const extractAttempts = 3
 
 // extract answers a query over a stored result. The usage of its model calls is added to
 // used. It is safe for concurrent use.
-func (t *task) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
-	log := t.log.With(zap.String("output", source.ID))
+func (w *tooling) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
+	log := w.task.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{task: t, used: used, log: log},
-		Cache: t.cfg.Extractions, Slots: t.searches, Log: log, Guard: t.guard,
+		Source: source, Text: query, Turn: w.task.record.Turn.ID, Asker: &searchAsker{task: w.task, used: used, log: log},
+		Cache: w.task.cfg.Extractions, Slots: w.task.searches, Log: log, Guard: w.task.guard,
 	})
 }
 

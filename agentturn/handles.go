@@ -10,70 +10,43 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
-	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
-// A resolvedCall holds the arguments of a call with its handles replaced by their texts.
-// They are not stored: handles are resolved each time the call is run.
-type resolvedCall struct {
-	key       turnkeeper.CallKey
-	arguments json.RawMessage
-}
-
-func (l *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
-	if l.resolved.key == call.Key {
-		return l.resolved.arguments
-	}
-	return json.RawMessage(call.Arguments)
-}
-
-// asRun returns the arguments with which a call runs, and their hash, if they are not as planned. It shortens texts if there would be
-// more than arguments.MaxBytes.
-func (l approvals) asRun(call *turnkeeper.ToolCall) (args, hash string) {
-	run := string(l.argumentsOf(call))
-	if run == call.Arguments {
-		return "", ""
-	}
-	return arguments.Shortened(run, call.Arguments), tools.Hash(call.Name, run)
-}
-
 // resolve replaces the handles in the call's arguments. They can name only the results of
 // earlier calls, which never change, so that a call that is started again gets the same
-// arguments. refused is the result of a call that cannot be run. err stops the turn.
-func (e *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
-	e.resolved = resolvedCall{}
-	if !e.offered.HasHandles(call) {
-		return "", nil
-	}
+// arguments. An error stops the turn.
+func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 	if e.pending.hasOutput() {
 		if err := e.commit(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
-	values := &values{exec: e, stored: e.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
-	arguments, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
+	values := &values{exec: e, stored: e.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
+	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
-		return turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run.", nil
+		fault = turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run."
+	} else if errors.Is(err, turnkeeper.ErrNotFound) {
+		fault = "the stored text of a handle is gone. Nothing was run."
+	} else if err != nil {
+		return err
 	}
-	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return "the stored text of a handle is gone. Nothing was run.", nil
+	if fault != "" {
+		call.Unresolvable(fault)
+		return nil
 	}
-	if err != nil || fault != "" {
-		return fault, err
-	}
-	e.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
-	return "", nil
+	call.Resolve(json.RawMessage(args))
+	return nil
 }
 
-// outputsBefore returns the stored results of the calls before key.
-func (l *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
-	calls := l.rounds.upTo(key)
-	return &toolrun.OutputStore{Turn: l.record.Turn.ID, Stored: l.cfg.Outputs, PageOf: l.offered.MaxChars, Calls: calls[:len(calls)-1]}
+// outputsBefore returns the stored results of the calls before a call.
+func (w *tooling) outputsBefore(call *calls.Call) *toolrun.OutputStore {
+	return &toolrun.OutputStore{Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, PageOf: w.task.offered.MaxChars, Calls: w.calls.Earlier(call)}
 }
 
 // values resolves the handles of one call.

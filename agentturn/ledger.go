@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/membudget"
@@ -21,22 +21,23 @@ import (
 // written. It runs no tool and writes nothing. Only the execution's goroutine uses it.
 type ledger struct {
 	*task
-	rounds   calls                         // all rounds so far, including those that are not yet written
-	pending  pending                       // the entry that is not yet written
-	events   *transcript.Transcript        // includes events that are not yet written
-	progress *toolrun.Progress             // of running calls
-	resolved resolvedCall                  // arguments of the next call, if they contained handles
-	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
-	memory   *membudget.Account            // of the results of calls
-	held     leases                        // of results in the entry that is not yet written
+	calls   *calls.List            // with those that are not yet written
+	rules   *rules                 // about its calls
+	tooling *tooling               // runs them
+	pending pending                // the entry that is not yet written
+	events  *transcript.Transcript // includes events that are not yet written
+	held    leases                 // of results in the entry that is not yet written
+	dirty   bool                   // a call has ended that no request has reported
+}
 
-	// interrupted holds calls that were stopped while they ran, with the results to
-	// record if the turn ends.
-	interrupted map[turnkeeper.CallKey]turnlog.CallResult
-	dirty       bool // a call has ended that no request has reported
-	people      people
-	labels      turnlog.Labels                                  // of what the turn knows, including results that are not yet written
-	subAgents   map[turnkeeper.CallKey]*transcript.SubAgentData // sub-agents that have ended, for events
+func newLedger(t *task, journal Journal, sizes map[turnkeeper.OutputID]int64) *ledger {
+	all := calls.New(t.record, t.offered, t.labelsBefore())
+	runs := &tooling{task: t, calls: all, memory: t.cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), sizes: sizes}
+	runs.drafts, _ = journal.(toolrun.Drafts)
+	return &ledger{
+		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: transcript.New(t.record.Turn.ID, t.record.NextBlock),
+		rules: &rules{task: t, calls: all, toolCall: func(call *calls.Call) tools.Call { return runs.toolCall(call, nil, &toolrun.Meter{}) }},
+	}
 }
 
 // leases are the memory of results.
@@ -50,21 +51,21 @@ func (l *leases) release() {
 }
 
 // answer records a call's result in memory and in the next write.
-func (l *ledger) answer(call *turnkeeper.ToolCall, result turnlog.CallResult) {
-	result = l.told(call, result)
+func (l *ledger) answer(call *calls.Call, result turnlog.CallResult) {
+	result = call.WithNotes(result)
 	if result.State != turnkeeper.CallRunning {
-		l.withdraw(call.Key)
+		l.withdraw(call)
 	}
 	l.apply(call, result)
 	l.pending.answer(result)
 }
 
 // apply records a call's result in memory and adds its events.
-func (l *ledger) apply(call *turnkeeper.ToolCall, result turnlog.CallResult) {
+func (l *ledger) apply(call *calls.Call, result turnlog.CallResult) {
 	l.progressEvents()
-	flows{l}.label(result)
-	l.releaseArguments(call)
-	inBackground := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // its round may have stopped already
+	call.Label(result.Labels)
+	call.Release()
+	inBackground := call.State == turnkeeper.CallRunning && call.WentOn() // its round may have stopped already
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
@@ -77,8 +78,8 @@ func (l *ledger) apply(call *turnkeeper.ToolCall, result turnlog.CallResult) {
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 	}
-	delete(l.interrupted, call.Key)
-	l.resultEvent(*call)
+	call.Cut = nil
+	l.resultEvent(call)
 	if !inBackground {
 		l.stopRound(call.Key.Round)
 	}
@@ -87,10 +88,10 @@ func (l *ledger) apply(call *turnkeeper.ToolCall, result turnlog.CallResult) {
 // stopRound adds the round_stop event if every call of the round is answered. A handle
 // counts as an answer.
 func (l *ledger) stopRound(number int) {
-	i := slices.IndexFunc(l.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
-	round := l.rounds[i]
-	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
-		return !c.State.Answered() && (c.State != turnkeeper.CallRunning || awaitsReply(c))
+	i := slices.IndexFunc(l.calls.Rounds, func(r turnkeeper.Round) bool { return r.Number == number })
+	round := l.calls.Rounds[i]
+	if l.calls.Any(func(c *calls.Call) bool {
+		return c.Key.Round == number && !c.State.Answered() && (c.State != turnkeeper.CallRunning || c.AwaitsReply())
 	}) {
 		return
 	}
@@ -99,69 +100,44 @@ func (l *ledger) stopRound(number int) {
 	})
 }
 
-func (l *ledger) resultEvent(call turnkeeper.ToolCall) {
+func (l *ledger) resultEvent(call *calls.Call) {
 	l.events.Event(turnkeeper.EventToolResult, call.Key.Round, l.events.Block(), transcript.ToolData{
-		Call: call.Key.String(), Name: call.Name, Unknown: !l.offered.Has(call.Name), State: call.State,
-		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: l.subAgents[call.Key],
+		Call: call.Key.String(), Name: call.Name, Unknown: !call.Known(), State: call.State,
+		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: call.Sub,
 	})
 }
 
-// textResult returns the result of a call that has no output of its tool.
-func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string) turnlog.CallResult {
-	return turnlog.CallResult{
-		Key: call.Key, Nonce: call.Nonce, State: state, Shown: text, Preview: outputs.Preview(text),
-	}
-}
-
-// closeCalls answers every open call, because a closed turn must have none.
-func (l *ledger) closeCalls() {
-	for _, call := range l.rounds.open() {
-		switch result, cut := l.interrupted[call.Key]; {
-		case cut:
-			l.answer(call, l.withDoubt(call, result))
-		case call.State == turnkeeper.CallPlanned:
-			l.answer(call, textResult(call, turnkeeper.CallCancelled, prompt.ShownNotRun))
-		default: // a panic between start and result, or no time to reconcile
-			l.markUnknown(call)
-		}
-	}
-}
-
-// handBack answers the interrupted calls of effect once that cannot be reconciled. All
-// other open calls stay open: the next dispatch runs them again or reconciles them.
-func (l *ledger) handBack() {
-	for _, call := range l.rounds.open() {
-		result, cut := l.interrupted[call.Key]
-		tool, _ := l.offered.Get(call.Name)
-		if _, canTell := tool.(tools.Reconciler); !cut || canTell || call.Effect.Repeatable() {
-			continue
-		}
-		l.answer(call, l.withDoubt(call, result))
-	}
-}
-
-// withDoubt adds to the result of an interrupted effect that it may or may not have happened.
-func (l *ledger) withDoubt(call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
-	switch {
-	case !result.Ran || call.Effect == turnkeeper.EffectNone:
-	case prompt.WentOn(*call):
-		result.Preview = outputs.Preview(result.Preview + shownMaybe)
+// endCall answers a call as a step says, and reports whether it did.
+func (l *ledger) endCall(call *calls.Call, step calls.Step) (answered bool) {
+	switch step.Do {
+	case calls.Answer:
+		l.answer(call, step.Result)
+	case calls.Take:
+		result := l.tooling.callResult(call, tools.Result{Text: step.Text}, call.OutputID)
+		result.State, result.Ran = turnkeeper.CallSucceeded, true
+		l.answer(call, result)
+	case calls.Doubt:
+		l.markUnknown(call)
 	default:
-		result.Shown += shownMaybe
-		result.Preview = outputs.Preview(result.Shown)
+		return false
 	}
-	return result
+	return true
+}
+
+// endCalls answers the calls as they end in a phase that executes none, and reports whether there was one that does not go on.
+func (l *ledger) endCalls(phase calls.Phase, open []*calls.Call) (any bool) {
+	for _, call := range open {
+		any = l.endCall(call, call.Next(calls.Turn{Phase: phase})) || any
+	}
+	return any
 }
 
 // markUnknown records that the outcome of a started call is unknown.
-func (l *ledger) markUnknown(call *turnkeeper.ToolCall) {
-	shown := prompt.ShownUnknown + approvals{l}.unknownNote(call)
-	verdict := keepHandle(*call, turnlog.CallResult{
-		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown, Shown: shown, Preview: outputs.Preview(shown), Ran: !call.Paging,
-	})
+func (l *ledger) markUnknown(call *calls.Call) {
+	verdict := call.Unknown()
 	l.apply(call, verdict)
 	l.pending.Verdicts = append(l.pending.Verdicts, verdict)
-	l.withdraw(call.Key)
+	l.withdraw(call)
 	l.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
@@ -182,42 +158,22 @@ func (l *ledger) openStream() {
 	l.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
 }
 
-// releaseArguments releases the resolved arguments of an answered call.
-func (l *ledger) releaseArguments(call *turnkeeper.ToolCall) {
-	if l.resolved.key == call.Key {
-		l.resolved = resolvedCall{}
-	}
-}
-
-// refuse answers a call whose handles cannot be resolved. The outcome of a call that a
-// lost worker had started is unknown. err is returned as it is.
-func (l *ledger) refuse(call *turnkeeper.ToolCall, refused string, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case call.State == turnkeeper.CallPlanned:
-		l.answer(call, textResult(call, turnkeeper.CallDenied, refused))
-	default:
-		l.markUnknown(call)
-	}
-	return nil
-}
-
 // didNotRun records that a call did not run although its start is in the journal. A call
 // that may run again is left to the next dispatch, if there is one.
-func (l *ledger) didNotRun(call *turnkeeper.ToolCall) {
+func (l *ledger) didNotRun(call *calls.Call) {
 	shown := shownNeverBegan
-	if l.people.input(call.Key) != nil {
+	if call.Asks.Input() != nil {
 		shown = shownInputNotUsed
 	}
 	if call.Effect.Repeatable() {
-		l.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shown)
+		cut := call.Result(turnkeeper.CallCancelled, shown)
+		call.Cut = &cut
 	} else {
-		l.answer(call, textResult(call, turnkeeper.CallFailed, shown))
+		l.answer(call, call.Result(turnkeeper.CallFailed, shown))
 	}
 }
 
-func (l *ledger) startEvent(call *turnkeeper.ToolCall) {
+func (l *ledger) startEvent(call *calls.Call) {
 	l.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 	})
@@ -225,8 +181,8 @@ func (l *ledger) startEvent(call *turnkeeper.ToolCall) {
 
 // progressEvents adds an event for each progress note of a running call.
 func (l *ledger) progressEvents() {
-	for _, note := range l.progress.Take() {
-		if !l.rounds.call(note.Call).State.Answered() {
+	for _, note := range l.tooling.progress.Take() {
+		if !l.calls.Call(note.Call).State.Answered() {
 			l.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
 		}
 	}
@@ -234,7 +190,7 @@ func (l *ledger) progressEvents() {
 
 // inline replaces the handle in a late result by the text, because a late result is stored
 // without its output. Binary content becomes an attached output, which the text names.
-func (l *ledger) inline(r *turnlog.CallResult) {
+func (w *tooling) inline(r *turnlog.CallResult) {
 	o := r.Output
 	switch {
 	case o == nil:
@@ -246,51 +202,51 @@ func (l *ledger) inline(r *turnlog.CallResult) {
 		r.Attached = append(slices.Clip(r.Attached), late)
 		r.Shown = attachedLine("the result", late)
 	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: l.offered.MaxChars(l.rounds.call(r.Key).Name)}).Shown
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Name)}).Shown
 	}
 }
 
 // backgroundResult prepares the result of a background call. The text is shown only if the model
 // can no longer retrieve it by its handle.
-func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) turnlog.CallResult {
-	if !l.offered.Retrieves() {
-		return l.callResult(call, raw, call.OutputID)
+func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
+	if !w.task.offered.Retrieves() {
+		return w.callResult(call, raw, call.OutputID)
 	}
-	if note := (approvals{l}).approvalNote(call); note != "" && raw.Bytes == nil && raw.Kept == nil { // also where the model reads it by its handle
+	if note := call.ApprovalNote(); note != "" && raw.Bytes == nil && raw.Kept == nil { // also where the model reads it by its handle
 		raw.Text = note + "\n\n" + raw.Text
 	}
-	raw, attached := l.attach(call, raw)
-	taken, _ := l.prepareOutput(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
-	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, l.record.Turn.ID, call.Key
-	l.sizes[call.OutputID] = taken.Output.Tokens
-	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: flows{l}.resultMarks(call, raw.Labels)}
+	raw, attached := w.attach(call, raw)
+	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Name)})
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, w.task.record.Turn.ID, call.Key
+	w.sizes[call.OutputID] = taken.Output.Tokens
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
 }
 
 // recordRun records the result of a run. If the end of the turn's context cut the run short,
 // the result is only noted: how the dispatch ends decides what is recorded.
-func (l *ledger) recordRun(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
+func (l *ledger) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
 	l.held = append(l.held, done.Result.Memory)
-	result := l.callResult(call, done.Result.Result, done.ID)
+	result := l.tooling.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
-	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !prompt.WentOn(*call) { // settle asks a person
-		l.people.doubts[call.Key] = result.Preview
+	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !call.WentOn() { // settle asks a person
+		call.Doubt = result.Preview
 		return
 	}
 	if result.State == turnkeeper.CallCancelled {
-		l.interrupted[call.Key] = result
+		call.Cut = &result
 		return
 	}
 	l.answer(call, result)
 }
 
 // add appends a round in memory and to the next write.
-func (l *ledger) add(round turnkeeper.Round) {
+func (l *ledger) add(round turnkeeper.Round, made []*calls.Call) {
 	written := round
 	written.Calls = slices.Clone(round.Calls)
 	l.pending.Round = &written
-	l.rounds = append(l.rounds, round)
-	for _, call := range round.Calls {
+	l.calls.Add(round, made)
+	for _, call := range made {
 		if call.State.Answered() {
 			l.resultEvent(call)
 		}
@@ -298,27 +254,11 @@ func (l *ledger) add(round turnkeeper.Round) {
 	l.stopRound(round.Number)
 }
 
-// answerMissing answers a call whose tool the agent no longer has.
-func (l *ledger) answerMissing(call *turnkeeper.ToolCall) {
-	if call.State != turnkeeper.CallPlanned { // started by a lost worker
-		l.markUnknown(call)
-		return
-	}
-	l.answer(call, textResult(call, turnkeeper.CallDenied,
-		turnlog.RefusedUnknown+": "+call.Name+"\nIt was removed after the call was planned. Nothing was run."))
-}
-
 // denyRest answers all open calls, because the lease is too short for the first of them:
 // the turn goes on to its reply. The outcome of calls that a lost worker had started is
 // unknown.
-func (l *ledger) denyRest(open []*turnkeeper.ToolCall) {
+func (l *ledger) denyRest(open []*calls.Call) {
 	l.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(l.lease)), zap.Duration("margin", l.bounds.Margin))
-	for _, call := range open {
-		if call.State == turnkeeper.CallPlanned {
-			l.answer(call, textResult(call, turnkeeper.CallDenied, prompt.ShownNoTime))
-		} else {
-			l.markUnknown(call)
-		}
-	}
+	l.endCalls(calls.OutOfTime, open)
 }

@@ -28,15 +28,14 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	models := e.models.usable(all, e.rounds.effected())
+	models := e.models.usable(all, e.calls.Effected())
 	if len(models) == 0 {
 		return answer{}, e.models.faultOf(all, nil, e.models.allDown(all))
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{exec: e, ctx: ctx, number: len(e.rounds) + 1, final: e.finishing() || e.rounds.nextIsLast(e.bounds), stop: stop}
-	call.at = e.moment(call.final)
-	call.at.Finish = call.final && e.finishing()
+	call := &modelCall{exec: e, ctx: ctx, number: len(e.calls.Rounds) + 1, final: e.finishing() || e.calls.NextIsLast(), stop: stop}
+	call.at = prompt.Moment{Rounds: e.calls.Rounds, Final: call.final, Age: e.tooling.age, Finish: call.final && e.finishing()}
 	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final}, transcript.Sink{
 		Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
 	})
@@ -51,7 +50,7 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 		if ctx.Err() == nil { // else the error says nothing about the models
 			err = e.models.faultOf(all, call.given, err)
 		}
-		wait, again := longPause(ctx, err, times, e.rounds.effected())
+		wait, again := longPause(ctx, err, times, e.calls.Effected())
 		if !again {
 			return answer{}, call.failed(ctx, err)
 		}
@@ -105,7 +104,7 @@ func (c *modelCall) askAtLevel(ctx context.Context, all, models []*candidate) (i
 			return res, all, err
 		}
 		all = now
-		if models = c.exec.models.usable(all, c.exec.rounds.effected()); len(models) == 0 {
+		if models = c.exec.models.usable(all, c.exec.calls.Effected()); len(models) == 0 {
 			return res, all, c.exec.models.allDown(all)
 		}
 	}
@@ -122,7 +121,7 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
 		c.given[models[i].ref] = err
 		c.exec.models.gaveUp(&c.exec.pending, models[i].ref, err)
-		if i < len(models)-1 || c.exec.rounds.effected() {
+		if i < len(models)-1 || c.exec.calls.Effected() {
 			c.tell()
 		}
 	}}
@@ -292,10 +291,10 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 
 // answeredTo returns the answered request with the recipe completed from the response.
 func (a *attempt) answeredTo(request prompt.Request, res inference.Response) prompt.Request {
-	request = a.exec.prompt.Answered(a.model.Model, a.exec.rounds, request, res)
+	request = a.exec.prompt.Answered(a.model.Model, a.exec.calls.Rounds, request, res)
 	if r := request.Recipe; r.Cut {
 		a.exec.log.Warn("the provider seems to have truncated the request: it counted far fewer tokens than were sent",
-			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.exec.rounds)+1),
+			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.exec.calls.Rounds)+1),
 			zap.Int("estimated_tokens", r.Window.Corrected()), zap.Int64("reported_tokens", res.Usage.InputTokens),
 			zap.Int64("cached_tokens", res.Usage.CachedTokens), zap.Int("context_window", r.Window.Size))
 	}

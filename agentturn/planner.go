@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
@@ -30,8 +31,8 @@ type answer struct {
 	inference.Response
 }
 
-func allPaging(calls []turnkeeper.ToolCall) bool {
-	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return !c.Paging })
+func allPaging(all []turnkeeper.ToolCall) bool {
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c turnkeeper.ToolCall) bool { return !c.Paging })
 }
 
 func cleanRaw(raw json.RawMessage) []byte {
@@ -50,13 +51,14 @@ type planner struct {
 	doubt     string                // why the answer's calls may not be those of the model; empty: they are
 	all       []turnkeeper.ToolCall // calls of earlier rounds, and those decided so far
 	first     int                   // index in all of this answer's first call
+	made      []*calls.Call         // those of this answer
 	wireIDs   map[string]bool       // wire IDs used in the turn
 	executed  int                   // calls that ran or will run
 	paged     int
 }
 
-func (l *ledger) newPlanner(a answer) *planner {
-	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.rounds.all(), len(a.Calls)), wireIDs: map[string]bool{}}
+func newPlanner(l *ledger, a answer) *planner {
+	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.calls.All(), len(a.Calls)), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
 		p.declared = append(p.declared, tool.Name)
@@ -87,12 +89,8 @@ func doubtAbout(res inference.Response) string {
 	return ""
 }
 
-// count counts a call that ran or will run. A call that may be answered from the call
-// before it is not counted yet: if it has to run after all, it is counted then.
+// count counts a call that ran or will run.
 func (p *planner) count(call turnkeeper.ToolCall) {
-	if p.ledger.mayRepeat(append(p.all[p.first:], call)) {
-		return
-	}
 	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
 		return
 	}
@@ -104,29 +102,34 @@ func (p *planner) count(call turnkeeper.ToolCall) {
 }
 
 func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inference.Call) {
-	call := turnkeeper.ToolCall{
+	call := p.ledger.calls.Make(&turnkeeper.ToolCall{
 		Key:        key,
 		ProviderID: outputs.Clean(wire.ID),
 		WireID:     p.wireID(wire.ID, key),
 		Name:       transcript.CleanName(wire.Name),
 		State:      turnkeeper.CallPlanned,
 		Effect:     turnkeeper.EffectOnce,
-	}
-	fault := p.check(&call, wire)
+	})
+	fault := p.check(call, wire)
 	if state, text := p.verdict(ctx, call, fault); state != turnkeeper.CallPlanned {
 		call.State, call.Shown, call.Preview = state, text, outputs.Preview(text)
 		call.EndedAt = time.Now()
 	}
-	p.count(call)
-	p.all = append(p.all, call)
+	if !call.MayRepeat(p.answered()) { // else it is counted if it has to run after all
+		p.count(*call.ToolCall)
+	}
+	p.all, p.made = append(p.all, *call.ToolCall), append(p.made, call)
 }
+
+// answered returns the calls of the answer that were decided so far.
+func (p *planner) answered() []turnkeeper.ToolCall { return p.all[p.first:] }
 
 // check fills in what the tool's spec and the arguments say, and returns what is wrong
 // with the call, if anything.
-func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault string) {
-	spec, known := p.ledger.offered.Spec(wire.Name)
+func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
+	known := call.Known() && call.Name == wire.Name
 	if known {
-		call.Effect, call.Paging = spec.Effect, spec.Paging
+		call.Effect, call.Paging = call.Spec.Effect, call.Spec.Paging
 	}
 	args, fault := p.ledger.offered.Check(wire.Name, wire.Arguments)
 	call.Arguments = args.Canonical
@@ -137,7 +140,8 @@ func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault s
 		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
-	if refused := p.ledger.refuseSpawn(*call, p.all); refused != "" {
+	call.Handles = p.ledger.offered.HasHandles(call.ToolCall)
+	if refused := p.ledger.family.refuse(*call.ToolCall, p.all); refused != "" {
 		return refused
 	}
 	if !known {
@@ -165,7 +169,7 @@ func (p *planner) unchecked(raw string) string {
 }
 
 // verdict decides about a call. fault is what is wrong with it.
-func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault string) (turnkeeper.CallState, string) {
+func (p *planner) verdict(ctx context.Context, call *calls.Call, fault string) (turnkeeper.CallState, string) {
 	switch {
 	case strings.HasPrefix(fault, turnlog.RefusedUnknown): // first, because replies do not show the name of such a call
 		return turnkeeper.CallDenied, fault
@@ -178,20 +182,20 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	case p.doubt != "" && call.Effect != turnkeeper.EffectNone:
 		return turnkeeper.CallDenied, fmt.Sprintf(shownDoubt, p.doubt)
 	}
-	if first, ok := (approvals{p.ledger}).repeated(append(p.all, call)); ok {
-		return turnkeeper.CallSkipped, repeatedResult(first)
+	if first := call.Repeated(p.all); first != nil {
+		return turnkeeper.CallSkipped, calls.RepeatedResult(*first)
 	}
-	if text, skip := p.ledger.skip(ctx, call); skip {
+	if text, skip := p.skip(ctx, call); skip {
 		return turnkeeper.CallSkipped, text
 	}
-	if over := p.ledger.overCap(call, p.executed, p.paged); over != "" && !p.ledger.mayRepeat(append(p.all[p.first:], call)) {
+	if over := p.overCap(call); over != "" && !call.MayRepeat(p.answered()) {
 		return turnkeeper.CallDenied, over
 	}
-	if p.ledger.offered.HasHandles(&call) {
+	if call.Handles {
 		return turnkeeper.CallPlanned, "" // decided when they are resolved
 	}
-	if d := (rulings{p.ledger}).ruling(ctx, &call); d.Verdict == policy.Deny {
-		return turnkeeper.CallDenied, shownRefused(d)
+	if d := p.ledger.rules.rule(ctx, call); d.Verdict == policy.Deny {
+		return turnkeeper.CallDenied, calls.ShownRefused(d)
 	}
 	return turnkeeper.CallPlanned, ""
 }

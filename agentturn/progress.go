@@ -16,14 +16,14 @@ const progressInterval = 500 * time.Millisecond
 // any other failed write it writes no more: the next commit writes the same entry, and
 // returns the error.
 func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
-	news, pause := e.progress.Bell(), e.events.Due(progressInterval)
+	news, pause := e.tooling.progress.Bell(), e.events.Due(progressInterval)
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-news:
 		case <-pause:
-			news, pause = e.progress.Bell(), nil
+			news, pause = e.tooling.progress.Bell(), nil
 			if len(e.events.Unwritten()) == 0 {
 				continue
 			}

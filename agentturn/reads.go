@@ -6,33 +6,17 @@ import (
 	"sync"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
 )
 
 // maxParallel is the maximum number of calls of effect none that run at once in a turn.
 const maxParallel = 8
 
-// isRead reports whether a call runs without a recorded start.
-func isRead(call *turnkeeper.ToolCall) bool {
-	return call.Effect == turnkeeper.EffectNone && call.Starts == 0
-}
-
-// leadingReads returns the leading open calls that may run in parallel. It stops before a
-// call that may be answered with the result of the one before it, and before a call with
-// handles, which may name results of earlier calls, and before one that may need a person.
-func (l *ledger) leadingReads(ctx context.Context, open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
-	room := l.bounds.MaxToolCalls - l.rounds.executed()
+// leadingReads returns the leading open calls that may run in parallel with the first of them.
+func (l *ledger) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
 	for i, call := range open {
-		if !call.Paging {
-			if room--; room < 0 {
-				return open[:i]
-			}
-		}
-		spec, known := l.offered.Spec(call.Name)
-		if !known || spec.Detached || spec.AsksInput || !isRead(call) || i > 0 && l.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
-			return open[:i]
-		}
-		if i > 0 && (rulings{l}).mayAsk(ctx, call) {
+		if i > 0 && !l.joins(ctx, call, open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
@@ -42,10 +26,30 @@ func (l *ledger) leadingReads(ctx context.Context, open []*turnkeeper.ToolCall) 
 	return open
 }
 
-func lastHash(calls []*turnkeeper.ToolCall) string {
-	for i := len(calls) - 1; i >= 0; i-- {
-		if !calls[i].Paging {
-			return calls[i].ArgsHash
+// joins reports whether a call may run together with the reads before it. It does not if it may be answered with the result of the one
+// before it, if it has handles, which may name results of earlier calls, and if it may need a person.
+func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
+	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
+		return false
+	}
+	turn := l.calls.Turn(call)
+	for _, read := range reads {
+		if !read.Paging {
+			turn.Left--
+		}
+	}
+	step := call.Next(turn)
+	if step.Do == calls.Rule {
+		l.rules.rule(ctx, call)
+		step = call.Next(turn)
+	}
+	return step.Do == calls.Read
+}
+
+func lastHash(before []*calls.Call) string {
+	for _, call := range slices.Backward(before) {
+		if !call.Paging {
+			return call.ArgsHash
 		}
 	}
 	return ""
@@ -54,38 +58,37 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 // remember adds the start of a call to the next write, which also has its result, if the tool has a freshness window, because later
 // turns look up starts, or if the call had handles, because starts record the arguments as run. It returns the start's nonce, or ""
 // if it added none.
-func (e *execution) remember(call *turnkeeper.ToolCall) string {
-	spec, _ := e.offered.Spec(call.Name)
-	start := approvals{e.ledger}.newStart(call)
-	if _, checks := spec.ChecksEarlier(0); !checks && start.RunArgs == "" {
+func (e *execution) remember(call *calls.Call) string {
+	start := newStart(call)
+	if _, checks := call.Spec.ChecksEarlier(0); !checks && start.RunArgs == "" {
 		return ""
 	}
 	e.pending.Starts = append(e.pending.Starts, start)
 	call.Nonce, call.Starts = start.Nonce, start.Attempt
-	start.SetArguments(call)
+	start.SetArguments(call.ToolCall)
 	return start.Nonce
 }
 
 // runReads runs calls of effect none in parallel. The results go into the next write.
-func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || slices.ContainsFunc(calls, (flows{e.ledger}).mustBeWritten) {
+func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
+	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || e.pending.hasLabels() && slices.ContainsFunc(reads, e.rules.seeLabels) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}
 	}
-	for _, call := range calls {
+	for _, call := range reads {
 		e.startEvent(call)
 	}
 	running, kill := context.WithCancelCause(ctx) // not cancelled here: runs may continue in the background
-	runs := make([]*toolrun.Run, len(calls))
+	runs := make([]*toolrun.Run, len(reads))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
-	for i, call := range calls {
+	for i, call := range reads {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			runs[i] = e.launch(running, call)
-			<-e.overOrSlow(runs[i])
+			runs[i] = e.tooling.launch(running, call)
+			<-e.tooling.overOrSlow(runs[i])
 		})
 	}
 	done := make(chan struct{})
@@ -96,7 +99,7 @@ func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 	err := e.awaitDone(ctx, done, kill)
 	e.at(ctx, pointReadsDone)
 	e.collect() // the results that a call waited for are recorded before its own
-	for i, call := range calls {
+	for i, call := range reads {
 		if runs[i].IsOver() {
 			e.recordRun(call, runs[i], e.remember(call))
 		} else {

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/membudget"
@@ -21,47 +22,46 @@ const shownDidNotHappen = "the worker that ran this call was lost. It did not ha
 
 // measure adds the size of an output that the model knows by its handle to sizes. It
 // ignores errors: the size is only shown.
-func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[turnkeeper.OutputID]int64) {
-	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+func (w *tooling) measure(ctx context.Context, call turnkeeper.ToolCall) {
+	if !prompt.Handled(call) || !call.State.Answered() || w.task.cfg.Outputs == nil {
 		return
 	}
-	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-		sizes[call.OutputID] = stored.Tokens
+	if stored, err := w.task.cfg.Outputs.DescribeOutput(ctx, w.task.record.Turn.ID, call.OutputID); err == nil {
+		w.sizes[call.OutputID] = stored.Tokens
 	}
 }
 
 // reconcile asks the tool whether the call happened. ok is false if the tool cannot tell.
-func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnlog.CallResult, bool) {
-	tool, _ := e.offered.Get(call.Name)
-	reconciler, ok := tool.(tools.Reconciler)
+func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.CallResult, bool) {
+	reconciler, ok := call.Tool.(tools.Reconciler)
 	if !ok {
 		return turnlog.CallResult{}, false
 	}
-	spec, _ := e.offered.Spec(call.Name)
-	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
-		return turnlog.CallResult{}, false
+	if call.Begin(); call.Handles {
+		if err := e.resolve(ctx, call); err != nil || !call.IsResolved() {
+			return turnlog.CallResult{}, false
+		}
 	}
-	approvals{e.ledger}.useEdited(call)
+	call.UseEdited()
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
-	memory := e.memory.Lease()
+	memory := e.tooling.memory.Lease()
 	e.held = append(e.held, memory)
-	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec))
+	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.tooling.toolCall(call, e.tooling.outputs(used), used), e.tooling.executeOptions(call))
 	if err != nil {
 		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
 		return turnlog.CallResult{}, false
 	}
 	if !happened {
-		return keepHandle(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
+		return call.KeepHandle(call.Result(turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
-	take := e.backgroundResult
-	if !prompt.WentOn(*call) {
-		take = func(call *turnkeeper.ToolCall, r tools.Result) turnlog.CallResult {
-			return e.callResult(call, r, outputs.NewID())
-		}
+	var result turnlog.CallResult
+	if call.WentOn() {
+		result = e.tooling.backgroundResult(call, found)
+	} else {
+		result = e.tooling.callResult(call, found, outputs.NewID())
 	}
-	result := take(call, found)
 	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.Used()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed

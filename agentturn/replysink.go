@@ -66,14 +66,14 @@ func guardReply(e *execution, mayAsk bool) {
 	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
 		return
 	}
-	from := policy.Only(policy.Private, flows{e.ledger}.marksBefore(len(e.rounds)+1))
-	r := e.endings().sent(e.end.reply(e.rounds))
+	from := policy.Only(policy.Private, e.calls.SeenBefore(len(e.calls.Rounds)+1))
+	r := e.endings().sent(e.end.reply(e.calls.Rounds))
 	if len(from) == 0 || !r.tells(e.def.Replies.OnDegraded) {
 		return
 	}
 	text := string(prompt.Canonical(map[string]any{"text": r.text}))
-	key := turnkeeper.CallKey{Round: len(e.rounds)}
-	earlier := e.people.replies(key)
+	key := turnkeeper.CallKey{Round: len(e.calls.Rounds)}
+	earlier := e.calls.AsksAbout(key.Round, asks.KindReply)
 	switch stepOf(e.replySink(), text, earlier, mayAsk && !e.finishing()) {
 	case replyAsk:
 		e.put(asks.Question{
@@ -87,11 +87,6 @@ func guardReply(e *execution, mayAsk bool) {
 		e.log.Info("the reply was withheld", zap.String("label", string(from[0].Label)), zap.String("source", from[0].Source))
 		e.end = withheld(e.end.outcome)
 	}
-}
-
-// replies returns the asks about the reply after a round.
-func (p *people) replies(key turnkeeper.CallKey) []asks.Ask {
-	return slices.DeleteFunc(slices.Clone(p.asks), func(a asks.Ask) bool { return a.Call != key || a.Kind != asks.KindReply })
 }
 
 // withheld returns the end of a turn whose reply is not sent.

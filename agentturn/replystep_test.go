@@ -3,7 +3,6 @@ package agentturn
 import (
 	"testing"
 
-	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/policy"
 )
@@ -69,16 +68,5 @@ func TestWhatAReplyTells(t *testing.T) {
 		if got := c.r.tells("Sorry."); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
-	}
-}
-
-// TestWhichAsksAreAboutAReply checks that asks of other rounds and kinds do not count.
-func TestWhichAsksAreAboutAReply(t *testing.T) {
-	ask := func(round int, kind asks.Kind) asks.Ask {
-		return asks.Ask{Question: asks.Question{Call: turnkeeper.CallKey{Round: round}, Kind: kind}, State: asks.Approved}
-	}
-	p := people{asks: []asks.Ask{ask(2, asks.KindReply), ask(3, asks.KindBudget), ask(3, asks.KindReply)}}
-	if got := p.replies(turnkeeper.CallKey{Round: 3}); len(got) != 1 || got[0].Kind != asks.KindReply || got[0].Call.Round != 3 {
-		t.Errorf("%+v", got)
 	}
 }

@@ -6,25 +6,38 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
+// A tooling runs the tools of a turn's calls and makes their results. What it returns to run, and to ask models, is safe for concurrent
+// use; it does not use what the turn's goroutine changes.
+type tooling struct {
+	task     *task
+	calls    *calls.List
+	progress *toolrun.Progress             // of running calls
+	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
+	memory   *membudget.Account            // of the results of calls
+	drafts   toolrun.Drafts                // nil: large results are stored with the result only
+}
+
 // callResult bounds, cleans and measures the result of a tool. Every result passes through it or
 // through backgroundResult. The text is stored only if it is not shown whole. id is that of the output.
-func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnlog.CallResult {
+func (w *tooling) callResult(call *calls.Call, raw tools.Result, id turnkeeper.OutputID) turnlog.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // anyRefused must not match a tool's text
 		raw.Text = "tool error: " + raw.Text
 	}
-	raw, attached := l.attach(call, raw)
-	taken, drafted := l.prepareOutput(raw, l.offered.Limits(call, id))
-	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached, Labels: flows{l}.resultMarks(call, raw.Labels)}
+	raw, attached := w.attach(call, raw)
+	taken, drafted := w.prepareOutput(raw, w.task.offered.Limits(call.ToolCall, id))
+	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, l.record.Turn.ID, call.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, w.task.record.Turn.ID, call.Key
 		result.Output = &taken.Output
-		l.sizes[id] = taken.Output.Tokens
+		w.sizes[id] = taken.Output.Tokens
 	}
 	if raw.ShowAs != nil {
 		result.Shown = outputs.Clean(raw.ShowAs(string(taken.Output.ID)))
@@ -34,8 +47,8 @@ func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turn
 }
 
 // attach prepares a result's attachments to be stored, and names them in its text.
-func (t *task) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
-	return attach(t.record.Turn.ID, call.Key, raw, t.offered.MaxChars(call.Name))
+func (w *tooling) attach(call *calls.Call, raw tools.Result) (tools.Result, []turnkeeper.Output) {
+	return attach(w.task.record.Turn.ID, call.Key, raw, w.task.offered.MaxChars(call.Name))
 }
 
 // attach names the attachments below the text, or above a text of more than maxChars
@@ -71,7 +84,7 @@ func attachedLine(name string, o turnkeeper.Output) string {
 
 // prepareOutput returns the result, ready to be stored and shown. drafted reports whether its
 // content was already written as a draft.
-func (t *task) prepareOutput(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
+func (w *tooling) prepareOutput(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
 	if taken, drafted := raw.Kept.(outputs.Taken); drafted {
 		return taken, true
 	}
@@ -84,20 +97,20 @@ func rawOf(r tools.Result) outputs.Raw {
 
 // toolCall returns the call as its tool gets it. The usage of model calls that the tool
 // makes is added to used.
-func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
-	turn := l.record.Turn
+func (w *tooling) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun.Meter) tools.Call {
+	turn := w.task.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
-		Arguments:      l.argumentsOf(call),
+		Arguments:      call.Args(),
 		Outputs:        stored,
-		Labels:         flows{l}.marksOf(call),
-		SharedNotes:    l.def.SharedNotes,
+		Labels:         w.calls.LabelsOf(call),
+		SharedNotes:    w.task.def.SharedNotes,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
-		Progress:       l.progress.Of(call.Key, call.Name),
-		Sample:         l.sampler(call, used),
-		Input:          l.people.inputOf(call.Key),
+		Progress:       w.progress.Of(call.Key, call.Name),
+		Sample:         w.sampler(call, used),
+		Input:          call.InputForRun(),
 
-		CheckDestination: flows{l}.destinationsOf(call),
+		CheckDestination: w.calls.DestinationsOf(call),
 	}
 }
 
@@ -110,9 +123,8 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 
 // runResult returns the result of a background run. The model still sees the handle, in
 // an unchanged history; the notice reports the end of the call.
-func (l *ledger) runResult(call *turnkeeper.ToolCall, run *toolrun.Run) turnlog.CallResult {
-	l.held = append(l.held, run.Result.Memory)
-	result := l.backgroundResult(call, run.Result.Result)
+func (w *tooling) runResult(call *calls.Call, run *toolrun.Run) turnlog.CallResult {
+	result := w.backgroundResult(call, run.Result.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect), run.Result.Took, true
 	result.Usage = run.Result.Used
 	return result

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/membudget"
@@ -17,11 +18,11 @@ import (
 
 // launch starts a run of the call's tool. One of effect none ends when the turn is to finish. It is safe for concurrent
 // use.
-func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
-	execute, id := e.prepare(call)
-	run := toolrun.Launch(ctx, *call, id, execute)
+func (w *tooling) launch(ctx context.Context, call *calls.Call) *toolrun.Run {
+	execute, id := w.prepare(call)
+	run := toolrun.Launch(ctx, *call.ToolCall, id, execute)
 	if call.Effect == turnkeeper.EffectNone {
-		go e.stopToFinish(run)
+		go w.stopToFinish(run)
 	}
 	return run
 }
@@ -29,21 +30,19 @@ func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *tool
 // prepare returns a function that runs the call's tool. The function does not use the
 // turn's mutable state, because the turn may go on meanwhile. id is the id of the output,
 // if it is stored.
-func (e *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
-	tool, _ := e.offered.Get(call.Name)
-	spec, _ := e.offered.Spec(call.Name)
+func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
 	id = cmp.Or(call.OutputID, outputs.NewID())
-	used := &toolrun.Meter{}
-	asked, options := e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec)
-	if drafts, ok := e.journal.(toolrun.Drafts); ok && !spec.Transactional { // a draft would be written outside the transaction
-		options.Collect = toolrun.Collect(drafts, e.offered.Limits(call, id), id, e.log)
+	tool, used := call.Tool, &toolrun.Meter{}
+	asked, options := w.toolCall(call, w.outputs(used), used), w.executeOptions(call)
+	if w.drafts != nil && !call.Spec.Transactional { // a draft would be written outside the transaction
+		options.Collect = toolrun.Collect(w.drafts, w.task.offered.Limits(call.ToolCall, id), id, w.task.log)
 	} else {
 		options.Collect = tools.Collect
 	}
-	observer, begin := e.cfg.Observer, ToolBegin{Call: *call, Agent: e.record.Turn.Agent}
-	begin.Call.RunArgs, _ = approvals{e.ledger}.asRun(call)
+	observer, begin := w.task.cfg.Observer, ToolBegin{Call: *call.ToolCall, Agent: w.task.record.Turn.Agent}
+	begin.Call.RunArgs, _ = call.AsRun()
 	return func(ctx context.Context) toolrun.Result {
-		memory := e.memory.Lease()
+		memory := w.memory.Lease()
 		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
@@ -54,42 +53,41 @@ func (e *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) 
 
 // executeOptions returns the options for running or reconciling a call. They count the
 // tools that run past their timeout.
-func (t *task) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
-	options := tools.ExecuteOptions{Log: t.log}
-	if timeout := t.timeout(spec); time.Until(t.wall) > timeout { // else ctx ends first
+func (w *tooling) executeOptions(call *calls.Call) tools.ExecuteOptions {
+	options := tools.ExecuteOptions{Log: w.task.log}
+	if timeout := w.task.timeout(call.Spec); time.Until(w.task.wall) > timeout { // else ctx ends first
 		options.Timeout = timeout
 	}
 	about := []zap.Field{zap.String("tool", call.Name), zap.Stringer("call", call.Key)}
 	options.Abandoned = func() {
-		t.log.Warn("a tool did not return at its timeout and still runs in this process",
-			append(about, zap.Int64("left_behind", t.leftBehind.Add(1)))...)
+		w.task.log.Warn("a tool did not return at its timeout and still runs in this process",
+			append(about, zap.Int64("left_behind", w.task.leftBehind.Add(1)))...)
 	}
 	options.Late = func(late tools.Ending) {
-		t.log.Warn("a tool returned after its timeout",
-			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", t.leftBehind.Add(-1)))...)
+		w.task.log.Warn("a tool returned after its timeout",
+			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", w.task.leftBehind.Add(-1)))...)
 	}
 	return options
 }
 
 // dropDraft removes the draft that a lost worker has written under an output's id.
-func (e *execution) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
-	drafts, ok := e.journal.(toolrun.Drafts)
-	if !ok {
+func (w *tooling) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
+	if w.drafts == nil {
 		return nil
 	}
-	return e.retryRead(ctx, func() error { return drafts.DropDraft(ctx, id) })
+	return w.task.retryRead(ctx, func() error { return w.drafts.DropDraft(ctx, id) })
 }
 
 // outputs returns the stored results that a call may read, or nil if there is no store.
-func (e *execution) outputs(used *toolrun.Meter) tools.Outputs {
-	if e.cfg.Outputs == nil {
+func (w *tooling) outputs(used *toolrun.Meter) tools.Outputs {
+	if w.task.cfg.Outputs == nil {
 		return nil
 	}
 	return &toolrun.OutputStore{
-		Turn: e.record.Turn.ID, Stored: e.cfg.Outputs, Calls: e.rounds.all(), Runs: e.background.Sorted(),
-		MaxChars: e.bounds.MaxToolResultChars, PageOf: e.offered.MaxChars, MaxTokens: int64(e.bounds.AsyncTokenThreshold),
+		Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, Calls: w.calls.All(), Runs: w.calls.Runs(),
+		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxChars, MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
-			return e.extract(ctx, from, query, used)
+			return w.extract(ctx, from, query, used)
 		},
 	}
 }

@@ -157,13 +157,13 @@ type Assignment struct {
 // not errors. The cause of ctx decides which outcome; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
-	defer e.memory.Close()
+	defer e.tooling.memory.Close()
 	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
 	defer func() {
-		e.round.leave(e.rounds)
-		end(ended(outcome, err, e.rounds))
+		e.round.leave(e.calls.Rounds)
+		end(ended(outcome, err, e.calls.Rounds))
 	}()
 	err = e.runStates(ctx)
 	if fatal := unwritable(ctx, err); fatal != nil {

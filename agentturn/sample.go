@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
@@ -35,22 +36,22 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler returns the function by which a call asks models. Its usage is added to used.
-func (l *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, task: l.task, used: used, log: l.log.With(zap.Stringer("call", key), zap.String("tool", name))}
-		err = l.guard(func() (err error) { // it may run in a goroutine of the tool
+		s := &sampling{Sampling: asked, task: w.task, used: used, log: w.task.log.With(zap.Stringer("call", key), zap.String("tool", name))}
+		err = w.task.guard(func() (err error) { // it may run in a goroutine of the tool
 			answer, err = s.ask(ctx)
 			return err
 		})
 		if err != nil {
 			s.log.Warn("a tool's question to a model was not answered", zap.Error(err))
 			err = &samplingError{samplingReason(ctx, err)}
-			l.progress.Keep(key, name, "asked a model and got no answer: "+err.Error())
+			w.progress.Keep(key, name, "asked a model and got no answer: "+err.Error())
 			return tools.Sampled{Tokens: s.spent}, err
 		}
 		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model), zap.Int64("tokens", answer.Tokens))
-		l.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
+		w.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
 		return answer, nil
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/pause"
@@ -78,28 +80,35 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 	})
 }
 
-// treeLimits returns the limits of the turn's tree of agents.
-func (t *task) treeLimits() turnlog.TreeLimits {
-	if t.record.Lineage.Root != 0 {
-		return t.record.Lineage.Limits
+// A family is the place of a turn in its tree of agents, and what it may add.
+type family struct {
+	record *turnlog.Record
+	def    *agentdef.Definition
+	bounds turnkeeper.Bounds
+}
+
+// limits returns the limits of the turn's tree of agents.
+func (f family) limits() turnlog.TreeLimits {
+	if f.record.Lineage.Root != 0 {
+		return f.record.Lineage.Limits
 	}
 	return turnlog.TreeLimits{
-		MaxDepth: t.bounds.MaxSubAgentDepth, MaxAgents: t.bounds.MaxTreeSubAgents,
-		Tokens: t.def.Budget.TreeTokens, Calls: t.def.Budget.TreeCalls,
+		MaxDepth: f.bounds.MaxSubAgentDepth, MaxAgents: f.bounds.MaxTreeSubAgents,
+		Tokens: f.def.Budget.TreeTokens, Calls: f.def.Budget.TreeCalls,
 	}
 }
 
 // spawnable returns the agents that the turn may spawn.
-func (t *task) spawnable() []string {
-	limits := t.treeLimits()
-	if t.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || t.bounds.MaxSubAgents == 0 {
+func (f family) spawnable() []string {
+	limits := f.limits()
+	if f.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || f.bounds.MaxSubAgents == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(t.def.SubAgents), t.isAncestor)
+	return slices.DeleteFunc(slices.Clone(f.def.SubAgents), f.isAncestor)
 }
 
-func (t *task) isAncestor(agent string) bool {
-	return t.record.Lineage.Ancestor(t.record.Turn.Agent, agent)
+func (f family) isAncestor(agent string) bool {
+	return f.record.Lineage.Ancestor(f.record.Turn.Agent, agent)
 }
 
 // Reasons why no agent was spawned, in addition to those of turnlog.SpawnTrouble.
@@ -110,10 +119,10 @@ const (
 	refusedEmpty  = "task_empty"
 )
 
-// refuseSpawn returns the result of a call that may not spawn, or an empty text. before are
+// refuse returns the result of a call that may not spawn, or an empty text. before are
 // the turn's earlier calls.
-func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
-	if call.Name != turnkeeper.ToolSpawnAgent || len(t.def.SubAgents) == 0 {
+func (f family) refuse(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
+	if call.Name != turnkeeper.ToolSpawnAgent || len(f.def.SubAgents) == 0 {
 		return ""
 	}
 	var args spawnArguments
@@ -126,14 +135,14 @@ func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCal
 			spawned++
 		}
 	}
-	within, limits := t.record.Lineage.Within(t.record.Turn.Agent), t.treeLimits()
+	within, limits := f.record.Lineage.Within(f.record.Turn.Agent), f.limits()
 	switch {
-	case t.isAncestor(args.Agent):
+	case f.isAncestor(args.Agent):
 		return notSpawned(args.Agent, refusedCycle, "it is already in the chain of agents above: "+strings.Join(within, ", ")+". No agent may appear twice in a chain")
-	case t.record.Lineage.Depth() >= limits.MaxDepth:
+	case f.record.Lineage.Depth() >= limits.MaxDepth:
 		return notSpawned(args.Agent, refusedDepth, fmt.Sprintf("no more than %d agents may work below each other; do it yourself", limits.MaxDepth))
-	case spawned >= t.bounds.MaxSubAgents:
-		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", t.bounds.MaxSubAgents))
+	case spawned >= f.bounds.MaxSubAgents:
+		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", f.bounds.MaxSubAgents))
 	case limits.MaxAgents == 0:
 		return notSpawned(args.Agent, string(turnlog.SpawnTreeFull), "sub-agents are switched off")
 	case strings.TrimSpace(args.Task) == "":
@@ -157,20 +166,11 @@ func notSpawned(agent, reason, detail string) string {
 	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
 }
 
-// isSpawn reports whether a call has sent its message to a sub-agent that has not replied.
-func isSpawn(call turnkeeper.ToolCall) bool {
-	return call.Name == turnkeeper.ToolSpawnAgent && isDetached(call)
-}
-
-// awaitsReply reports whether the model cannot be asked before the sub-agent of this call
-// has replied, because the call has no handle.
-func awaitsReply(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
-
 // spawn starts a call of a sub-agent: one write contains the start, the message and, for
 // an async call, the handle.
-func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	var args spawnArguments
-	if err := json.Unmarshal(e.argumentsOf(call), &args); err != nil { // cannot happen: they are checked
+	if err := json.Unmarshal(call.Args(), &args); err != nil { // cannot happen: they are checked
 		return err
 	}
 	message, err := e.journal.NewMessage(ctx)
@@ -178,18 +178,18 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		return &journalError{err}
 	}
 	turn := e.record.Turn
-	start := approvals{e.ledger}.newStart(call)
+	start := newStart(call)
 	start.Spawn = &turnlog.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family.limits(), Within: e.bounds.SubAgentTimeout,
 		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.childTrace(ctx, call.Key), Labels: flows{e.ledger}.marksOf(call),
+		TraceParent: e.family.trace(call.Key, func() bool { return e.cfg.Observer.Traced(ctx) }), Labels: e.calls.LabelsOf(call),
 	}
 	e.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
 	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
-		handle = e.told(call, handle)
+		handle = call.WithNotes(handle)
 	}
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)
@@ -201,34 +201,34 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	e.releaseArguments(call)
+	call.Release()
 	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
 	e.blockUntil = time.Now().Add(spawnBlockTime)
 	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil
 }
 
-// childTrace returns the traceparent of a sub-agent's turn: its parent is the span of the
+// trace returns the traceparent of a sub-agent's turn: its parent is the span of the
 // call, and it is sampled if this turn is.
-func (t *task) childTrace(ctx context.Context, key turnkeeper.CallKey) string {
-	trace := traceparent.Of(t.record.Turn, t.record.Message.TraceParent)
-	sampled := trace.Sampled
+func (f family) trace(key turnkeeper.CallKey, sampled func() bool) string {
+	trace := traceparent.Of(f.record.Turn, f.record.Message.TraceParent)
+	is := trace.Sampled
 	if !trace.HasSender() {
-		sampled = t.cfg.Observer.Traced(ctx)
+		is = sampled()
 	}
-	return trace.Below(trace.SpanOf(traceparent.CallSpan(t.record.Turn.ID, key)), sampled)
+	return trace.Below(trace.SpanOf(traceparent.CallSpan(f.record.Turn.ID, key)), is)
 }
 
 // observeSpawn reports the end of a sub-agent's call to the Observer.
-func (l *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+func (w *tooling) observeSpawn(ctx context.Context, call *calls.Call, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
-		Call: *call, Turn: l.record.Turn, TraceParent: l.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		Call: *call.ToolCall, Turn: w.task.record.Turn, TraceParent: w.task.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
 	}
-	if s := l.subAgents[call.Key]; s != nil {
+	if s := call.Sub; s != nil {
 		end.Agent, end.Child = s.Agent, s.Turn
 	}
-	l.cfg.Observer.SubAgent(ctx, end)
+	w.task.cfg.Observer.SubAgent(ctx, end)
 }
 
 // shownNoReply is the result of a call until its sub-agent replies. The model sees it only
@@ -241,8 +241,8 @@ const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 // awaitReplies blocks for the replies that the model must be shown, for a short time and
 // while something runs in the background. If waits is true, the turn must wait as a row.
 func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := minSpawnPoll; e.rounds.awaitsReply(); look = min(2*look, maxSpawnPoll) {
-		if len(e.background) == 0 && !time.Now().Before(e.blockUntil) {
+	for look := minSpawnPoll; e.calls.AwaitsReply(); look = min(2*look, maxSpawnPoll) {
+		if len(e.calls.Runs()) == 0 && !time.Now().Before(e.blockUntil) {
 			return true, nil
 		}
 		if pause.For(ctx, look) != nil {
@@ -258,40 +258,40 @@ func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 
 // replyResult returns the result of a call whose sub-agent has ended. The reply is treated like
 // the result of any tool.
-func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arrived turnlog.CallResult) turnlog.CallResult {
+func (w *tooling) replyResult(ctx context.Context, call *calls.Call, arrived turnlog.CallResult) turnlog.CallResult {
 	end := *arrived.Spawned
-	l.subAgents[call.Key] = &transcript.SubAgentData{
+	call.Sub = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
-		Conversation: turnlog.SpawnConversation(l.record.Turn.ID, call.Key),
+		Conversation: turnlog.SpawnConversation(w.task.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
 	var result turnlog.CallResult
-	if prompt.WentOn(*call) {
-		result = l.backgroundResult(call, tools.Result{Text: text, Labels: end.Labels})
+	if call.WentOn() {
+		result = w.backgroundResult(call, tools.Result{Text: text, Labels: end.Labels})
 	} else {
-		result = l.callResult(call, tools.Result{Text: text, Labels: end.Labels}, outputs.NewID())
-		l.storeReply(&result, text, end)
+		result = w.callResult(call, tools.Result{Text: text, Labels: end.Labels}, outputs.NewID())
+		w.storeReply(&result, text, end)
 	}
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
 	failure := ""
 	if result.State != turnkeeper.CallSucceeded {
 		failure = cmp.Or(string(end.Trouble), string(end.Outcome))
 	}
-	l.observeSpawn(ctx, call, result.State, result.Duration, failure)
+	w.observeSpawn(ctx, call, result.State, result.Duration, failure)
 	return result
 }
 
 // storeReply stores a reply of any length, and puts its handle before the text, so that the
 // model can search it and pass it on.
-func (l *ledger) storeReply(result *turnlog.CallResult, text string, end turnlog.SpawnEnd) {
-	if end.State() != turnkeeper.CallSucceeded || l.cfg.Outputs == nil {
+func (w *tooling) storeReply(result *turnlog.CallResult, text string, end turnlog.SpawnEnd) {
+	if end.State() != turnkeeper.CallSucceeded || w.task.cfg.Outputs == nil {
 		return
 	}
 	if result.Output == nil {
 		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), l.record.Turn.ID, result.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), w.task.record.Turn.ID, result.Key
 		result.Output = &taken.Output
-		l.sizes[taken.Output.ID] = taken.Output.Tokens
+		w.sizes[taken.Output.ID] = taken.Output.Tokens
 	}
 	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown

@@ -73,5 +73,5 @@ func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.
 	if text == "" {
 		return turnlog.Summary{}, errors.New("the model gave no summary")
 	}
-	return turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: text, Labels: a.exec.labels.Before}, nil
+	return turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: text, Labels: a.exec.calls.Before}, nil
 }

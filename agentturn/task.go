@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/turnlog"
@@ -28,6 +29,7 @@ type task struct {
 	finishAsked <-chan struct{} // closed when the turn is to finish; nil: it is not
 
 	bounds  turnkeeper.Bounds
+	family  family
 	offered prompt.Offer // the agent's tools, in the order of its file
 	log     *zap.Logger
 
@@ -40,6 +42,36 @@ type task struct {
 	questions  *questions    // of the turn's tools
 	searches   chan struct{} // semaphore of the model calls that search stored results
 	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout
+}
+
+// newTask returns the input of an execution that begins now.
+func newTask(r *Runner, a Assignment) *task {
+	cfg, bounds, now := r.cfg, a.Bounds, time.Now()
+	if bounds == (turnkeeper.Bounds{}) {
+		bounds = a.Definition.Bounds(cfg.Bounds)
+	}
+	t := &task{
+		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds,
+		log:         cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
+		family:      family{record: a.Record, def: a.Definition, bounds: bounds},
+		finishAsked: a.Finish,
+		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline,
+		searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
+	}
+	if a.Record.Level != "" {
+		t.level.Store(a.Record.Level)
+	}
+	if t.wall.IsZero() {
+		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
+	}
+	if t.lease.IsZero() {
+		t.lease = now.Add(a.Record.Remaining)
+	}
+	t.offered = prompt.Offer{
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),
+		Bounds:   bounds, Stored: cfg.Outputs != nil, Toolsets: &r.toolsets,
+	}
+	return t
 }
 
 // TurnFields returns the fields that every log line about a turn begins with.

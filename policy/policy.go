@@ -27,6 +27,9 @@ type Decision struct {
 	Reason  string // one sentence for people and the model; empty: none
 }
 
+// Allows reports whether the call may run without a person.
+func (d Decision) Allows() bool { return rank(d.Verdict) == 0 }
+
 // A Call is a tool call, as rules see it.
 type Call struct {
 	Tool         string

@@ -5,8 +5,6 @@ package toolrun
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"turnkeeper"
@@ -68,42 +66,11 @@ func (r *Run) OverOrAfter(limit time.Duration) <-chan struct{} {
 // Cancel cancels the run's context.
 func (r *Run) Cancel(cause error) { r.cancel(cause) }
 
-// A Set holds the background runs of a turn.
-type Set map[turnkeeper.CallKey]*Run
-
-// Sorted returns the runs in the order of their calls.
-func (s Set) Sorted() []*Run {
-	var runs []*Run
-	for _, key := range slices.SortedFunc(maps.Keys(s), turnkeeper.CallKey.Compare) {
-		runs = append(runs, s[key])
-	}
-	return runs
-}
-
-// Collect removes the runs that are over, and returns them in the order of their calls.
-func (s Set) Collect() (ended []*Run) {
-	for _, r := range s.Sorted() {
-		if r.IsOver() {
-			delete(s, r.Call.Key)
-			ended = append(ended, r)
-		}
-	}
-	return ended
-}
-
-// Age returns the time since a background or detached call began, or 0 if unknown.
-func (s Set) Age(call turnkeeper.ToolCall) time.Duration {
-	if r := s[call.Key]; r != nil {
-		return time.Since(r.Since)
-	}
-	if call.Awaited && !call.StartedAt.IsZero() {
-		return max(time.Since(call.StartedAt), 0)
-	}
-	return 0
-}
+// A Set holds the background runs of a turn, in the order of their calls.
+type Set []*Run
 
 // Await waits until a run is over. If ctx ends first, it returns its cause.
-func (s Set) Await(ctx context.Context) error { return awaitFirst(ctx, slices.Collect(maps.Values(s))) }
+func (s Set) Await(ctx context.Context) error { return awaitFirst(ctx, s) }
 
 // Stop cancels all runs, and waits until they are over.
 func (s Set) Stop(cause error) {

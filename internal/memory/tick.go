@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
@@ -421,7 +422,7 @@ func (t *turnRow) settleCalls(now time.Time, perhaps string) {
 			} else {
 				t.verdicts = append(t.verdicts, call.Key)
 				if ask := t.askOf(call.Key, asks.KindApprove, 1); ask != nil && ask.Edited != "" {
-					shown += agentturn.ShownEdited(call.AsRun())
+					shown += calls.ShownEdited(call.AsRun())
 				}
 			}
 			call.State, call.Shown, call.Preview, call.EndedAt = state, shown, shown, now

@@ -94,22 +94,20 @@ var targets = []Target{
 		Name: "flows",
 		Go: []Code{
 			{File: "policy/labels.go"}, {File: "policy/destinations.go"}, {File: "agentturn/replysink.go"}, {"tools/builtin/files.go", []string{"files.labelled"}}, {"tools/builtin/writefile.go", []string{"files.writeLabelled", "mustBeWritable"}},
-			{File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
+			{File: "agentturn/labels.go"}, {File: "agentturn/calls/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
 		},
 		Tests: []string{"./policy", "./agentturn", "./internal/memory", "./tools/builtin"},
 	},
 	{
 		Name: "approvals",
 		Go: []Code{
-			{"agentturn/asks.go", []string{"people.of", "people.open", "people.unseen", "extensions", "ledger.withdraw", "rulings.ruling",
-				"rulings.decide", "rulings.decideByRules", "rulings.decideByTool", "rulings.gatesOf", "rulings.mayAsk", "approvals.newStart", "gate.pass",
-				"approvals.useApproval", "approvals.askAbout", "settleStepOf", "gate.askPerson", "gate.askToGoOn"}},
-			{File: "agentturn/standing.go"}, {File: "agentturn/questions.go"}, {"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
+			{"agentturn/asks.go", []string{"extensions", "ledger.withdraw", "ledger.putAll", "execution.askToGoOn"}},
+			{File: "agentturn/rules.go"}, {File: "agentturn/calls/next.go"}, {File: "agentturn/calls/asks.go"}, {"agentturn/calls/call.go", []string{"Call.Start"}}, {File: "agentturn/questions.go"}, {"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
 			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
-		Tests: []string{"./asks", "./internal/turnlog", "./policy", "./internal/memory", "./agentturn"},
+		Tests: []string{"./asks", "./internal/turnlog", "./policy", "./internal/memory", "./agentturn", "./agentturn/calls"},
 	},
 	{
 		Name:      "blockers",
@@ -317,11 +315,11 @@ var targets = []Target{
 	{
 		Name: "as_run",
 		Go: []Code{
-			{"agentturn/handles.go", []string{"approvals.asRun"}}, {"agentturn/repeat.go", []string{"approvals.repeated"}},
-			{"agentturn/asks.go", []string{"approvals.approved", "approvals.useApproval", "approvals.unknownNote"}},
+			{"agentturn/calls/call.go", []string{"Call.AsRun", "Call.Approved"}}, {"agentturn/calls/repeat.go", []string{"Call.Repeated"}},
+			{"agentturn/calls/notes.go", []string{"Call.Unknown"}},
 			{"internal/turnlog/entry.go", []string{"CallStart.SetArguments"}}, {"toolcall.go", []string{"ToolCall.AsRun"}},
 		},
-		Tests: []string{"./internal/turnlog", "./agentturn", "./internal/memory"},
+		Tests: []string{"./internal/turnlog", "./agentturn", "./agentturn/calls", "./internal/memory"},
 	},
 	{
 		Name:  "schemas",

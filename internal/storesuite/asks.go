@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/calls"
 	"turnkeeper/asks"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -317,7 +318,7 @@ func askEditedLost(e *env) {
 	e.cancel(d.grant.TurnID, true)
 	call := d.call(key(1, 1))
 	equal(e, "started call", call.State, turnkeeper.CallUnknown)
-	equal(e, "its text", call.Shown, agentturn.ShownUnknown+agentturn.ShownEdited(edited))
+	equal(e, "its text", call.Shown, agentturn.ShownUnknown+calls.ShownEdited(edited))
 	equal(e, "its arguments", call.AsRun(), edited)
 }
 
