@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	askings "turnkeeper/asks"
@@ -30,6 +33,9 @@ type scene struct {
 // scenes returns the turns of the message and of its sub-agents, in the order in which they began.
 func (s *stage) scenes() (all []scene) {
 	for _, m := range s.mem.Messages() {
+		if m.TurnID == 0 {
+			continue
+		}
 		turn, rounds, events, _ := s.mem.Turn(m.TurnID)
 		c := scene{turn, rounds, events, must(s.conn.Asks(context.Background(), turn.ID)), map[turnkeeper.CallKey]labelSet{{}: {}}}
 		for _, row := range s.mem.Labels() {
@@ -115,10 +121,15 @@ func (s *stage) promises() []string {
 			s.checkEnd(c, call)
 			s.checkRuns(c, call)
 			s.checkLabels(c, call)
+			s.checkOutput(c, call)
 		}
 		s.checkRequests(c)
+		reply, _ := s.mem.ReplyTo(c.MessageID)
+		s.faults = append(s.faults, misplacedEvents(c.Turn, c.rounds, c.asks, c.events, reply.Body)...)
 	}
 	s.checkReply()
+	s.checkFamily()
+	s.meter.check(s.scenes())
 	return s.faults
 }
 
@@ -142,6 +153,12 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 	if !known || call.Effect == turnkeeper.EffectNone || call.Name == turnkeeper.ToolSpawnAgent {
 		return
 	}
+	used := 0 // inputs, each by a further run of the same start
+	for _, a := range c.asks {
+		if a.Call == call.Key && a.Used {
+			used++
+		}
+	}
 	settled := slices.ContainsFunc(c.asks, func(a askings.Ask) bool { return a.Call == call.Key && a.Answer == askings.DidNotHappen })
 	switch {
 	case call.State == turnkeeper.CallSucceeded && ran == 0:
@@ -151,7 +168,7 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 		s.fault("%s is told as %s, and ran", call.WireID, call.State)
 	case call.State == turnkeeper.CallCancelled && ran > 0 && !call.InDoubt():
 		s.fault("%s is told as not run, and ran", call.WireID)
-	case call.Effect == turnkeeper.EffectOnce && ran > 1 && !settled:
+	case call.Effect == turnkeeper.EffectOnce && ran > 1+used && !settled:
 		s.fault("%s ran %d times", call.WireID, ran)
 	}
 }
@@ -183,9 +200,12 @@ func (s *stage) checkRuns(c scene, call turnkeeper.ToolCall) {
 			}
 		}
 		if rule := s.rules[r.tool]; strings.Contains(rule, " ") && !slices.ContainsFunc(s.decided, func(d policy.Call) bool {
-			return d.Tool == call.Name && string(d.Arguments) == args
+			return cmp.Equal(d, policy.Call{
+				Tool: call.Name, Arguments: r.Arguments, Effect: call.Effect, Agent: c.Agent, User: c.User, Conversation: c.Conversation, Trigger: c.Trigger,
+				Labels: d.Labels,
+			}) && (s.isDetached(r.tool) || cmp.Equal(d.Labels, r.Labels, cmpopts.EquateEmpty()))
 		}) {
-			s.fault("%s ran with %s, and its rule did not see them", call.WireID, args)
+			s.fault("%s ran with %s, labels %v, and its rule did not see all of it: %+v", call.WireID, args, r.Labels, s.decided)
 		}
 		keys[r.IdempotencyKey] = true
 	}

@@ -50,6 +50,8 @@ func waysOf(seed uint64, points map[string]int) []way {
 		{name: "with rules elsewhere", elsewhere: true},
 		{name: "in more answers", split: true},
 		{name: "by another worker each time", fresh: true, ahead: 1},
+		{name: "with a model that fails", flaky: true},
+		{name: "with a model that fails, and all at once", flaky: true, async: true, background: true},
 		{name: "with lost answers", lost: 1 + r.Uint64(), backwards: true},
 		{name: "with a loss", strikes: strikes(1)},
 		{name: "with three losses", strikes: strikes(3), fresh: true},
