@@ -57,7 +57,7 @@ type oracle struct {
 	results map[int]labelSet // of the results of calls
 	states  map[int]turnkeeper.CallState
 	knew    map[int]labelSet // of the calls themselves
-	rounds  []labelSet // of the turn, before each of its rounds
+	rounds  []labelSet       // of the turn, before each of its rounds
 }
 
 // foretell returns the oracle of a play after it has seen all of it.
