@@ -3,7 +3,10 @@ package agentturn_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/transcript"
@@ -243,4 +246,28 @@ func (r *reading) end(fits bool) {
 	if !data.Retry && r.reply != data.Reply {
 		r.wrong("the reply is %q", r.reply)
 	}
+}
+
+var (
+	fullLine  = regexp.MustCompile(`Your context window is (\d+)% full`)
+	readyLine = regexp.MustCompile(`(?m)^- \S+ \(id: .*retrieved \d+ times\)$`)
+)
+
+const noSize = "has no size"
+
+// noticeFaults returns what is wrong with the numbers in the notice of a request: how full the window is, and how large the results are
+// that the model can read by their handles.
+func noticeFaults(r *turnkeeper.Recipe) (faults []string) {
+	if full := fullLine.FindStringSubmatch(r.Notice); full != nil {
+		want := min(100*r.Window.Corrected()/r.Window.Size, 100)
+		if got, err := strconv.Atoi(full[1]); err != nil || got < want-1 || got > want+1 { // the notice itself counts too
+			faults = append(faults, fmt.Sprintf("it says that the window is %s%% full; it is %d%%", full[1], want))
+		}
+	}
+	for _, line := range readyLine.FindAllString(r.Notice, -1) {
+		if !strings.Contains(line, " tokens, ") {
+			faults = append(faults, fmt.Sprintf("%q ", line)+noSize)
+		}
+	}
+	return faults
 }

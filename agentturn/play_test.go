@@ -75,7 +75,7 @@ var props = []prop{
 	{name: "paper", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}}, gives: "attached"},
 	{name: "report", effect: turnkeeper.EffectKeyed, brings: []policy.Label{policy.Private}, gives: "long"},
 	{name: "book", effect: turnkeeper.EffectKeyed, asks: true},
-	{name: "reserve", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}}, asks: true},
+	{name: "reserve", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}}, asks: true, muses: true},
 	{name: "muse", effect: turnkeeper.EffectNone, muses: true},
 }
 

@@ -250,6 +250,12 @@ func (s *stage) checkRequests(c scene) {
 	message, _ := s.mem.Message(c.MessageID)
 	record := &turnlog.Record{Turn: c.Turn, Message: message, Rounds: c.rounds}
 	for _, round := range c.rounds {
+		for _, fault := range noticeFaults(round.Recipe) {
+			if s.lost != 0 && strings.HasSuffix(fault, noSize) { // the store may not have answered
+				continue
+			}
+			s.fault("the notice of round %d of turn %d: %s", round.Number, c.ID, fault)
+		}
 		parts, err := s.conn.RequestParts(context.Background(), prompt.PartsOf(*round.Recipe)...)
 		if err != nil {
 			s.fault("the parts of round %d: %v", round.Number, err)
@@ -346,7 +352,7 @@ func (s *stage) uncertain() bool {
 				}
 			}
 			lost := doubts && call.State == turnkeeper.CallUnknown && strings.HasPrefix(call.Shown, prompt.ShownUnknown)
-			stopped := lost || call.State == turnkeeper.CallCancelled || strings.HasPrefix(call.Shown, "not run: ")
+			stopped := lost || call.State == turnkeeper.CallCancelled || strings.HasPrefix(call.Shown, "not run: ") || strings.HasPrefix(call.Shown, "not finished: ")
 			if settles > 1 || !doubts && (settles > 0 || wordOf(call) == "unknown") || stopped {
 				return true
 			}

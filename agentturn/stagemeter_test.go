@@ -2,6 +2,7 @@ package agentturn_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -103,7 +104,8 @@ func (m *meter) check(scenes []scene) {
 			m.s.fault("the model calls of turn %d took %+v; the budget was told %+v, and the observer %+v", c.ID, spent, m.settled[c.ID], m.told[c.ID])
 		}
 		for _, call := range callsOf(c.rounds) {
-			if used := m.asked[call.WireID]; !dies && len(m.s.strikes) == 0 && call.Usage != used {
+			asks := propOf(strings.TrimPrefix(call.Name, "server__")).asks // then the usage of its first run is the turn's
+			if used := m.asked[call.WireID]; !asks && len(m.s.strikes) == 0 && call.Usage != used {
 				m.s.fault("%s says that its questions took %+v; they took %+v", call.WireID, call.Usage, used)
 			}
 		}

@@ -112,6 +112,11 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 		}
 	}
 	p.checkSpan(ctx, call)
+	if p.muses {
+		if answer, err := call.Sample(ctx, question(journaled.WireID)); err != nil || answer.Text != "a rhyme on "+journaled.WireID {
+			p.s.fault("%s is answered %+v, %v", journaled.WireID, answer, err)
+		}
+	}
 	result := tools.Result{Text: fmt.Sprintf("%s of %s", p.name, journaled.WireID), Labels: policy.Marks(p.brings, "what "+p.name+" read")}
 	switch {
 	case p.ends == "fails":
@@ -127,11 +132,6 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 		result.IsError = in.Answer == nil
 		if want := fmt.Sprintf(`{"seat":%d}`, numberOf(journaled.WireID)); in.N != 1 || in.State != "of "+journaled.WireID || in.Answer != nil && string(in.Answer) != want {
 			p.s.fault("%s gets the input %+v", journaled.WireID, in)
-		}
-	case p.muses:
-		answer, err := call.Sample(ctx, question(journaled.WireID))
-		if err != nil || answer.Text != "a rhyme on "+journaled.WireID {
-			p.s.fault("%s is answered %+v, %v", journaled.WireID, answer, err)
 		}
 	}
 	return result, nil
