@@ -113,7 +113,11 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 	}
 	p.checkSpan(ctx, call)
 	if p.muses {
-		if answer, err := call.Sample(ctx, question(journaled.WireID)); err != nil || answer.Text != "a rhyme on "+journaled.WireID {
+		answer, err := call.Sample(ctx, question(journaled.WireID))
+		if ctx.Err() != nil { // its worker is dead
+			return tools.Result{}, context.Cause(ctx)
+		}
+		if err != nil || answer.Text != "a rhyme on "+journaled.WireID {
 			p.s.fault("%s is answered %+v, %v", journaled.WireID, answer, err)
 		}
 	}
