@@ -103,6 +103,7 @@ func TestWindowOfARequest(t *testing.T) {
 // TestWhoseWindow checks which context window a request to each model of a chain is built for. Other models of the worker, such as the one
 // that searches results, do not matter.
 func TestWhoseWindow(t *testing.T) {
+	both := map[string]int{"main/model": 9000, "other/one": 7000}
 	for name, c := range map[string]struct {
 		own, set       string // the agent's first model, in its file or in the settings
 		window         int    // context_window of the agent
@@ -110,11 +111,11 @@ func TestWhoseWindow(t *testing.T) {
 		first, further int // the windows of the first model, and of the one after it
 	}{
 		"nothing is known":          {own: "main/model", first: 32768, further: 32768},
-		"both are known":            {own: "main/model", known: map[string]int{"main/model": 9000, "other/one": 7000}, first: 9000, further: 7000},
-		"the agent's is of its own": {own: "main/model", window: 5000, known: map[string]int{"main/model": 9000, "other/one": 7000}, first: 5000, further: 7000},
-		"of the default too":        {set: "main/model", window: 5000, known: map[string]int{"main/model": 9000, "other/one": 7000}, first: 5000, further: 7000},
+		"both are known":            {own: "main/model", known: both, first: 9000, further: 7000},
+		"the agent's is of its own": {own: "main/model", window: 5000, known: both, first: 5000, further: 7000},
+		"of the default too":        {set: "main/model", window: 5000, known: both, first: 5000, further: 7000},
 		"in place of an unknown":    {set: "main/model", window: 5000, first: 5000, further: 5000},
-		"the file's model is first": {own: "main/model", set: "other/one", window: 5000, known: map[string]int{"main/model": 9000, "other/one": 7000}, first: 5000, further: 7000},
+		"the file's model is first": {own: "main/model", set: "other/one", window: 5000, known: both, first: 5000, further: 7000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -53,7 +53,8 @@ var countRows = map[string]countRow{
 		before: "all planned, 0 asked about", at: "all planned, 0 asked about", after: "%d planned, 0 asked about",
 	},
 	"MaxSubAgentDepth": {
-		set: func(b *bench) *int { return &b.bounds.MaxSubAgentDepth }, see: atDepth, before: "spawns", at: "does not spawn", after: "does not spawn",
+		set: func(b *bench) *int { return &b.bounds.MaxSubAgentDepth }, see: atDepth,
+		before: "spawns", at: "does not spawn", after: "does not spawn",
 	},
 	"MaxToolResultChars": {
 		set: func(b *bench) *int { return &b.bounds.MaxToolResultChars }, limits: []int{600, 900},

@@ -91,7 +91,8 @@ type (
 
 // surroundings are the interfaces through which a turn reaches what may hang. Each method with a context must have been tried.
 var surroundings = []reflect.Type{
-	reflect.TypeFor[agentturn.Journal](), reflect.TypeFor[toolrun.Drafts](), reflect.TypeFor[agentturn.Budget](), reflect.TypeFor[agentturn.Freshness](),
+	reflect.TypeFor[agentturn.Journal](), reflect.TypeFor[toolrun.Drafts](), reflect.TypeFor[agentturn.Budget](),
+	reflect.TypeFor[agentturn.Freshness](),
 	reflect.TypeFor[toolrun.Outputs](), reflect.TypeFor[extract.Cache](), reflect.TypeFor[inference.Provider](), reflect.TypeFor[tools.Tool](),
 	reflect.TypeFor[tools.Approver](), reflect.TypeFor[tools.Reconciler](),
 }
@@ -170,7 +171,9 @@ func (f snaggedFreshness) RecentCalls(ctx context.Context, agent, name, hash str
 	return f.Freshness.RecentCalls(ctx, agent, name, hash, within)
 }
 
-func (o snaggedOutputs) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) (out turnkeeper.Output, err error) {
+func (o snaggedOutputs) DescribeOutput(
+	ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID,
+) (out turnkeeper.Output, err error) {
 	if err := o.hang(ctx, "DescribeOutput"); err != nil {
 		return out, err
 	}
@@ -277,7 +280,8 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 	},
 	"more of a stored result": func(t *testing.T) *bench {
 		runs := 0
-		return pagedBench(t, library, &runs, asksFor("big", "c1", `{}`), asksFor("get_continuation", "c2", `{"tool_call_id":"c1"}`), says("Done."))
+		more := asksFor("get_continuation", "c2", `{"tool_call_id":"c1"}`)
+		return pagedBench(t, library, &runs, asksFor("big", "c1", `{}`), more, says("Done."))
 	},
 	"a large result": func(t *testing.T) *bench {
 		return newBench(t, asks("big"), says("Done.")).with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) {

@@ -201,8 +201,8 @@ func (s *stage) checkRuns(c scene, call turnkeeper.ToolCall) {
 		}
 		if rule := s.rules[r.tool]; strings.Contains(rule, " ") && !slices.ContainsFunc(s.decided, func(d policy.Call) bool {
 			return cmp.Equal(d, policy.Call{
-				Tool: call.Name, Arguments: r.Arguments, Effect: call.Effect, Agent: c.Agent, User: c.User, Conversation: c.Conversation, Trigger: c.Trigger,
-				Labels: d.Labels,
+				Tool: call.Name, Arguments: r.Arguments, Effect: call.Effect, Agent: c.Agent, User: c.User, Conversation: c.Conversation,
+				Trigger: c.Trigger, Labels: d.Labels,
 			}) && (s.isDetached(r.tool) || cmp.Equal(d.Labels, r.Labels, cmpopts.EquateEmpty()))
 		}) {
 			s.fault("%s ran with %s, labels %v, and its rule did not see all of it: %+v", call.WireID, args, r.Labels, s.decided)
@@ -352,7 +352,8 @@ func (s *stage) uncertain() bool {
 				}
 			}
 			lost := doubts && call.State == turnkeeper.CallUnknown && strings.HasPrefix(call.Shown, prompt.ShownUnknown)
-			stopped := lost || call.State == turnkeeper.CallCancelled || strings.HasPrefix(call.Shown, "not run: ") || strings.HasPrefix(call.Shown, "not finished: ")
+			stopped := lost || call.State == turnkeeper.CallCancelled ||
+				strings.HasPrefix(call.Shown, "not run: ") || strings.HasPrefix(call.Shown, "not finished: ")
 			if settles > 1 || !doubts && (settles > 0 || wordOf(call) == "unknown") || stopped {
 				return true
 			}

@@ -247,7 +247,8 @@ func TestAReplyIsAskedAboutOnce(t *testing.T) {
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
 		b.waits()
-		if all := b.store.asked(); len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Closed() || b.states()[0] != turnkeeper.CallSucceeded {
+		all := b.store.asked()
+		if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Closed() || b.states()[0] != turnkeeper.CallSucceeded {
 			t.Errorf("the asks are %+v, the calls %v", all, b.states())
 		}
 		b.answer(yes)

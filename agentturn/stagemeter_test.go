@@ -2,6 +2,7 @@ package agentturn_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,8 @@ type meter struct {
 
 func newMeter(s *stage) *meter {
 	return &meter{
-		s: s, memory: membudget.New(8*stageMemory, stageMemory), spent: map[turnkeeper.TurnID]turnkeeper.Usage{}, asked: map[string]turnkeeper.Usage{},
+		s: s, memory: membudget.New(8*stageMemory, stageMemory),
+		spent: map[turnkeeper.TurnID]turnkeeper.Usage{}, asked: map[string]turnkeeper.Usage{},
 		failed: map[string]bool{}, reserved: map[int64]turnkeeper.TurnID{}, settled: map[turnkeeper.TurnID]turnkeeper.Usage{},
 		told: map[turnkeeper.TurnID]turnkeeper.Usage{}, begun: map[string]int{}, spawned: map[turnkeeper.TurnID]int{},
 	}
@@ -97,11 +99,13 @@ func (m *meter) check(scenes []scene) {
 	dies := len(m.s.strikes) > 0 && !m.s.stops
 	for _, c := range scenes {
 		spent := m.spent[c.ID]
-		if c.Usage != spent && !(dies && c.Usage.InputTokens <= spent.InputTokens && c.Usage.OutputTokens <= spent.OutputTokens) {
+		less := c.Usage.InputTokens <= spent.InputTokens && c.Usage.OutputTokens <= spent.OutputTokens
+		if c.Usage != spent && (!dies || !less) {
 			m.s.fault("turn %d says that it took %+v; its model calls took %+v", c.ID, c.Usage, spent)
 		}
 		if !dies && (m.settled[c.ID] != spent || m.told[c.ID] != spent) {
-			m.s.fault("the model calls of turn %d took %+v; the budget was told %+v, and the observer %+v", c.ID, spent, m.settled[c.ID], m.told[c.ID])
+			m.s.fault("the model calls of turn %d took %+v; the budget was told %+v, and the observer %+v",
+				c.ID, spent, m.settled[c.ID], m.told[c.ID])
 		}
 		for _, call := range callsOf(c.rounds) {
 			asks := propOf(strings.TrimPrefix(call.Name, "server__")).asks // then the usage of its first run is the turn's
@@ -159,7 +163,8 @@ func (m *meter) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (contex
 	return context.WithValue(ctx, spanKey{}, span{turn: turn, current: new(atomic.Int64)}), func(e agentturn.DispatchEnd) {
 		end()
 		after, rounds, _, _ := m.s.mem.Turn(turn)
-		if e.Err == nil && e.Outcome.State != "" && len(m.s.strikes) == 0 && (len(e.Rounds) != len(rounds) || e.Outcome.State != after.State && after.State.Terminal()) {
+		ended := e.Err == nil && e.Outcome.State != "" && len(m.s.strikes) == 0
+		if ended && (len(e.Rounds) != len(rounds) || e.Outcome.State != after.State && after.State.Terminal()) {
 			m.s.fault("the observer was told that a dispatch of turn %d ends %s after %d rounds", turn, e.Outcome.State, len(e.Rounds))
 		}
 	}
@@ -194,7 +199,7 @@ func (m *meter) ModelCall(ctx context.Context, b agentturn.ModelBegin) (context.
 	return ctx, func(e agentturn.ModelEnd) {
 		end()
 		used := e.Response.Usage
-		if failure, ok := e.Err.(*inference.Error); ok {
+		if failure, ok := errors.AsType[*inference.Error](e.Err); ok {
 			used = failure.Usage
 		}
 		m.mu.Lock()

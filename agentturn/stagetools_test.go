@@ -134,7 +134,8 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 	case p.asks:
 		in := *call.Input
 		result.IsError = in.Answer == nil
-		if want := fmt.Sprintf(`{"seat":%d}`, numberOf(journaled.WireID)); in.N != 1 || in.State != "of "+journaled.WireID || in.Answer != nil && string(in.Answer) != want {
+		want := fmt.Sprintf(`{"seat":%d}`, numberOf(journaled.WireID))
+		if in.N != 1 || in.State != "of "+journaled.WireID || in.Answer != nil && string(in.Answer) != want {
 			p.s.fault("%s gets the input %+v", journaled.WireID, in)
 		}
 	}
@@ -158,7 +159,8 @@ func (p *propTool) give(r *tools.Result, wire string) {
 // checkSpan checks that a run is what the observer was told, and takes a little of the memory for results.
 func (p *propTool) checkSpan(ctx context.Context, call tools.Call) {
 	begin := spanOf(ctx).call
-	if begin == nil || begin.Call.Key != call.Key || begin.Call.AsRun() != string(call.Arguments) || spanOf(ctx).turn != call.TurnID || begin.Agent != call.Agent {
+	if begin == nil || begin.Call.Key != call.Key || begin.Call.AsRun() != string(call.Arguments) ||
+		spanOf(ctx).turn != call.TurnID || begin.Agent != call.Agent {
 		p.s.fault("%s runs %s of turn %d with %s; the observer was told %+v", p.name, call.Key, call.TurnID, call.Arguments, begin)
 	}
 	lease := membudget.Of(ctx)
@@ -176,7 +178,8 @@ func (s *stage) deferred(tool string) bool {
 // isDetached reports whether calls of a tool run in jobs of their own.
 func (s *stage) isDetached(tool string) bool {
 	p := propOf(tool)
-	if !s.detached || p.within || p.asks || p.muses || p.ends == "doubts" || tool == turnkeeper.ToolSpawnAgent || tool == turnkeeper.ToolAskPerson {
+	own := tool == turnkeeper.ToolSpawnAgent || tool == turnkeeper.ToolAskPerson
+	if !s.detached || p.within || p.asks || p.muses || p.ends == "doubts" || own {
 		return false
 	}
 	return !slices.ContainsFunc(s.lines(), func(l line) bool { return l.tool == tool && l.text == textHandle })

@@ -64,22 +64,31 @@ func TestWhatAReplyWithoutAnAnswerSays(t *testing.T) {
 
 // TestWhatAFailureSays checks the words in place of an answer for each class of error.
 func TestWhatAFailureSays(t *testing.T) {
-	const unreachable, unavailable = "the model could not be reached; please send it again later.", "the model is not available at present; the operator was told."
+	const unreachable = "the model could not be reached; please send it again later."
+	const unavailable = "the model is not available at present; the operator was told."
 	words := map[string]string{
-		string(inference.ClassRateLimited): unreachable, string(inference.ClassOverloaded): unreachable, string(inference.ClassTransport): unreachable,
-		string(inference.ClassAuth): unavailable, string(inference.ClassQuota): unavailable, string(inference.ClassNotFound): unavailable,
+		string(inference.ClassRateLimited):     unreachable,
+		string(inference.ClassOverloaded):      unreachable,
+		string(inference.ClassTransport):       unreachable,
+		string(inference.ClassAuth):            unavailable,
+		string(inference.ClassQuota):           unavailable,
+		string(inference.ClassNotFound):        unavailable,
 		string(inference.ClassBadOutput):       "the model gave no usable answer; please send it again.",
 		string(inference.ClassContextOverflow): "the conversation is too long for the model; please begin a new one, or send less.",
 		string(inference.ClassRefused):         "the model declined to answer; please change the message.",
 		string(inference.ClassInvalid):         "the model does not take it as it is; the operator was told.",
 		classInternal:                          "something went wrong inside the service; the operator was told.",
 		classBudget:                            "the budget for it is used up; the operator was told.",
-		classMessage:                           "the model fails at it again and again, while it answers other messages; please change it, or begin a new conversation.",
-		string(turnkeeper.StopMaxDuration):     "the time for it was over before there was an answer; please send it again later.",
+		classMessage: "the model fails at it again and again, while it answers other messages; " +
+			"please change it, or begin a new conversation.",
+		string(turnkeeper.StopMaxDuration): "the time for it was over before there was an answer; please send it again later.",
 	}
-	for _, class := range append(constantsIn(t, "../inference/errors.go", "Class"), classInternal, classBudget, classMessage, string(turnkeeper.StopMaxDuration)) {
+	own := []string{classInternal, classBudget, classMessage, string(turnkeeper.StopMaxDuration)}
+	for _, class := range append(constantsIn(t, "../inference/errors.go", "Class"), own...) {
 		for rule, want := range map[string]reply{
-			"": {text: "This message could not be answered: " + words[class]}, agentdef.ReplySilent: {silent: true}, "Call 555.": {text: "Call 555."},
+			"":                   {text: "This message could not be answered: " + words[class]},
+			agentdef.ReplySilent: {silent: true},
+			"Call 555.":          {text: "Call 555."},
 		} {
 			if got := failedReply(class, agentdef.Replies{OnFailed: rule}); words[class] == "" || got != want {
 				t.Errorf("%s, on_failed %q: %+v, want %+v", class, rule, got, want)
