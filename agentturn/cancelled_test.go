@@ -59,6 +59,18 @@ func TestACancelledReplyKeepsWhatWasShown(t *testing.T) {
 	}
 }
 
+// TestACancelledReplyLeavesTheRoundsAlone checks that the rounds behind those of a cancelled turn stay as they are.
+func TestACancelledReplyLeavesTheRoundsAlone(t *testing.T) {
+	rounds := []turnkeeper.Round{{Number: 1, Text: "First."}, {Number: 2, Text: "Second."}}
+	want := "This turn was cancelled.\n\nBefore that it had written:\n\nFirst.\n\nThen"
+	if got := agentturn.CancelledReply(rounds[:1], "Then"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if rounds[1].Number != 2 || rounds[1].Text != "Second." {
+		t.Errorf("the round behind them is %+v", rounds[1])
+	}
+}
+
 // private makes the message private, with a reply_sink.
 func private(sink string) func(*bench) {
 	return func(b *bench) { b.def.InboxLabels, b.def.ReplySink = []string{"private"}, sink }

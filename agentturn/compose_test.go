@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/turnlog"
@@ -97,4 +98,36 @@ func TestWindowOfARequest(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestWhoseWindow checks which context window a request to each model of a chain is built for. Other models of the worker, such as the one
+// that searches results, do not matter.
+func TestWhoseWindow(t *testing.T) {
+	both := map[string]int{"main/model": 9000, "other/one": 7000}
+	for name, c := range map[string]struct {
+		own, set       string // the agent's first model, in its file or in the settings
+		window         int    // context_window of the agent
+		known          map[string]int
+		first, further int // the windows of the first model, and of the one after it
+	}{
+		"nothing is known":          {own: "main/model", first: 32768, further: 32768},
+		"both are known":            {own: "main/model", known: both, first: 9000, further: 7000},
+		"the agent's is of its own": {own: "main/model", window: 5000, known: both, first: 5000, further: 7000},
+		"of the default too":        {set: "main/model", window: 5000, known: both, first: 5000, further: 7000},
+		"in place of an unknown":    {set: "main/model", window: 5000, first: 5000, further: 5000},
+		"the file's model is first": {own: "main/model", set: "other/one", window: 5000, known: both, first: 5000, further: 7000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("look"), fails(inference.ClassAuth)).with(read("look"))
+				b.def.Model, b.def.FallbackModels, b.def.ContextWindow, b.extractor = c.own, []string{"other/one"}, c.window, "other/one"
+				b.config = func(cfg *agentturn.Config) { cfg.DefaultModel = c.set }
+				b.models["other/one"], b.windows = inferencetest.NewScript(says("done")), c.known
+				b.run(t.Context())
+				if all := b.recipes(); len(all) != 2 || all[0].Window.Size != c.first || all[1].Window.Size != c.further {
+					t.Errorf("requests for windows of %d and %d", all[0].Window.Size, all[1].Window.Size)
+				}
+			})
+		})
+	}
 }

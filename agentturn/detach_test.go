@@ -205,6 +205,9 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 				if got := b.states(); got[0] != c.state {
 					t.Errorf("the call is %s", got[0])
 				}
+				if told := b.logged("outcome of tool call unknown") == 1; told != (c.state == turnkeeper.CallUnknown) {
+					t.Errorf("the log tells that the outcome is unknown: %t", told)
+				}
 				if got := results(b.requests()[1]); !strings.HasPrefix(got[0], c.shown) {
 					t.Errorf("the model is shown %q", got[0])
 				}

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
@@ -198,4 +199,49 @@ func TestReadingWhatWasNotShown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lostOutputs have lost the texts of results.
+type lostOutputs struct {
+	toolrun.Outputs
+	lost *bool
+}
+
+func (o lostOutputs) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
+	if *o.lost {
+		return "", turnkeeper.ErrNotFound
+	}
+	return o.Outputs.ReadOutput(ctx, turn, id, from, to)
+}
+
+// TestAHandleWhoseTextIsGone checks that a planned call is refused, and that the outcome of one that a lost worker had started is unknown.
+func TestAHandleWhoseTextIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		started bool
+		state   turnkeeper.CallState
+		shown   string // prefix of the result
+		runs    int
+		ends    turnkeeper.TurnState
+	}{
+		"planned": {false, turnkeeper.CallDenied, "the stored text of a handle is gone. Nothing was run.", 0, turnkeeper.TurnSucceeded},
+		"started": {true, turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, taker := handleBench(t, turnkeeper.EffectKeyed, anyStrings, asks("text"), asks(`taker {"a":"output:1[5:8]"}`))
+				lost := !c.started
+				b.config = func(cfg *agentturn.Config) { cfg.Outputs = lostOutputs{b.store.conn, &lost} }
+				if c.started {
+					b.lose(agentturn.PointEffectDone, 1)
+					lost = true
+				}
+				b.script.Add(says("Done."))
+				got := b.run(t.Context())
+				call := b.store.calls()[1]
+				if got.State != c.ends || call.State != c.state || !strings.HasPrefix(call.Shown, c.shown) || taker.runs.count() != c.runs {
+					t.Errorf("%+v; the call ran %d times, and is %s: %q", got, taker.runs.count(), call.State, call.Shown)
+				}
+			})
+		})
+	}
 }

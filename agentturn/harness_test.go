@@ -164,6 +164,9 @@ func (b *bench) checkRequests() {
 				record.Summary = s
 			}
 		}
+		for _, fault := range noticeFaults(round.Recipe) {
+			b.t.Errorf("the notice of round %d: %s", round.Number, fault)
+		}
 		rebuilt, err := prompt.Rebuild(record, b.def, round.Number, parts)
 		if err != nil {
 			b.t.Errorf("the request of round %d: %v", round.Number, err)

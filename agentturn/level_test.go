@@ -15,6 +15,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/survival"
+	"turnkeeper/tools"
 )
 
 // A tank is a Budget of an agent whose survival level runs through levels, one a reservation.
@@ -166,6 +167,24 @@ func TestNoModelAtALevelAfterAnEffect(t *testing.T) {
 		got := b.run(t.Context())
 		if got.State != turnkeeper.TurnDegraded || !strings.Contains(got.Error, "cheap/model") {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestAToolsQuestionIsOfTheLevelsModel checks that a question of a tool is asked of the model of the level that the agent has then.
+func TestAToolsQuestionIsOfTheLevelsModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answer tools.Sampled
+		b := newBench(t, asks("asker")).with(sampling(question("moon"), func(a tools.Sampled, _ error) { answer = a }))
+		b.models["cheap/small"] = inferencetest.NewScript(says("a rhyme"), says("Done."))
+		b.def.Levels.Low.Model = "cheap/small"
+		budget := &tank{till: till{n: 9}, levels: []survival.Level{"normal", "low"}}
+		b.budget = budget
+		if got := b.run(t.Context()); got.Reply != "Done." || answer.Text != "a rhyme" || answer.Model != "small" {
+			t.Errorf("%+v; the tool was answered %+v", got, answer)
+		}
+		if want := []survival.Level{"normal", "normal", "low", "low"}; !slices.Equal(budget.chosen, want) || len(budget.settled) != 3 {
+			t.Errorf("the models were chosen for %q, want %q; %d calls were settled", budget.chosen, want, len(budget.settled))
 		}
 	})
 }

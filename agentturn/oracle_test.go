@@ -1,6 +1,7 @@
 package agentturn_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,12 +56,13 @@ type oracle struct {
 	fates   []fate
 	results map[int]labelSet // of the results of calls
 	states  map[int]turnkeeper.CallState
-	rounds  []labelSet // of the turn, before each of its rounds
+	knew    map[int]labelSet // of the calls themselves
+	rounds  []labelSet       // of the turn, before each of its rounds
 }
 
 // foretell returns the oracle of a play after it has seen all of it.
 func foretell(p play) *oracle {
-	o := &oracle{play: p, results: map[int]labelSet{}, states: map[int]turnkeeper.CallState{}}
+	o := &oracle{play: p, results: map[int]labelSet{}, states: map[int]turnkeeper.CallState{}, knew: map[int]labelSet{}}
 	known := labelSet{}
 	if p.inbox {
 		known[policy.Untrusted] = true
@@ -94,6 +96,7 @@ func (o *oracle) see(l line, known labelSet) {
 	f := fate{Call: wireOf(l.n), Tool: l.tool}
 	o.fates = append(o.fates, f) // before those of its sub-agent
 	marks := o.marks(l, known)
+	o.knew[l.n] = marks
 	f.State, f.Asked, f.Ran = o.decide(l, marks)
 	labels := labelSet{}
 	switch f.State {
@@ -136,7 +139,8 @@ func (o *oracle) decide(l line, marks labelSet) (state turnkeeper.CallState, ask
 		}
 		return turnkeeper.CallSucceeded, "question answered", ""
 	}
-	if l.text == textHandle && o.states[l.of] != turnkeeper.CallSucceeded {
+	of, _ := o.find(l.of)
+	if l.text == textHandle && (o.states[l.of] != turnkeeper.CallSucceeded || propOf(of.tool).gives == "binary") {
 		return turnkeeper.CallDenied, "", ""
 	}
 	args := ruleArguments{}
@@ -230,6 +234,12 @@ func (o *oracle) effectOf(l line, f *fate, marks labelSet) labelSet {
 		f.Asked = strings.TrimPrefix(f.Asked, ", ")
 	case p.ends == "doubts":
 		f.State = turnkeeper.CallUnknown
+	case p.asks:
+		end := map[string]string{answerNo: "denied", answerLate: "expired"}[l.answer]
+		if end != "" {
+			f.State = turnkeeper.CallFailed
+		}
+		f.Asked = strings.TrimPrefix(f.Asked+", input "+cmp.Or(end, "answered"), ", ")
 	}
 	return labels
 }

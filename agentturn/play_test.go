@@ -51,6 +51,9 @@ type prop struct {
 	brings []policy.Label // labels of the result itself
 	ends   string         // fails, or doubts whether it happened; empty: succeeds
 	within bool           // runs in the transaction of its result
+	gives  string         // binary, attached or long: the content of its result, beside or in place of a short text
+	asks   bool           // asks a person for input, once
+	muses  bool           // asks a model
 }
 
 // props are the tools of plays.
@@ -68,6 +71,12 @@ var props = []prop{
 	{name: "doubt", effect: turnkeeper.EffectOnce, ends: "doubts"},
 	{name: "note", effect: turnkeeper.EffectOnce, within: true},
 	{name: "post", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes, policy.Sends}}, within: true},
+	{name: "photo", effect: turnkeeper.EffectNone, gives: "binary"},
+	{name: "paper", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}}, gives: "attached"},
+	{name: "report", effect: turnkeeper.EffectKeyed, brings: []policy.Label{policy.Private}, gives: "long"},
+	{name: "book", effect: turnkeeper.EffectKeyed, asks: true},
+	{name: "reserve", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}}, asks: true, muses: true},
+	{name: "muse", effect: turnkeeper.EffectNone, muses: true},
 }
 
 var sends = policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"}}
@@ -113,7 +122,7 @@ func newPlay(seed uint64) play {
 		for range 1 + r.IntN(4) {
 			l := draw(names)
 			for range r.IntN(3) {
-				l.child = append(l.child, draw([]string{"look", "secret", "page", "mixed", "pay", "send"}))
+				l.child = append(l.child, draw([]string{"look", "secret", "page", "mixed", "pay", "send", "photo", "book", "muse"}))
 			}
 			if earlier := p.lines(); l.text == textHandle && len(earlier) > 0 {
 				l.of = earlier[r.IntN(len(earlier))].n

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	askings "turnkeeper/asks"
@@ -30,6 +33,9 @@ type scene struct {
 // scenes returns the turns of the message and of its sub-agents, in the order in which they began.
 func (s *stage) scenes() (all []scene) {
 	for _, m := range s.mem.Messages() {
+		if m.TurnID == 0 {
+			continue
+		}
 		turn, rounds, events, _ := s.mem.Turn(m.TurnID)
 		c := scene{turn, rounds, events, must(s.conn.Asks(context.Background(), turn.ID)), map[turnkeeper.CallKey]labelSet{{}: {}}}
 		for _, row := range s.mem.Labels() {
@@ -115,10 +121,15 @@ func (s *stage) promises() []string {
 			s.checkEnd(c, call)
 			s.checkRuns(c, call)
 			s.checkLabels(c, call)
+			s.checkOutput(c, call)
 		}
 		s.checkRequests(c)
+		reply, _ := s.mem.ReplyTo(c.MessageID)
+		s.faults = append(s.faults, misplacedEvents(c.Turn, c.rounds, c.asks, c.events, reply.Body)...)
 	}
 	s.checkReply()
+	s.checkFamily()
+	s.meter.check(s.scenes())
 	return s.faults
 }
 
@@ -142,6 +153,12 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 	if !known || call.Effect == turnkeeper.EffectNone || call.Name == turnkeeper.ToolSpawnAgent {
 		return
 	}
+	used := 0 // inputs, each by a further run of the same start
+	for _, a := range c.asks {
+		if a.Call == call.Key && a.Used {
+			used++
+		}
+	}
 	settled := slices.ContainsFunc(c.asks, func(a askings.Ask) bool { return a.Call == call.Key && a.Answer == askings.DidNotHappen })
 	switch {
 	case call.State == turnkeeper.CallSucceeded && ran == 0:
@@ -151,7 +168,7 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 		s.fault("%s is told as %s, and ran", call.WireID, call.State)
 	case call.State == turnkeeper.CallCancelled && ran > 0 && !call.InDoubt():
 		s.fault("%s is told as not run, and ran", call.WireID)
-	case call.Effect == turnkeeper.EffectOnce && ran > 1 && !settled:
+	case call.Effect == turnkeeper.EffectOnce && ran > 1+used && !settled:
 		s.fault("%s ran %d times", call.WireID, ran)
 	}
 }
@@ -183,9 +200,12 @@ func (s *stage) checkRuns(c scene, call turnkeeper.ToolCall) {
 			}
 		}
 		if rule := s.rules[r.tool]; strings.Contains(rule, " ") && !slices.ContainsFunc(s.decided, func(d policy.Call) bool {
-			return d.Tool == call.Name && string(d.Arguments) == args
+			return cmp.Equal(d, policy.Call{
+				Tool: call.Name, Arguments: r.Arguments, Effect: call.Effect, Agent: c.Agent, User: c.User, Conversation: c.Conversation,
+				Trigger: c.Trigger, Labels: d.Labels,
+			}) && (s.isDetached(r.tool) || cmp.Equal(d.Labels, r.Labels, cmpopts.EquateEmpty()))
 		}) {
-			s.fault("%s ran with %s, and its rule did not see them", call.WireID, args)
+			s.fault("%s ran with %s, labels %v, and its rule did not see all of it: %+v", call.WireID, args, r.Labels, s.decided)
 		}
 		keys[r.IdempotencyKey] = true
 	}
@@ -230,6 +250,12 @@ func (s *stage) checkRequests(c scene) {
 	message, _ := s.mem.Message(c.MessageID)
 	record := &turnlog.Record{Turn: c.Turn, Message: message, Rounds: c.rounds}
 	for _, round := range c.rounds {
+		for _, fault := range noticeFaults(round.Recipe) {
+			if s.lost != 0 && strings.HasSuffix(fault, noSize) { // the store may not have answered
+				continue
+			}
+			s.fault("the notice of round %d of turn %d: %s", round.Number, c.ID, fault)
+		}
 		parts, err := s.conn.RequestParts(context.Background(), prompt.PartsOf(*round.Recipe)...)
 		if err != nil {
 			s.fault("the parts of round %d: %v", round.Number, err)
@@ -326,7 +352,8 @@ func (s *stage) uncertain() bool {
 				}
 			}
 			lost := doubts && call.State == turnkeeper.CallUnknown && strings.HasPrefix(call.Shown, prompt.ShownUnknown)
-			stopped := lost || call.State == turnkeeper.CallCancelled || strings.HasPrefix(call.Shown, "not run: ")
+			stopped := lost || call.State == turnkeeper.CallCancelled ||
+				strings.HasPrefix(call.Shown, "not run: ") || strings.HasPrefix(call.Shown, "not finished: ")
 			if settles > 1 || !doubts && (settles > 0 || wordOf(call) == "unknown") || stopped {
 				return true
 			}

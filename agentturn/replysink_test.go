@@ -235,3 +235,23 @@ func TestAReplyThatWaitsSurvivesALostWorker(t *testing.T) {
 		}
 	})
 }
+
+// TestAReplyIsAskedAboutOnce checks that a turn that goes on while a person has not answered yet, because a call that ran elsewhere has
+// ended, asks nobody again, and sends nothing.
+func TestAReplyIsAskedAboutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		look := read("look")
+		look.spec.Flow.Labels = []policy.Label{policy.Private}
+		b := newBench(t, asks("remote", "look"), says("It is a secret.")).with(far("remote", turnkeeper.EffectNone), look)
+		b.def.ReplySink = policy.ReplyAsk
+		b.waits()
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
+		b.waits()
+		all := b.store.asked()
+		if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Closed() || b.states()[0] != turnkeeper.CallSucceeded {
+			t.Errorf("the asks are %+v, the calls %v", all, b.states())
+		}
+		b.answer(yes)
+		b.succeeds("It is a secret.")
+	})
+}

@@ -38,8 +38,11 @@ func toldOf(answer tools.Sampled, err error) string {
 	return answer.Model + " said " + answer.Text
 }
 
+// rhymes is the system prompt of a tool's question.
+const rhymes = "You rhyme."
+
 func question(text string) tools.Sampling {
-	return tools.Sampling{System: "You rhyme.", Messages: []tools.SamplingMessage{{Text: text}}}
+	return tools.Sampling{System: rhymes, Messages: []tools.SamplingMessage{{Text: text}}}
 }
 
 // notices returns the texts of the turn's notice events.

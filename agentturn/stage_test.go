@@ -39,6 +39,7 @@ type way struct {
 	fresh      bool          // each dispatch has a new worker, which has read the agents' files again
 	lost       uint64        // the seed by which answers of the store are lost; 0: none is
 	backwards  bool          // people answer the newest ask first
+	flaky      bool          // each request to a model fails once
 	ahead      time.Duration // how far the database's clock is ahead
 	strikes    []strike      // where a worker dies
 	stops      bool          // strikes are shutdowns
@@ -61,6 +62,7 @@ type stage struct {
 	worker  *worker
 	message turnkeeper.MessageID
 	asked   map[askings.ID]bool // whether somebody has answered it
+	meter   *meter
 
 	mu      sync.Mutex
 	points  map[string]int // fault points passed
@@ -90,6 +92,7 @@ const stageLease = time.Hour
 
 func newStage(p play, w way) *stage {
 	s := &stage{play: p, way: w, asked: map[askings.ID]bool{}, points: map[string]int{}}
+	s.meter = newMeter(s)
 	s.mem = memory.New(memory.Options{
 		LeaseTTL: stageLease, Now: func() time.Time { return time.Now().Add(w.ahead) }, Ring: func(b memory.Bell) {
 			if b.Topic == memory.TopicInbox {
@@ -181,6 +184,7 @@ func (s *stage) newWorker() {
 	}
 	w.runner = agentturn.New(agentturn.Config{
 		Models: s, Tools: registry, Bounds: s.bounds(), Outputs: w.conn, Fault: s, Log: zap.NewNop(),
+		Budget: s.meter, Observer: s.meter, ResultMemory: s.meter.memory,
 		Rules: &policy.Cache{Compiler: func(source string) (policy.Rule, error) { return ruleOf{s, source}, nil }},
 	})
 	s.worker = w
@@ -205,6 +209,9 @@ func (w *lossyWire) Carry(_ context.Context, _ string, do func() error) error {
 // run plays the play until its message is answered and nothing is left to do.
 func (s *stage) run(t *testing.T) {
 	ctx := t.Context()
+	for range 3 { // so that a message and its turn have different numbers
+		must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "zoe", Body: "later", DueAt: time.Now().AddDate(9, 0, 0)}))
+	}
 	s.message = must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "anna", Conversation: "garden", Body: "do it"}))
 	s.newWorker()
 	steps := 0
@@ -376,6 +383,8 @@ func (s *stage) answerTo(ask askings.Ask) (a askings.Answer, answers bool) {
 		return a, false
 	case l.answer == answerNo:
 		a.Decision = askings.Denied
+	case ask.Kind == askings.KindInput:
+		a.Decision, a.Answer = askings.Answered, fmt.Sprintf(`{"seat": %d.0}`, l.n)
 	case ask.Kind == askings.KindQuestion:
 		a.Decision, a.Answer = askings.Answered, fmt.Sprintf("%q", "answer to "+wireOf(l.n))
 	case l.answer == answerEdit:

@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
@@ -74,7 +75,7 @@ var propSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"in
 func (p *propTool) Spec() tools.Spec {
 	spec := tools.Spec{
 		Name: p.s.nameOf(p.name), Description: "A tool of a test.", Effect: p.effect, Parameters: propSchema, Transactional: p.within,
-		Flow: p.flow, Repeat: tools.RepeatAllow,
+		Flow: p.flow, Repeat: tools.RepeatAllow, AsksInput: p.asks,
 	}
 	if !p.s.elsewhere {
 		spec.Approve = p.s.rules[p.name]
@@ -110,26 +111,75 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 			return tools.Result{}, context.Cause(ctx)
 		}
 	}
+	p.checkSpan(ctx, call)
+	if p.muses {
+		answer, err := call.Sample(ctx, question(journaled.WireID))
+		if ctx.Err() != nil { // its worker is dead
+			return tools.Result{}, context.Cause(ctx)
+		}
+		if err != nil || answer.Text != "a rhyme on "+journaled.WireID {
+			p.s.fault("%s is answered %+v, %v", journaled.WireID, answer, err)
+		}
+	}
 	result := tools.Result{Text: fmt.Sprintf("%s of %s", p.name, journaled.WireID), Labels: policy.Marks(p.brings, "what "+p.name+" read")}
-	switch p.ends {
-	case "fails":
+	switch {
+	case p.ends == "fails":
 		result.IsError = true
-	case "doubts":
+	case p.ends == "doubts":
 		return tools.Result{}, fmt.Errorf("%s: %w", journaled.WireID, tools.ErrInDoubt)
+	case p.gives != "":
+		p.give(&result, journaled.WireID)
+	case p.asks && call.Input == nil:
+		return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: seatSchema, State: "of " + journaled.WireID}
+	case p.asks:
+		in := *call.Input
+		result.IsError = in.Answer == nil
+		want := fmt.Sprintf(`{"seat":%d}`, numberOf(journaled.WireID))
+		if in.N != 1 || in.State != "of "+journaled.WireID || in.Answer != nil && string(in.Answer) != want {
+			p.s.fault("%s gets the input %+v", journaled.WireID, in)
+		}
 	}
 	return result, nil
+}
+
+var seatSchema = json.RawMessage(`{"type":"object","properties":{"seat":{"type":"integer"}},"required":["seat"]}`)
+
+// give fills a result with the content of a prop, which is that of the call alone.
+func (p *propTool) give(r *tools.Result, wire string) {
+	switch p.gives {
+	case "binary":
+		r.Text, r.Bytes, r.MediaType = "", []byte("\x89PNG of "+wire), "image/png"
+	case "attached":
+		r.Attached = []tools.Attachment{{Name: "a chart", MediaType: "image/svg+xml", Bytes: []byte("chart of " + wire)}}
+	case "long":
+		r.Text = strings.Repeat(wire+" says nothing of note. ", 2800)
+	}
+}
+
+// checkSpan checks that a run is what the observer was told, and takes a little of the memory for results.
+func (p *propTool) checkSpan(ctx context.Context, call tools.Call) {
+	begin := spanOf(ctx).call
+	if begin == nil || begin.Call.Key != call.Key || begin.Call.AsRun() != string(call.Arguments) ||
+		spanOf(ctx).turn != call.TurnID || begin.Agent != call.Agent {
+		p.s.fault("%s runs %s of turn %d with %s; the observer was told %+v", p.name, call.Key, call.TurnID, call.Arguments, begin)
+	}
+	lease := membudget.Of(ctx)
+	if err := lease.Grow(ctx, 100); lease == nil || err != nil {
+		p.s.fault("%s has no memory for its result: %v", p.name, err)
+	}
 }
 
 // deferred reports whether calls of a tool go to the background.
 func (s *stage) deferred(tool string) bool {
 	p := propOf(tool)
-	return s.background && !p.within && p.ends != "doubts" && tool != turnkeeper.ToolSpawnAgent && tool != turnkeeper.ToolAskPerson
+	return s.background && !p.within && !p.asks && p.ends != "doubts" && tool != turnkeeper.ToolSpawnAgent && tool != turnkeeper.ToolAskPerson
 }
 
 // isDetached reports whether calls of a tool run in jobs of their own.
 func (s *stage) isDetached(tool string) bool {
 	p := propOf(tool)
-	if !s.detached || p.within || p.ends == "doubts" || tool == turnkeeper.ToolSpawnAgent || tool == turnkeeper.ToolAskPerson {
+	own := tool == turnkeeper.ToolSpawnAgent || tool == turnkeeper.ToolAskPerson
+	if !s.detached || p.within || p.asks || p.muses || p.ends == "doubts" || own {
 		return false
 	}
 	return !slices.ContainsFunc(s.lines(), func(l line) bool { return l.tool == tool && l.text == textHandle })
@@ -147,10 +197,37 @@ type actor struct {
 	agent string
 }
 
-func (a actor) Generate(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (a actor) Generate(_ context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		a.s.fault("a request is wrong: %v", err)
 	}
+	var turn turnkeeper.TurnID
+	if _, err := fmt.Sscanf(r.User, "turn-%d", &turn); err != nil {
+		a.s.fault("a request names no turn: %q", r.User)
+	}
+	asked := ""
+	if r.Messages[0].Text == rhymes {
+		asked = r.Messages[1].Text
+	}
+	used, fails := a.s.meter.take(turn, asked, r)
+	if fails {
+		onDelta(inference.Delta{Kind: inference.DeltaText, Text: "All is"})
+		return inference.Response{}, &inference.Error{Class: inference.ClassOverloaded, Provider: "main", Model: a.agent, Usage: used}
+	}
+	res := inference.Response{FinishReason: "stop", Usage: used}
+	if asked != "" {
+		res.Text = "a rhyme on " + asked
+		return res, nil
+	}
+	res.Text, res.Calls = a.act(r)
+	if len(res.Calls) > 0 {
+		res.FinishReason = "tool_calls"
+	}
+	return res, nil
+}
+
+// act returns the text or the calls of an answer.
+func (a actor) act(r inference.Request) (text string, calls []inference.Call) {
 	rounds := 0
 	for _, m := range r.Messages {
 		if len(m.Calls) > 0 {
@@ -169,16 +246,16 @@ func (a actor) Generate(_ context.Context, r inference.Request, _ func(inference
 	if r.ToolChoice == inference.ToolChoiceNone { // the announced last round
 		rounds, answers = 0, [][]inference.Call{{{ID: "c999", Name: a.s.nameOf("look"), Arguments: `{"n":999}`}}}
 	}
-	res := inference.Response{FinishReason: "stop", Text: said, Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
-	if rounds < len(answers) {
-		res.Text, res.Calls, res.FinishReason = "", slices.Clone(answers[rounds]), "tool_calls"
-		for i := range res.Calls {
-			if res.Calls[i].ID == "" {
-				res.Calls[i].ID = fmt.Sprintf("w%d", rounds)
-			}
+	if rounds >= len(answers) {
+		return said, nil
+	}
+	calls = slices.Clone(answers[rounds])
+	for i := range calls {
+		if calls[i].ID == "" {
+			calls[i].ID = fmt.Sprintf("w%d", rounds)
 		}
 	}
-	return res, nil
+	return "", calls
 }
 
 // answers returns the calls of each answer of the turn's model.

@@ -315,6 +315,8 @@ func (s *store) violations() (all []string) {
 		default:
 		}
 	}
+	reply, _ := s.mem.ReplyTo(s.message)
+	all = append(all, misplacedEvents(record.Turn, record.Rounds, s.asked(), s.events(), reply.Body)...)
 	all = append(all, s.misaskedEvents(s.asked())...)
 	if !record.Turn.State.Terminal() {
 		return all

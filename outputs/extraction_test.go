@@ -205,6 +205,7 @@ func TestTheFormOfAnExtraction(t *testing.T) {
 func TestExtractionsWithinACap(t *testing.T) {
 	var text strings.Builder
 	var named []string
+	text.WriteString("A préface, so that no snippet begins where the text does.\n")
 	for i := range 20 {
 		line := fmt.Sprintf("%02d %s", i, strings.Repeat("\"日\t<", 20))
 		fmt.Fprintln(&text, line, "and so on")
