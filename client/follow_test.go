@@ -29,7 +29,8 @@ import (
 type server struct {
 	mu     sync.Mutex
 	down   bool
-	mute   string // the statement that it does not answer
+	mute   string // the statement that it does not answer, or refuses
+	refuse bool
 	conns  []net.Conn
 	dials  []time.Time
 	asked  []string // the number of the connection, and the statement
@@ -85,10 +86,14 @@ func (s *server) serve(n int, conn net.Conn) {
 			return
 		}
 		s.mu.Lock()
-		mute := query.String == s.mute
+		mute, refuse := query.String == s.mute, s.refuse
 		s.asked = append(s.asked, fmt.Sprintf("%d %s", n, query.String))
 		s.mu.Unlock()
-		if mute {
+		switch {
+		case mute && refuse:
+			b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "57014", Message: "canceling statement due to statement timeout"})
+			continue
+		case mute:
 			_, _ = b.Receive()
 			return
 		}
@@ -187,23 +192,27 @@ func TestAnOutageThatTheCallerEnds(t *testing.T) {
 }
 
 // TestAServerThatIsSilentAtTheEnd checks that a server that does not answer the last statement keeps the caller for 5 seconds, and that
-// its connection, which still listens, is not used again.
+// its connection, which still listens, is not used again. Nor is that of a server that refuses the statement.
 func TestAServerThatIsSilentAtTheEnd(t *testing.T) {
-	for _, mute := range []string{"", "unlisten turnkeeper_turns"} {
+	for _, c := range []struct {
+		mute   string
+		refuse bool
+		wait   time.Duration
+		again  bool // on the same connection
+	}{
+		{"", false, 0, true}, {"unlisten turnkeeper_turns", false, 10 * time.Second, false}, {"unlisten turnkeeper_turns", true, 0, false},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &server{mute: mute}
+			s := &server{mute: c.mute, refuse: c.refuse}
 			pool, began := s.pool(t), time.Now()
 			for range 2 {
 				if err := client.Follow(t.Context(), pool, func(context.Context, client.DB) (bool, error) { return true, nil }); err != nil {
 					t.Error(err)
 				}
 			}
-			wait, again := time.Duration(0), "1"
-			if mute != "" {
-				wait, again = 10*time.Second, s.asked[2][:1]
-			}
-			if took := time.Since(began); took != wait || mute != "" && again == "1" {
-				t.Errorf("without an answer to %q it took %s; asked %q", mute, took, s.asked)
+			again := s.asked[2][:1]
+			if took := time.Since(began); took != c.wait || (again == "1") != c.again {
+				t.Errorf("%+v: it took %s; asked %q", c, took, s.asked)
 			}
 			want := fmt.Sprintf("1 listen turnkeeper_turns; 1 unlisten turnkeeper_turns; %s listen turnkeeper_turns; %[1]s unlisten turnkeeper_turns", again)
 			if got := strings.Join(s.asked, "; "); got != want {
@@ -292,11 +301,12 @@ func TestOutboxByPages(t *testing.T) {
 		select 'clerk', 'c' || n, turnkeeper.lane_of('clerk', '', 'c' || n, true), 'x', (select sent_by from turnkeeper.messages where id = $1)
 		from generate_series(2, 201) n`, int64(s.send(s.pool, "clerk", "x")))
 	s.exec("select answer(id) from turnkeeper.messages order by id")
+	s.exec("update turnkeeper.replies set id = 2 * id + 1000")
 	for _, n := range []int{99, 100, 101, 199, 200, 201} {
 		var read []turnkeeper.ReplyID
 		enough := errors.New("enough")
 		ctx, stop := context.WithCancelCause(t.Context())
-		first := turnkeeper.ReplyID(201 - n)
+		first := turnkeeper.ReplyID(2*(201-n) + 1000)
 		for reply, err := range client.Outbox(ctx, s.pool, first, client.Filter{}) {
 			if err != nil {
 				if !errors.Is(err, enough) {
@@ -310,7 +320,7 @@ func TestOutboxByPages(t *testing.T) {
 		}
 		stop(nil)
 		for i, id := range read {
-			if id != first+turnkeeper.ReplyID(i)+1 {
+			if id != first+2*turnkeeper.ReplyID(i+1) {
 				t.Errorf("of %d, reply %d is the %dth", n, id, i+1)
 			}
 		}
