@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"turnkeeper/internal/cli/clitest"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/golden"
 	"turnkeeper/internal/testrun"
@@ -57,12 +59,12 @@ var commandRows = []struct {
 	{"webhooks", []string{
 		"webhooks list", "webhooks show hook --limit 7", "once webhooks show hook --agent watcher --user anna --state dead", "once webhooks show hook --before 9 --limit 1",
 		"once webhooks show paused", "once webhooks pause idle --reason a_move", "once webhooks resume paused", "once webhooks redeliver hook 3", "once webhooks redeliver hook --dead",
-		"once webhooks redeliver hook --failed-since 2000h", "once webhooks show hook --limit 4", "once webhooks remove idle", "once webhooks",
+		"once webhooks show hook --limit 4", "once webhooks remove idle", "once webhooks",
 	}},
 	{"mcp", []string{
 		"mcp list", "once mcp list files", "mcp logins", "once mcp pin files write --hash none", "once mcp pin files write", "once mcp forget mail", "once mcp list",
 	}},
-	{"explain", []string{"once explain 5", "explain latest --agent watcher", "explain --message 40", "once explain 999"}},
+	{"explain", []string{"once explain 1", "once explain 5", "explain latest --agent watcher", "explain --message 40", "once explain 999"}},
 	{"show", []string{"show 1", "once show 1 --full", "once show latest --agent watcher", "once show 1 --request 1", "once show 999"}},
 	{"events", []string{"events 1", "once events 1 --after 3", "once events latest --agent echo", "once events 1 --follow"}},
 	{"cancel", []string{
@@ -97,6 +99,7 @@ var elsewhere = map[string]string{
 // that is not the one asked for, and a sentence that is missing are seen.
 func TestEveryCommand(t *testing.T) {
 	testrun.Guard(t)
+	t.Parallel()
 	r := newRich(t)
 	for _, group := range commandRows {
 		t.Run(group.file, func(t *testing.T) {
@@ -172,4 +175,66 @@ func TestEveryCommandHasARow(t *testing.T) {
 	if n := len(has); n < 80 {
 		t.Errorf("only %d commands and flags have a row", n)
 	}
+}
+
+// firstArguments are the first arguments of commands whose second one is completed by them.
+var firstArguments = map[string]string{"turnctl mcp pin": "files", "turnctl tools call": "spare", "turnctl set-aside retry": "message"}
+
+// TestEveryCompletion compares what the shell offers for each argument and flag of each command with testdata: at most four values, with
+// their descriptions, and how many there are.
+func TestEveryCompletion(t *testing.T) {
+	testrun.Guard(t)
+	t.Parallel()
+	r := newRich(t)
+	var all strings.Builder
+	for _, p := range []shell.Program{turnctl.Program(), enqueue.Program()} {
+		var walk func(*cobra.Command)
+		offer := func(cmd *cobra.Command, what string, args ...string) {
+			path := strings.Fields(cmd.CommandPath())[1:]
+			fmt.Fprintf(&all, "%s %s: %s\n", cmd.CommandPath(), what, r.completed(p, append(append([]string{"__complete"}, path...), args...)))
+		}
+		walk = func(cmd *cobra.Command) {
+			if cmd.Runnable() {
+				offer(cmd, "ARGUMENT", "")
+				if first := firstArguments[cmd.CommandPath()]; first != "" {
+					offer(cmd, first+" ARGUMENT", first, "")
+				}
+				cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+					if _, completed := cmd.GetFlagCompletionFunc(f.Name); completed {
+						offer(cmd, "--"+f.Name, "--"+f.Name, "")
+					} else if f.Name != "help" && f.Value.Type() != "bool" && !f.Hidden {
+						fmt.Fprintf(&all, "%s --%s: anything\n", cmd.CommandPath(), f.Name)
+					}
+				})
+			}
+			for _, sub := range cmd.Commands() {
+				walk(sub)
+			}
+		}
+		walk(p.Tree())
+	}
+	golden.File(t, "testdata/commands/completions.txt", all.String())
+}
+
+// completed returns what is offered. A busy database may not answer in the time of a completion, so nothing is asked for again.
+func (r *rich) completed(p shell.Program, args []string) string {
+	r.t.Helper()
+	var lines []string
+	for range 5 {
+		got := r.run(p, args...)
+		lines = strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
+		if got.code != 0 {
+			r.t.Errorf("%q: %+v", args, got)
+		}
+		if len(lines) > 1 || strings.HasPrefix(lines[0], ":0") {
+			break
+		}
+	}
+	directive := map[string]string{":4": "", ":0": " or a file"}[lines[len(lines)-1]]
+	values := lines[:len(lines)-1]
+	if len(values) == 0 {
+		return "nothing" + directive
+	}
+	shown := strings.ReplaceAll(strings.Join(values[:min(len(values), 4)], ", "), "\t", " = ")
+	return fmt.Sprintf("%d: %s%s", len(values), shown, directive)
 }

@@ -45,6 +45,7 @@ var richRows = []string{
 		error_class = case state when 'failed' then 'transport' end, error = case state when 'failed' then 'error ' || id end,
 		worker_id = case state when 'running' then 'host-1' end, inner_dialogue = case state when 'cancelled' then 'thought ' || id end
 		where conversation <> 'main'`,
+	`update turnkeeper.turns set inference_rounds = 3, charged_rounds = 2 where id = 1`,
 	`update turnkeeper.messages set body = 'body ' || id, priority = id % 7, attempts = 1 + id % 4, last_error = case state when 'failed' then 'last error ' || id end,
 		trace_parent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', turn_id = (select max(t.id) from turnkeeper.turns t where t.message_id = messages.id)
 		where conversation <> 'main'`,
@@ -79,9 +80,9 @@ var richRows = []string{
 		('files', 'write', 'Writes.', '{}', false, true, repeat('b', 64), 'Writes all.', '{"type":"object"}', false, false, repeat('c', 64), false),
 		('mail', 'send', 'Sends.', '{}', false, false, repeat('d', 64), 'Sends.', '{}', false, false, repeat('d', 64), true)`,
 	`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved)
-		values ('k3v9x2m4q7ab', 1, 1, 1, 'text/plain', 'the whole text', 14, 15, 13, 4, repeat('e', 64), true, 'a file', 2)`,
+		values ('k3v9x2m4q7ab', 60, 1, 1, 'text/plain', 'the whole text', 14, 15, 13, 4, repeat('e', 64), true, 'a file', 2)`,
 	`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved)
-		values ('p3v9x2m4q7ab', 1, 1, 1, 'image/png', '\x0102', 2, 2, 0, 0, repeat('f', 64), false, 'a picture', 1)`,
+		values ('p3v9x2m4q7ab', 59, 2, 1, 'image/png', '\x0102', 2, 2, 0, 0, repeat('f', 64), false, 'a picture', 1)`,
 	`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, roles, slots, takeover_after, beat_at, stopped_at, refused) values
 		('alive', 'one', 11, 'v1', '{api,scheduler,webhooks,worker}', 12, '1 h', now() + interval '3 days', null, '[]'),
 		('stopped', 'two', 22, 'v2', '{worker}', 23, '20 s', now(), now(), '[]'), ('silent', 'three', 33, 'v3', '{api}', 0, '30 s', now() - interval '9 days', null, '[]')`,
