@@ -2,11 +2,13 @@ package app_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -59,6 +61,20 @@ type stopping struct {
 	seen []string
 }
 
+// pushTo adds a webhook to the settings.
+func (s *stopping) pushTo(url string) {
+	s.t.Helper()
+	name := filepath.Join(s.folder, "turnkeeper.yaml")
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = os.WriteFile(name, append(text, "\nwebhooks: {hook: {url_env: HOOK_URL, secret_env: HOOK_SECRET}}\n"...), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.reloadWith(map[string]string{"HOOK_URL": url, "HOOK_SECRET": "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
+}
+
 // at records what others see of the worker at a point of its stop.
 func (s *stopping) at(point string) {
 	if point == "shutdown.draining" {
@@ -89,6 +105,7 @@ func TestTheOrderOfAStop(t *testing.T) {
 			c.Server = newCollector(t, c)
 			s := &stopping{metrics: freeAddress(t), streamed: make(chan struct{})}
 			s.settingsWorld = newSettingsWorld(t, "shutdown_grace: "+grace, "metrics_listen: "+s.metrics, "otlp_endpoint: "+c.URL)
+			s.pushTo(c.URL + "/hook")
 			s.write("clerk", "tools: [meet]\nlane: conversation")
 			s.talk = s.settingsWorld.talk(t, "clerk", "main")
 			if err := s.stop(t, grace); err != nil {
