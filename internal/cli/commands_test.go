@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +89,7 @@ var commandRows = []struct {
 var elsewhere = map[string]string{
 	"turnctl check": "it lists in no order what these rows break", "turnctl check --at-rest": "likewise",
 	"turnctl init": "TestInit", "turnctl version": "the version of the build", "turnctl policy test": "TestPolicyTest", "turnctl tools call": "TestToolsCall",
-	"turnctl tools call --yes": "TestToolsCall", "turnctl doctor": "TestDoctor", "turnctl doctor --probe": "it asks models",
+	"turnctl tools call --yes": "TestToolsCall", "turnctl doctor": "TestDoctorOfEverything", "turnctl doctor --probe": "it asks models",
 	"turnctl tokens create": "TestTokens: it shows a secret", "turnctl tokens create --agents": "TestTokens", "turnctl tokens create --expires": "TestTokens",
 	"turnctl tokens create --scopes": "TestTokens", "turnctl tokens create --user": "TestTokens", "turnctl webhooks secret": "it shows a secret", "turnctl mcp key": "it shows a secret",
 	"turnctl mcp login": "it needs a server", "turnctl mcp login --paste": "it needs a server", "turnctl mcp login --within": "it needs a server", "turnctl mcp logout": "it needs a server",
@@ -237,4 +239,19 @@ func (r *rich) completed(p shell.Program, args []string) string {
 	}
 	shown := strings.ReplaceAll(strings.Join(values[:min(len(values), 4)], ", "), "\t", " = ")
 	return fmt.Sprintf("%d: %s%s", len(values), shown, directive)
+}
+
+// TestDoctorOfEverything compares what doctor finds in the rich database with testdata: each check but those of the machine.
+func TestDoctorOfEverything(t *testing.T) {
+	testrun.Guard(t)
+	t.Parallel()
+	r := newRich(t)
+	machine := []string{"database", "encoding", "clock", "connections", "fsync", "synchronous_commit", "full_page_writes", "schema", "private database"}
+	got := r.run(turnctl.Program(), "doctor", "-o", "json")
+	var d diagnosis
+	if err := json.Unmarshal([]byte(got.stdout), &d); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	d.Checks = slices.DeleteFunc(d.Checks, func(f finding) bool { return slices.Contains(machine, f.Name) })
+	golden.File(t, "testdata/commands/doctor.txt", r.same(d.String()))
 }
