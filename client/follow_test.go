@@ -130,11 +130,12 @@ func TestHowLongTheClientRetries(t *testing.T) {
 		outages [][2]time.Duration // from and to, since the beginning
 		fails   bool
 	}{
-		"at once":                        {[][2]time.Duration{{0, 29 * time.Second}}, false},
-		"for too long at once":           {[][2]time.Duration{{0, hour}}, true},
-		"after an hour":                  {[][2]time.Duration{{hour, hour + 28*time.Second}}, false},
-		"for too long after an hour":     {[][2]time.Duration{{hour, 2 * hour}}, true},
-		"twice, with an answer between":  {[][2]time.Duration{{hour, hour + 20*time.Second}, {hour + 23*time.Second, hour + 41*time.Second}}, false},
+		"at once":                    {[][2]time.Duration{{0, 29 * time.Second}}, false},
+		"for too long at once":       {[][2]time.Duration{{0, hour}}, true},
+		"after an hour":              {[][2]time.Duration{{hour, hour + 28*time.Second}}, false},
+		"for too long after an hour": {[][2]time.Duration{{hour, 2 * hour}}, true},
+		"twice, with an answer between": {[][2]time.Duration{{hour, hour + 20*time.Second}, {hour + 23*time.Second, hour + 41*time.Second}},
+			false},
 		"again for too long, much later": {[][2]time.Duration{{time.Minute, 80 * time.Second}, {hour, 2 * hour}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +231,8 @@ func TestWhichErrorsPass(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{server("08006"), true}, {server("53300"), true}, {server("57P01"), true}, {server("57014"), false}, {server("42501"), false}, {server("TK013"), false},
+		{server("08006"), true}, {server("53300"), true}, {server("57P01"), true}, {server("57014"), false}, {server("42501"), false},
+		{server("TK013"), false},
 		{errors.New("the connection broke"), true}, {io.ErrUnexpectedEOF, true}, {context.DeadlineExceeded, true},
 		{turnkeeper.ErrNotFound, false}, {client.ErrNoReply, false}, {puddle.ErrClosedPool, false},
 		{fmt.Errorf("wrapped: %w", turnkeeper.ErrNotFound), false}, {fmt.Errorf("wrapped: %w", client.ErrNoReply), false},
@@ -285,8 +287,8 @@ func TestLimits(t *testing.T) {
 				}
 				return says(http.StatusForbidden, "{}")
 			}}
-			for e := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(context.Background(), 1, "") {
-				ended = e.Type == client.EventMessageClosed
+			for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(context.Background(), 1, "") {
+				ended = err == nil && e.Type == client.EventMessageClosed
 			}
 			return ended
 		}},

@@ -19,7 +19,8 @@ import (
 
 // agedHours are the ages of the closed messages of each class of retention, whose row has values between them.
 var agedHours = map[string][3]int{
-	"retention.messages": {300, 450, 600}, "retention.outputs": {5, 15, 25}, "retention.events": {25, 35, 45}, "retention.leases": {45, 55, 65},
+	"retention.messages": {300, 450, 600}, "retention.outputs": {5, 15, 25}, "retention.events": {25, 35, 45}, "retention.leases": {45, 55,
+		65},
 }
 
 // age inserts the closed messages of the rows of retention, each with a turn, an output, events and an ended grant, in the order in which
@@ -34,11 +35,15 @@ func (w *settingsWorld) age() {
 	for _, age := range slices.Backward(slices.Sorted(maps.Keys(byAge))) {
 		for _, agent := range strings.Fields(byAge[age]) {
 			w.db.Exec(`with m as (insert into turnkeeper.messages (agent, conversation, lane, body, state, accepted_at, due_at, closed_at)
-				values ($1, $2, $1, 'old', 'succeeded', now() - $3 * interval '1 h', now() - $3 * interval '1 h', now() - $3 * interval '1 h') returning *),
-				t as (insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at,
-					stop_reason, last_seq) select id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', $3, closed_at, closed_at, 'none', 2
+				values ($1, $2, $1, 'old', 'succeeded', now() - $3 * interval '1 h', now() - $3 * interval '1 h',
+					now() - $3 * interval '1 h') returning *),
+				t as (insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token,
+					created_at, ended_at,
+					stop_reason, last_seq) select id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', $3, closed_at, closed_at,
+						'none', 2
 					from m returning *),
-				o as (insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete,
+				o as (insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256,
+					incomplete,
 					description, created_at) select $1 || $2, id, 1, 1, 'text/plain', 'text', 4, 4, 4, 1, repeat('b', 64), false, '', ended_at from t),
 				j as (insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
 					select id, 1, 1, 2, ended_at, '{turn_start,turn_end}', '{0,0}', '{0,0}', '{"",""}' from t)
@@ -162,7 +167,8 @@ func processRows() []workerRow {
 	}
 	return []workerRow{
 		retention("messages", "400h 500h", "true", [2]string{"300", "300 450"}),
-		retention("outputs", "10h 20h", "exists (select from turnkeeper.outputs o where o.turn_id = t.id and o.expired_at is null)", [2]string{"5", "5 15"}),
+		retention("outputs", "10h 20h", "exists (select from turnkeeper.outputs o where o.turn_id = t.id and o.expired_at is null)",
+			[2]string{"5", "5 15"}),
 		retention("events", "30h 40h", "t.events_expired_at is null", [2]string{"25", "25 35"}),
 		retention("leases", "50h 60h", "exists (select from turnkeeper.ended_grants g where g.turn_id = t.id)", [2]string{"45", "45 55"}),
 		{name: "otlp_endpoint", values: [2]string{collectors()[0].URL, collectors()[1].URL}, see: func(k talk) string {

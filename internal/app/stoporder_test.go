@@ -85,7 +85,8 @@ func (s *stopping) at(point string) {
 		}
 		s.talk.in("late").send("do: say so") // no scheduler grants it any more
 	}
-	row := storagetest.One[string](s.db, `select format('%s slots, stopped %s', least(slots, 1), stopped_at is not null) from turnkeeper.worker_heartbeat`)
+	row := storagetest.One[string](s.db, `select format('%s slots, stopped %s', least(slots, 1),
+		stopped_at is not null) from turnkeeper.worker_heartbeat`)
 	turn := storagetest.One[string](s.db, "select state from turnkeeper.turns where message_id = $1", int64(s.turn))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,10 +155,10 @@ func (s *stopping) stop(t *testing.T, grace string) error {
 	case err := <-ended:
 		return err
 	}
-	s.talk.settingsWorld.ready = s.ready
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
-	if form := fmt.Sprintf(`^%s-%d-[a-z2-7]{8}$`, regexp.QuoteMeta(fmt.Sprintf("%.40s", host)), os.Getpid()); !regexp.MustCompile(form).MatchString(string(s.ready.WorkerID)) {
+	if form := fmt.Sprintf(`^%s-%d-[a-z2-7]{8}$`, regexp.QuoteMeta(fmt.Sprintf("%.40s", host)),
+		os.Getpid()); !regexp.MustCompile(form).MatchString(string(s.ready.WorkerID)) {
 		t.Errorf("the worker is called %s, want %s", s.ready.WorkerID, form)
 	}
 	s.talk.until(func() bool { // its connection shows others that it is there

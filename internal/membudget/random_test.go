@@ -52,8 +52,11 @@ func playBudget(t *testing.T, seed uint64) {
 		synctest.Wait()
 		if l.done != nil {
 			select {
-			case <-l.done:
+			case err := <-l.done:
 				l.done, l.cancel = nil, nil
+				if err != nil {
+					t.Errorf("a wait ends with %v", err)
+				}
 			default:
 			}
 		}
@@ -108,7 +111,9 @@ func playBudget(t *testing.T, seed uint64) {
 	for _, l := range leases {
 		if l.cancel != nil {
 			l.cancel(nil)
-			<-l.done
+			if err := <-l.done; err != nil {
+				t.Errorf("a wait for a closed account ends with %v", err)
+			}
 		}
 	}
 	all := b.Account().Lease()

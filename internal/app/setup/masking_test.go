@@ -132,12 +132,14 @@ func TestSecretsInAnswers(t *testing.T) {
 		t.Fatalf("%d texts, %v", n, err)
 	}
 	failed := errors.New("it failed")
-	got, err := maskedProvider{talker{answer: answer, err: failed}, redact.New([]string{canary})}.Generate(t.Context(), inference.Request{}, nil)
+	got, err := maskedProvider{talker{answer: answer, err: failed}, redact.New([]string{canary})}.Generate(t.Context(), inference.Request{},
+		nil)
 	if !errors.Is(err, failed) {
 		t.Errorf("the error is %v", err)
 	}
 	after, err := json.Marshal(got)
-	own := map[string]string{"Provider": answer.Provider, "Doubt": answer.Doubt, "Cost": answer.Cost} // of the settings; one of our sentences; a number
+	own := map[string]string{"Provider": answer.Provider, "Doubt": answer.Doubt,
+		"Cost": answer.Cost} // of the settings; one of our sentences; a number
 	sent, err2 := json.Marshal(answer.Sent)
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)
@@ -154,8 +156,7 @@ func TestSecretsInAnswers(t *testing.T) {
 
 // A leaky tool tells a secret in everything that it says.
 type leaky struct {
-	run     func(call tools.Call) (tools.Result, error)
-	decides bool
+	run func(call tools.Call) (tools.Result, error)
 }
 
 func (leaky) Spec() tools.Spec { return tools.Spec{Name: "leaky", Description: "Leaks."} }
@@ -183,7 +184,8 @@ func masked(tool tools.Tool) tools.Tool {
 // question to a person, a decision.
 func TestSecretsInResults(t *testing.T) {
 	for name, r := range map[string]tools.Result{
-		"text": {Text: hidden}, "body": {Body: strings.NewReader(hidden)}, "JSON": {Body: strings.NewReader(hidden), MediaType: "application/json"},
+		"text": {Text: hidden}, "body": {Body: strings.NewReader(hidden)}, "JSON": {Body: strings.NewReader(hidden),
+			MediaType: "application/json"},
 	} {
 		for _, reconciled := range []bool{false, true} {
 			r.Attached = []tools.Attachment{{Name: "first"}, {Name: hidden}}
@@ -242,7 +244,8 @@ func TestSecretsOnTheWay(t *testing.T) {
 		if err != nil || answer.Text != "answer" {
 			t.Errorf("the model says %+v, %v", answer, err)
 		}
-		return tools.Result{}, &tools.InputRequest{Question: "who? " + hidden, Schema: json.RawMessage(`{"title":"` + hidden + `"}`), State: hidden}
+		return tools.Result{}, &tools.InputRequest{Question: "who? " + hidden, Schema: json.RawMessage(`{"title":"` + hidden + `"}`),
+			State: hidden}
 	}})
 	_, err := tool.Run(t.Context(), tools.Call{
 		Progress: func(text string) { told = text },
