@@ -95,14 +95,29 @@ func newCollector(t *testing.T, c *collector) *httptest.Server {
 	return server
 }
 
-// collectors are those of the two worlds. They serve until the process ends.
-var collectors = sync.OnceValue(func() (both [2]*collector) {
+// newCollectors returns collectors that are not started. They already have addresses.
+func newCollectors() (both [2]*collector) {
 	for i := range both {
 		both[i] = &collector{}
-		both[i].Server = httptest.NewServer(both[i])
+		both[i].Server = httptest.NewUnstartedServer(both[i])
 	}
 	return both
-})
+}
+
+// collectors returns those of the two worlds. startCollectors starts them.
+var collectors = sync.OnceValue(newCollectors)
+
+// startCollectors starts both collectors until the test ends. A repeat of the test has new ones.
+func startCollectors(t *testing.T) {
+	for _, c := range collectors() {
+		c.Start()
+		t.Cleanup(c.Close)
+	}
+	t.Cleanup(func() { collectors = sync.OnceValue(newCollectors) })
+}
+
+// address returns the URL of a collector, which need not run.
+func (c *collector) address() string { return "http://" + c.Listener.Addr().String() }
 
 // metricsAt are free addresses for the metrics of the two worlds.
 var metricsAt = sync.OnceValue(func() (both [2]string) {
@@ -171,7 +186,7 @@ func processRows() []workerRow {
 			[2]string{"5", "5 15"}),
 		retention("events", "30h 40h", "t.events_expired_at is null", [2]string{"25", "25 35"}),
 		retention("leases", "50h 60h", "exists (select from turnkeeper.ended_grants g where g.turn_id = t.id)", [2]string{"45", "45 55"}),
-		{name: "otlp_endpoint", values: [2]string{collectors()[0].URL, collectors()[1].URL}, see: func(k talk) string {
+		{name: "otlp_endpoint", values: [2]string{collectors()[0].address(), collectors()[1].address()}, see: func(k talk) string {
 			place, _ := traced(k, "otlp")
 			return places[place]
 		}, want: places},

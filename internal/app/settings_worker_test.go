@@ -26,6 +26,7 @@ type workerRow struct {
 func TestEverySettingOfAWorkerHasAnEffect(t *testing.T) {
 	wantWorkerRows(t)
 	testrun.Slow(t)
+	startCollectors(t)
 	for world := range 2 {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
 			t.Parallel()
