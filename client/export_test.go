@@ -8,3 +8,9 @@ func SetPoll(d time.Duration) (restore func()) {
 	poll = d
 	return func() { poll = before }
 }
+
+// Follow and Passes are what Wait and Outbox are made of.
+var (
+	Follow = follow
+	Passes = passes
+)

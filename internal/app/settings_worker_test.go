@@ -26,6 +26,7 @@ type workerRow struct {
 func TestEverySettingOfAWorkerHasAnEffect(t *testing.T) {
 	wantWorkerRows(t)
 	testrun.Slow(t)
+	startCollectors(t)
 	for world := range 2 {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
 			t.Parallel()
@@ -34,10 +35,11 @@ func TestEverySettingOfAWorkerHasAnEffect(t *testing.T) {
 				w = newWorldForAgents(t)
 				w.reloadWith(w.given(world, func(s config.Setting) string { return s.Env }), nil)
 			} else {
-				w = newWorldForAgents(t, lines((&settingsWorld{}).given(world, func(s config.Setting) string { return s.Name }), "")...)
+				w = newWorldForAgents(t, fileLines((&settingsWorld{}).given(world, func(s config.Setting) string { return s.Name }))...)
 			}
 			rows := workerRows(w)
 			w.writeRows(rows)
+			w.age()
 			w.start()
 			t.Run("rows", func(t *testing.T) { w.observe(t, rows, world) })
 		})
@@ -93,6 +95,21 @@ func (w *settingsWorld) given(world int, name func(config.Setting) string) map[s
 		}
 	}
 	return given
+}
+
+// fileLines returns settings as lines of a file, in which those with a point in their name are members of a mapping.
+func fileLines(given map[string]string) (all []string) {
+	mappings := map[string][]string{}
+	for name, value := range given {
+		if mapping, key, within := strings.Cut(name, "."); within {
+			mappings[mapping] = append(mappings[mapping], key+": "+value)
+			delete(given, name)
+		}
+	}
+	for name, members := range mappings {
+		given[name] = "{" + strings.Join(members, ", ") + "}"
+	}
+	return lines(given, "")
 }
 
 // writeRows writes the agents of the rows. They set all that agents can set but for the row's own.

@@ -18,22 +18,14 @@ var settingsElsewhere = map[string]string{
 	"agents_dir":              "internal/cli TestAgentsCheck",
 	"data_dir":                "internal/cli TestWorkerWithFaultyAgentsMakesNoDatabase",
 	"database_url":            "internal/cli TestUnreadableDatabaseURL",
-	"db_pool_size":            "tests/faults TestASmallPool",
 	"migrate_on_start":        "tests/core TestAWorkerThatDoesNotMigrate",
 	"detached_slots":          "tests/core TestThousandsOfTurnsWait",
-	"shutdown_grace":          "tests/core TestWithoutGraceTheTurnIsHandedBack",
+	"shutdown_grace":          "internal/app TestTheOrderOfAStop",
 	"poll_interval":           "tests/core TestPollingSuffices",
 	"max_dispatches_per_tick": "scheduler TestRunLooksAgain",
 	"max_result_memory":       "tests/mcp TestBulkyResultsTakeLittleMemory",
 	"log_level":               "tests/api TestWebhook",
 	"log_format":              "tests/api TestATurnIsOneTraceThroughALostWorker",
-	"retention.messages":      "tests/core TestRetention",
-	"retention.outputs":       "tests/core TestRetentionOfClasses",
-	"retention.events":        "tests/core TestRetentionOfClasses",
-	"retention.leases":        "tests/core TestRetentionOfClasses",
-	"otlp_endpoint":           "tests/api TestATurnIsOneTraceThroughALostWorker",
-	"metrics_listen":          "tests/api TestMetricsAreWhatTheJournalHas",
-	"telemetry_content":       "tests/api TestWhatIsSaidIsNotToldOf",
 	"http_connections":        "httpapi TestIdleConnectionsGiveWay",
 	"model_timeout":           "internal/app TestTheTimesOfAModelCall",
 	"model_idle_timeout":      "internal/app TestTheTimesOfAModelCall",
@@ -52,7 +44,7 @@ func workerRows(w *settingsWorld) []workerRow {
 			rows[i].with = strings.ReplaceAll(r.with, "%s", "")
 		}
 	}
-	return slices.Concat(rows, ownRows(), httpRows())
+	return slices.Concat(rows, ownRows(), httpRows(), processRows())
 }
 
 // lose ends the lease of an agent's running turn n times, each time once a call of meet has begun, and returns the number of grants.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper/internal/limittest"
 )
 
 func TestAnswers(t *testing.T) {
@@ -129,9 +131,13 @@ func TestDiffLines(t *testing.T) {
 			t.Errorf("%q to %q: %q", c.from, c.to, got)
 		}
 	}
-	long := slices.Repeat([]string{"x"}, 2001)
-	if got := diffLines(long, []string{"x"}); len(got) != 2002 {
-		t.Errorf("%d lines", len(got))
+	for n, changed := range map[int]bool{1999: false, 2000: false, 2001: true} { // lines; of more, all count as changed
+		long, one := slices.Repeat([]string{"x"}, n), []string{"x"}
+		for _, got := range [][]string{diffLines(long, one), diffLines(one, long)} {
+			if changed != (len(got) == n+1) || !changed && len(got) != n {
+				t.Errorf("%d lines differ from one in %d", n, len(got))
+			}
+		}
 	}
 }
 
@@ -150,11 +156,25 @@ func TestDoubts(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	var many strings.Builder
-	for i := range 30 {
-		fmt.Fprintf(&many, "a%dа ", i)
-	}
-	if n := len(Doubts(many.String())); n != 20 {
-		t.Errorf("%d doubts", n)
-	}
+}
+
+// TestLimits tries each limit of what is shown.
+func TestLimits(t *testing.T) {
+	limittest.Check(t, map[string]limittest.Row{
+		"maxDoubts": {At: 20, Takes: func(t *testing.T, words int) bool {
+			var all, want []string
+			for i := range words {
+				all, want = append(all, fmt.Sprintf("a%dа", i)), append(want, fmt.Sprintf("%q mixes Latin and Cyrillic", fmt.Sprintf("a%dа", i)))
+			}
+			got := Doubts(strings.Join(all, " "))
+			if !slices.Equal(got, want[:len(got)]) || len(got) > 20 {
+				t.Errorf("%d words: %q", words, got)
+			}
+			return len(got) == words
+		}},
+		"maxWord": {At: 60, Takes: func(_ *testing.T, characters int) bool {
+			word := strings.Repeat("а", characters-1) + "b" // Cyrillic, and a Latin letter
+			return strings.Contains(strings.Join(Doubts(word), ""), word)
+		}},
+	})
 }

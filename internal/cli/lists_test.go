@@ -92,7 +92,7 @@ func populate(t *testing.T, db *storagetest.DB) {
 		interval '1 h', closed_at,
 			case when closed_at is not null then 'none' end
 		from m where conversation <> 'none'`)
-	db.Exec("insert into turnkeeper.leases (lane, agent) select lane, agent from turnkeeper.turns")
+	db.Exec("insert into turnkeeper.leases (lane, agent) select lane, agent from turnkeeper.turns on conflict do nothing")
 	db.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason,
 		audience, hold, expires_at, closed_at, answered_by, answer)
 		select t.id, 1, 1, case s when 'answered' then 'question' else 'approve' end, n, s, 'pay', '{}', '', '', '', '{}', false,
@@ -102,7 +102,7 @@ func populate(t *testing.T, db *storagetest.DB) {
 		n) where t.state = 'waiting'`)
 	db.Exec(`insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by)
 		select message_id, id, agent, user_name, conversation, state, 'none', 'done', '[]', 'role:x' from turnkeeper.turns where
-		ended_at is not null`)
+		ended_at is not null on conflict do nothing`)
 	db.Exec(`insert into turnkeeper.webhook_deliveries (reply_id, webhook)
 		select id, 'hook' from turnkeeper.replies r where not exists (select from turnkeeper.webhook_deliveries d where d.reply_id = r.id)`)
 	db.Exec(`update turnkeeper.webhook_deliveries d set state = s, due_at = null, first_at = now(), last_at = now()

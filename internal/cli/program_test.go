@@ -29,11 +29,18 @@ func run(t *testing.T, p shell.Program, env map[string]string, stdin string, arg
 }
 
 func runIn(ctx context.Context, p shell.Program, env map[string]string, stdin string, args ...string) ran {
+	return runWith(ctx, p, env, stdin, func(*shell.Environment) {}, args...)
+}
+
+// runWith runs a program in an environment with a change.
+func runWith(ctx context.Context, p shell.Program, env map[string]string, stdin string, change func(*shell.Environment), args ...string) ran {
 	var stdout, stderr bytes.Buffer
-	code := p.Run(ctx, context.WithoutCancel(ctx), shell.Environment{
+	e := shell.Environment{
 		Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
 		Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
-	})
+	}
+	change(&e)
+	code := p.Run(ctx, context.WithoutCancel(ctx), e)
 	return ran{code, stdout.String(), stderr.String()}
 }
 

@@ -20,11 +20,13 @@ import (
 func completeCommands(s *shell.Session, root *cobra.Command) {
 	turns, messages := s.FromDatabase(completeTurns), s.FromDatabase(completeMessages)
 	schedules, webhooks, servers := s.FromDatabase(completeSchedules), s.FromDatabase(completeWebhooks), s.FromDatabase(completeMCPServers)
-	asked := s.FromDatabase(completeAsks)
+	asked, agents := s.FromDatabase(completeAsks), s.FromDatabase(shell.CompleteAgents)
 	s.CompleteAll(root, shell.Arguments{
 		"turnctl asks show": {asked}, "turnctl asks approve": {asked}, "turnctl asks deny": {asked}, "turnctl asks answer": {asked},
 		"turnctl show": {turns}, "turnctl explain": {turns}, "turnctl events": {turns}, "turnctl cancel": {turns}, "turnctl finish": {turns},
 		"turnctl retry": {messages}, "turnctl output": {s.FromDatabase(completeOutputs)},
+		"turnctl agents show": {agents}, "turnctl agents retire": {agents}, "turnctl agents restore": {agents},
+		"turnctl set-aside retry": {s.FromDatabase(completeAsideKinds), s.FromDatabase(completeAsideIDs)}, "turnctl schedules run": {schedules},
 		"turnctl schedules pause": {schedules}, "turnctl schedules resume": {schedules}, "turnctl schedules set": {schedules}, "turnctl schedules reset": {schedules},
 		"turnctl webhooks show": {webhooks}, "turnctl webhooks redeliver": {webhooks}, "turnctl webhooks pause": {webhooks},
 		"turnctl webhooks resume": {webhooks}, "turnctl webhooks remove": {webhooks},
@@ -34,7 +36,7 @@ func completeCommands(s *shell.Session, root *cobra.Command) {
 		"turnctl tools call":   {s.FromSettings(agentsOfFolder), s.FromSettings(toolsOfAgent)},
 		"turnctl agents check": {}, // the shell completes files and folders
 	}, map[string]cobra.CompletionFunc{
-		"agents": s.FromDatabase(shell.CompleteAgents), "message": messages, "turn": turns,
+		"agents": agents, "scopes": cobra.FixedCompletions(views.Scopes(), cobra.ShellCompDirectiveNoFileComp), "message": messages, "turn": turns,
 		"error-class": cobra.FixedCompletions(views.ErrorClasses(), cobra.ShellCompDirectiveNoFileComp),
 	})
 }
@@ -96,6 +98,25 @@ func completeTokens(ctx context.Context, store *operate.Store, _ *cobra.Command,
 		names = append(names, t.Name)
 	}
 	return names, err
+}
+
+func completeAsideKinds(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (kinds []string, err error) {
+	rows, err := store.Aside(ctx)
+	for _, row := range rows {
+		kinds = append(kinds, string(row.Kind))
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds), err
+}
+
+func completeAsideIDs(ctx context.Context, store *operate.Store, _ *cobra.Command, args []string) (ids []string, err error) {
+	rows, err := store.Aside(ctx)
+	for _, row := range rows {
+		if string(row.Kind) == args[0] && row.ID != "" {
+			ids = append(ids, row.ID+"\t"+row.Error)
+		}
+	}
+	return ids, err
 }
 
 func completeMCPServers(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
