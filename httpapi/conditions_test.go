@@ -368,4 +368,12 @@ func TestPagesOfLists(t *testing.T) {
 			t.Errorf("%s: %q, want %q: %d %s", c.path, got.String(), c.want, a.status, a.body)
 		}
 	}
+	for _, path := range []string{"/turns", "/inbox", "/replies", "/lanes", "/webhooks/hook", "/asks"} {
+		if whole := h.ask("GET", path, ""); whole.status != 200 || strings.Contains(string(whole.body), `rel="next"`) {
+			t.Errorf("%s leads to a page after the last one: %d", path, whole.status)
+		}
+		if first := h.ask("GET", path+"?limit=1", ""); path != "/asks" && !strings.Contains(string(first.body), `rel="next"`) {
+			t.Errorf("%s does not lead to its second page: %d", path, first.status)
+		}
+	}
 }

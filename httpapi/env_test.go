@@ -147,6 +147,16 @@ func (a answer) want(t *testing.T, status int, contains string) {
 	if status >= 400 && a.header.Get("Content-Type") != kind {
 		t.Errorf("a problem has the type %q", a.header.Get("Content-Type"))
 	}
+	problem := decode[struct {
+		Detail string
+		Error  struct{ Message string }
+	}]
+	if status < 400 || a.status < 400 {
+		return
+	}
+	if p := problem(t, a); p.Detail+p.Error.Message == "" {
+		t.Errorf("a problem does not say what is wrong: %s", a.body)
+	}
 }
 
 func decode[V any](t *testing.T, a answer) (v V) {

@@ -23,12 +23,13 @@ import (
 type knownSecrets struct {
 	Store
 	token   operate.Token
+	deleted bool
 	lookups int
 }
 
 func (s *knownSecrets) find(secret, known string) (operate.Token, error) {
 	s.lookups++
-	if secret != known {
+	if secret != known || s.deleted {
 		return operate.Token{}, turnkeeper.ErrNotFound
 	}
 	return s.token, nil
@@ -86,6 +87,50 @@ func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 				<-time.After(time.Second)
 				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code >= 400 && w.Code != http.StatusNotFound {
 					t.Errorf("a second later: %d %s", w.Code, w.Body)
+				}
+			})
+		})
+	}
+}
+
+// TestASecretThatIsNoLongerValid checks that nothing of a token or a session outlives it: a secret that was valid is a guess like any other
+// once it is deleted, and is taken again, without the limit of guesses, once it is valid again.
+func TestASecretThatIsNoLongerValid(t *testing.T) {
+	t.Parallel()
+	for name, header := range map[string][]string{"token": {"Authorization", "Bearer tk_known"}, "session": {"Cookie", "turnkeeper_session=known"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &knownSecrets{token: operate.Token{ID: 1, Scopes: Scopes()}}
+				api := New(Config{Store: store, NeedToken: true, Rate: 1}).Handler()
+				for _, step := range []struct {
+					deleted bool
+					guess   bool // a guess from the same address comes first
+					status  int
+					looks   int
+				}{
+					{false, false, http.StatusNotFound, 1},
+					{false, true, http.StatusNotFound, 1}, // a known secret is not refused for the guesses of others
+					{true, false, http.StatusUnauthorized, 1},
+					{true, false, http.StatusTooManyRequests, 0}, // it is a guess now, and the limit is reached
+					{false, false, http.StatusTooManyRequests, 0},
+					{false, true, http.StatusTooManyRequests, 0},
+				} {
+					if step.guess {
+						store.ask(api, "GET", "/metrics", "", "Authorization", "Bearer tk_guess")
+					}
+					before := store.lookups
+					store.deleted = step.deleted
+					if w := store.ask(api, "GET", "/metrics", "", header...); w.Code != step.status || store.lookups-before != step.looks {
+						t.Errorf("%+v: answered %d with %d lookups", step, w.Code, store.lookups-before)
+					}
+					if step.status == http.StatusNotFound {
+						<-time.After(time.Second) // the token's own limit
+					}
+				}
+				<-time.After(2 * time.Second)
+				if w := store.ask(api, "GET", "/metrics", "", header...); w.Code != http.StatusNotFound {
+					t.Errorf("valid again, it is answered %d", w.Code)
 				}
 			})
 		})

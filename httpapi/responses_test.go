@@ -145,7 +145,7 @@ func TestAResponse(t *testing.T) {
 }
 
 func TestWaitingForAResponse(t *testing.T) {
-	h := newEnv(t, func(c *httpapi.Config) { c.ResponseWait = 30 * time.Millisecond })
+	h := newEnv(t, func(c *httpapi.Config) { c.ResponseWait, c.KeepAlive = 30*time.Millisecond, time.Hour })
 	if r := h.respond(`{"model":"clerk","input":"slow"}`); r.Status != "queued" {
 		t.Errorf("after the time to wait it is %+v", r)
 	}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"turnkeeper"
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/testrun"
@@ -65,12 +68,22 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 // TestTheDatabaseIsAway checks that internal errors are not revealed, and that an EventSource reconnects: it gives up at any
 // status but 200.
 func TestTheDatabaseIsAway(t *testing.T) {
-	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
+	core, logs := observer.New(zap.ErrorLevel)
+	h := newEnv(t, func(c *httpapi.Config) {
+		c.Store, c.Log = away{c.Store}, zap.New(core)
+		c.Mask = func(text string) string { return strings.ReplaceAll(text, "hunter2", "[redacted]") }
+	})
 	for path, want := range map[string]string{"/v1/turns/1": "the request failed", "/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
 		a := h.ask("GET", path, "")
 		a.want(t, http.StatusServiceUnavailable, want)
 		if strings.Contains(string(a.body), "10.1.2.3") || strings.Contains(string(a.body), "hunter2") {
 			t.Errorf("%s tells what is inside: %s", path, a.body)
+		}
+	}
+	for i, pattern := range []string{"GET /v1/turns/{id}", "GET /v1/turns/{id}/events"} { // a probe is not logged
+		found := logs.FilterField(zap.String("pattern", pattern)).All()
+		if logs.Len() != 2 || len(found) != 1 || found[0].ContextMap()["error"] != strings.ReplaceAll(errAway.Error(), "hunter2", "[redacted]") {
+			t.Errorf("%d: of %s is logged: %v", i, pattern, logs.All())
 		}
 	}
 	w := &watcher{base: h.base}

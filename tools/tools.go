@@ -125,8 +125,21 @@ type Call struct {
 	// model sees only the question, nothing of the turn. Sample is safe for concurrent
 	// use within the call's context. Its error holds no secret. nil: not available.
 	Sample func(ctx context.Context, s Sampling) (Sampled, error)
+	// Mask returns a text from one byte up to another, with secrets masked, also one of which only a
+	// part lies there. A result is masked as a whole, so a tool that shows a part of a text calls Part,
+	// which calls Mask. nil: there are no secrets.
+	Mask func(text string, from, to int) string
 	// Input is the outcome of the call's newest InputRequest. nil: it has made none.
 	Input *Input
+}
+
+// Part returns a text from one byte up to another, with secrets masked: of half a secret at an end,
+// nobody could tell that it is one. The text should go on for some kilobytes at both ends of the part.
+func (c Call) Part(text string, from, to int) string {
+	if c.Mask == nil {
+		return text[from:to]
+	}
+	return c.Mask(text, from, to)
 }
 
 // Outputs are the results of a turn's calls, for tools that read more of them.

@@ -77,10 +77,18 @@ type Call struct {
 	OpenStream func() error
 }
 
-// DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: its value is "true".
+// DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: "true" or "false".
 const DraftsHeader = "Turnkeeper-Drafts"
 
-func wantsDrafts(r *http.Request) bool { return r.Header.Get(DraftsHeader) == "true" }
+func wantsDrafts(r *http.Request) (bool, error) {
+	switch r.Header.Get(DraftsHeader) {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	}
+	return false, invalid(DraftsHeader, "invalid_value", "the header %s must be true or false", DraftsHeader)
+}
 
 // keyOf returns the idempotency key of a request.
 func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
@@ -90,6 +98,9 @@ func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 func (a *API) Create(c Call) error {
 	r, err := parse(c.Body)
 	if err != nil {
+		return err
+	}
+	if r.drafts, err = wantsDrafts(c.Request); err != nil {
 		return err
 	}
 	if !c.Caller.Sees(r.agent) {
@@ -130,7 +141,7 @@ func (a *API) accept(c Call, r *request) (id turnkeeper.MessageID, err error) {
 	}
 	for _, apart := range []bool{false, true} {
 		n := operate.NewResponse{
-			Background: r.background, Drafts: wantsDrafts(c.Request), Metadata: r.metadata, Instructions: r.instructions, MaxOutputTokens: r.maxOutput,
+			Background: r.background, Drafts: r.drafts, Metadata: r.metadata, Instructions: r.instructions, MaxOutputTokens: r.maxOutput,
 			TokenID: c.Caller.TokenID, Request: r.sum(),
 		}
 		if err := a.place(c, r, &n, apart); err != nil {

@@ -40,6 +40,7 @@ type request struct {
 	metadata     map[string]string
 	background   bool
 	stream       bool
+	drafts       bool // of the header, not of the body
 
 	imported []entry // the history that the model is shown with the message; set by place, as news is
 	news     []entry

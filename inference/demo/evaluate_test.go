@@ -1,14 +1,18 @@
 package demo
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"text/template"
+
+	"turnkeeper/internal/testrun"
 )
 
-// TestTemplatesAreThoseOfTheStandardLibrary renders templates with evaluate and with
-// text/template.
-func TestTemplatesAreThoseOfTheStandardLibrary(t *testing.T) {
+// agree renders a template with evaluate and with text/template, and compares the results and the errors.
+func agree(t *testing.T, source string) {
+	t.Helper()
 	c := conversation{message: "Look at https://a.example/x\nplease", notice: "", results: []result{
 		{name: "read", text: `{"a":[1,{"b":"c"}]}`}, {name: "read", text: "Two\n  two tonnes\n"}, {name: "note", text: "x"},
 	}}
@@ -19,6 +23,30 @@ func TestTemplatesAreThoseOfTheStandardLibrary(t *testing.T) {
 		"contains": func(part, text string) bool { return strings.Contains(text, part) }, "lines": lines, "first": first,
 		"oneline": oneLine, "trim": strings.TrimSpace, "lower": strings.ToLower, "json": quoted,
 	}
+	var want strings.Builder
+	theirErr := ""
+	if parsed, err := template.New("").Funcs(theirs).Parse(source); err != nil {
+		theirErr = templateFault(err).Error()
+	} else if err := parsed.Execute(&want, nil); err != nil {
+		theirErr = templateFault(err).Error()
+	}
+	p, err := compile(source)
+	got := ""
+	if err == nil {
+		left := maxRendered
+		got, err = p.render(c, &left)
+	}
+	ourErr := ""
+	if err != nil {
+		ourErr = err.Error()
+	}
+	if ourErr != theirErr || err == nil && got != want.String() {
+		t.Errorf("%s\ngives %q, %s\n want %q, %s", source, got, ourErr, want.String(), theirErr)
+	}
+}
+
+// TestTemplatesAreThoseOfTheStandardLibrary renders templates of every kind.
+func TestTemplatesAreThoseOfTheStandardLibrary(t *testing.T) {
 	for _, source := range []string{
 		`{{message}}`, `a {{- message -}} b`, `{{/* nothing */}}x`, `{{notice}}`, `{{count "read"}}`, `{{count "no"}}`, `{{results "read"}}`,
 		`{{result "read" 1 | field "a.1.b"}}`, `{{result "read" 3}}`, `{{result "read" 0}}`, `{{result "read" 1 2}}`, `{{result}}`, `{{result 1}}`, `{{result "read" "x"}}`,
@@ -35,25 +63,38 @@ func TestTemplatesAreThoseOfTheStandardLibrary(t *testing.T) {
 		`{{lt 1 2}}`, `{{lt 1 "a"}}`, `{{lt true false}}`, `{{lt . 1}}`, `{{lt 1 .}}`, `{{le "a" "a"}}`, `{{gt 1.5 0.5}}`, `{{ge 1 2}}`, `{{gt 1}}`, `{{le 1 2 3}}`, `{{lt 1 true}}`,
 		"first\n{{first 0 message}}", "first\n\n{{ $x := 1 }}{{ trim $x }}", `{{if first 0 "x"}}a{{end}}`, `{{with trim 1}}a{{end}}`, `{{eq (first 0 "x") "x"}}`, `{{count (count "read")}}`, `{{message | count | first 1}}`,
 	} {
-		var want strings.Builder
-		theirErr := ""
-		if parsed, err := template.New("").Funcs(theirs).Parse(source); err != nil {
-			theirErr = templateFault(err).Error()
-		} else if err := parsed.Execute(&want, nil); err != nil {
-			theirErr = templateFault(err).Error()
+		agree(t, source)
+	}
+}
+
+// TestNestedTemplatesAreThoseOfTheStandardLibrary renders random templates, whose blocks change the dot and the variables of those in them.
+func TestNestedTemplatesAreThoseOfTheStandardLibrary(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	value := func() string {
+		return pick(".", "$", "$x", "$y", "message", "notice", `"a"`, `""`, "0", "7", `(count "read")`, "(trim .)", "(eq . $x)", `(or . "b")`, "(and $x .)")
+	}
+	var block func(depth int) string
+	block = func(depth int) string {
+		if depth == 0 {
+			return "{{" + value() + "}}"
 		}
-		p, err := compile(source)
-		got := ""
-		if err == nil {
-			left := maxRendered
-			got, err = p.render(c, &left)
+		switch inner := func() string { return block(depth - 1) }; random.IntN(6) {
+		case 0:
+			return fmt.Sprintf("{{if %s}}%s{{else}}%s{{end}}", value(), inner(), inner())
+		case 1:
+			return fmt.Sprintf("{{with %s}}%s{{else}}%s{{end}}", value(), inner(), inner())
+		case 2:
+			return fmt.Sprintf("{{with $x := %s}}%s{{end}}%s", value(), inner(), inner())
+		case 3:
+			return fmt.Sprintf("{{$y = %s}}%s", value(), inner())
+		case 4:
+			return fmt.Sprintf("{{if %s}}{{$x := %s}}%s{{else with %s}}%s{{end}}%s", value(), value(), inner(), value(), inner(), inner())
+		default:
+			return inner() + " " + inner()
 		}
-		ourErr := ""
-		if err != nil {
-			ourErr = err.Error()
-		}
-		if ourErr != theirErr || err == nil && got != want.String() {
-			t.Errorf("%s\ngives %q, %s\n want %q, %s", source, got, ourErr, want.String(), theirErr)
-		}
+	}
+	for range testrun.Count(500, 20_000) {
+		agree(t, `{{$x := "x"}}{{$y := 1}}`+block(1+random.IntN(4)))
 	}
 }

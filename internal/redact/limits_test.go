@@ -13,6 +13,7 @@ func TestLimits(t *testing.T) {
 	text := func(size int) string { return strings.Repeat("x", size) }
 	masks := func(s string) bool { return strings.Contains(redact.New(nil).String(s), redact.Placeholder) }
 	limittest.Check(t, map[string]limittest.Row{
+		"Margin": {None: "it is for those who show a part of a text"},
 		"MinLength": {At: 6, Least: true, Takes: func(_ *testing.T, n int) bool {
 			short := strings.Repeat("ü", n) // in characters, not in bytes
 			return redact.New([]string{short}).String("a "+short) == "a "+redact.Placeholder

@@ -19,7 +19,18 @@ func (m *Masker) Stream() *Stream { return &Stream{masker: m, scan: m.scanner()}
 
 // Write processes the next piece and returns the decided text, which may be empty.
 func (s *Stream) Write(piece string) string {
-	hold := s.scan.pos
+	if piece == "" {
+		return ""
+	}
+	hold := max(s.feed(piece), s.base)
+	for hold < s.scan.pos && s.secret[hold-s.base] { // secret bytes stay secret
+		hold++
+	}
+	return s.emit(hold)
+}
+
+// feed holds the next piece and marks the secrets that end in it. It returns the position from which on the text is undecided.
+func (s *Stream) feed(piece string) (hold int) {
 	for i := range len(piece) {
 		s.held = append(s.held, piece[i])
 		s.secret = append(s.secret, false)
@@ -29,14 +40,7 @@ func (s *Stream) Write(piece string) string {
 		}
 		hold = found.hold
 	}
-	if piece == "" {
-		return ""
-	}
-	hold = max(hold, s.base)
-	for hold < s.scan.pos && s.secret[hold-s.base] { // secret bytes stay secret
-		hold++
-	}
-	return s.emit(hold)
+	return hold
 }
 
 // Flush returns the rest and ends the text. The Stream can be used for another text.

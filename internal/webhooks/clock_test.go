@@ -30,7 +30,6 @@ func TestLimits(t *testing.T) {
 		"fullPause":       {Test: "TestWhenTheStoreIsAsked"},
 		"maxHeaderBytes":  {Test: "TestAnswers"},
 		"maxExcerptChars": {Test: "TestExcerpt"},
-		"longestSecret":   {Test: "TestExcerpt"},
 		"maxDrainBytes":   {Test: "TestAnswers"},
 		"drainTime":       {Test: "TestAnswers"},
 	})

@@ -80,9 +80,10 @@ type endpoint struct {
 	asked   <-chan struct{} // nil: it gets no asks
 	sent    chan struct{}   // has a value when an attempt has ended
 
+	gone bool // removed by an operator; only for see
+
 	mu     sync.Mutex
 	flying int
-	gone   bool // removed by an operator
 }
 
 // hold returns the duration of a claim: the timeout of an attempt and the time to record its result.
@@ -169,8 +170,6 @@ func (d *Deliverer) see(ctx context.Context) {
 
 // remove records whether the webhook was removed, and reports whether it was not known before.
 func (e *endpoint) remove(gone bool) (isNew bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	isNew = gone && !e.gone
 	e.gone = gone
 	return isNew
@@ -296,8 +295,7 @@ func (e *endpoint) note(ctx context.Context, c outbox.DeliveryClaim, end outbox.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
 	held, err := e.Store.EndDelivery(ctx, c, end)
-	for err != nil && ctx.Err() == nil {
-		_ = pause.For(ctx, fullPause)
+	for err != nil && pause.For(ctx, fullPause) == nil {
 		held, err = e.Store.EndDelivery(ctx, c, end)
 	}
 	e.tell(c, end, held, err)

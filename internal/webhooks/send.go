@@ -17,13 +17,13 @@ import (
 
 	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/internal/netguard"
+	"turnkeeper/internal/redact"
 )
 
 // Limits of an answer. Only a short excerpt of a refusal's body is stored.
 const (
 	maxHeaderBytes  = 64 << 10
 	maxExcerptChars = 200      // masked before it is cut, so that no part of a secret remains at the end
-	longestSecret   = 4 << 10  // what a body that is too long may have of a secret at its end
 	maxDrainBytes   = 64 << 10 // read to reuse the connection
 	drainTime       = time.Second
 )
@@ -116,7 +116,7 @@ func excerpt(body []byte, mask func(string) string) string {
 	}
 	masked := mask(string(body))
 	if cut {
-		masked = strings.ToValidUTF8(masked[:max(0, len(masked)-longestSecret)], "")
+		masked = strings.ToValidUTF8(masked[:max(0, len(masked)-redact.Margin)], "")
 	}
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

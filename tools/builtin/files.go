@@ -103,7 +103,7 @@ func (f files) read(ctx context.Context, call tools.Call, args readFileArgs) (to
 		return tools.Result{}, err
 	}
 	defer func() { _ = root.Close() }()
-	return f.labelled(ctx, root, args.Path, "", func() (tools.Result, error) { return readFile(ctx, root, args) })
+	return f.labelled(ctx, root, args.Path, "", func() (tools.Result, error) { return readFile(ctx, call, root, args) })
 }
 
 func (f files) list(ctx context.Context, call tools.Call, args listFilesArgs) (tools.Result, error) {

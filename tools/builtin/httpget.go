@@ -15,6 +15,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/netguard"
+	"turnkeeper/internal/redact"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -85,8 +86,8 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 		closeIdle()
 		return tools.Result{}, requestError(err)
 	}
-	body := &responseBody{Reader: bufio.NewReaderSize(res.Body, maxErrorBytes), body: res.Body, closeIdle: closeIdle}
-	result, err := responseResult(res, body)
+	body := &responseBody{Reader: bufio.NewReaderSize(res.Body, maxErrorBytes+redact.Margin), body: res.Body, closeIdle: closeIdle}
+	result, err := responseResult(call, res, body)
 	if result.Body == nil {
 		_ = body.Close()
 	}
@@ -187,8 +188,12 @@ func requestError(err error) error {
 
 // responseResult returns the result of a response. It only peeks at the body: the
 // reader of the result reads it.
-func responseResult(res *http.Response, body *responseBody) (tools.Result, error) {
-	head, err := body.Peek(maxErrorBytes)
+func responseResult(call tools.Call, res *http.Response, body *responseBody) (tools.Result, error) {
+	most := maxErrorBytes
+	if res.StatusCode >= 400 {
+		most += redact.Margin
+	}
+	head, err := body.Peek(most)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return tools.Result{}, fmt.Errorf("the response broke off after %d bytes: %w", len(head), err)
 	}
@@ -198,7 +203,7 @@ func responseResult(res *http.Response, body *responseBody) (tools.Result, error
 	}
 	switch {
 	case res.StatusCode >= 400:
-		return failure(failedStatus(res, mediaType, head)), nil
+		return failure(failedStatus(call, res, mediaType, head)), nil
 	case len(head) == 0:
 		return tools.Result{Text: fmt.Sprintf("HTTP %s: the response is empty.", status(res))}, nil
 	}
@@ -216,13 +221,14 @@ type readCloser struct {
 	io.Closer
 }
 
-func failedStatus(res *http.Response, mediaType string, body []byte) string {
+func failedStatus(call tools.Call, res *http.Response, mediaType string, body []byte) string {
 	shown := "HTTP " + status(res)
 	if !tools.IsText(mediaType) || len(body) == 0 {
 		return shown
 	}
-	runes := []rune(outputs.Clean(shownInUTF8(body, mediaType)))
-	return shown + "\n\n" + string(runes[:min(len(runes), maxErrorBodyChars)])
+	text := outputs.Clean(shownInUTF8(body, mediaType))
+	runes := []rune(text)
+	return shown + "\n\n" + call.Part(text, 0, len(string(runes[:min(len(runes), maxErrorBodyChars)])))
 }
 
 // status returns the code and its standard text. The server's own text is untrusted.

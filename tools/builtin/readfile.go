@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"turnkeeper/internal/redact"
 	"turnkeeper/tools"
 )
 
@@ -20,7 +21,7 @@ import (
 // which marks it as binary.
 const sniffBytes = 8000
 
-func readFile(ctx context.Context, root *os.Root, args readFileArgs) (tools.Result, error) {
+func readFile(ctx context.Context, call tools.Call, root *os.Root, args readFileArgs) (tools.Result, error) {
 	if args.Offset < 0 || args.Limit < 0 {
 		return tools.Result{}, fmt.Errorf("offset and limit must not be negative")
 	}
@@ -46,13 +47,13 @@ func readFile(ctx context.Context, root *os.Root, args readFileArgs) (tools.Resu
 	} else if binary {
 		return tools.Result{Bytes: part.bytes(), MediaType: mediaTypeOf(name, part.bytes())}, nil
 	}
-	return tools.Result{Text: part.text()}, nil
+	return tools.Result{Text: part.text(call)}, nil
 }
 
 // A part of a file, from one byte up to another.
 type part struct {
 	from, to int64
-	content  []byte // of the part, and up to maxOverlap bytes more at each end
+	content  []byte // of the part, and up to redact.Margin bytes more at each end
 	before   int    // number of extra bytes at the beginning
 }
 
@@ -60,9 +61,9 @@ type part struct {
 const maxOverlap = utf8.UTFMax - 1
 
 func (p *part) read(ctx context.Context, file io.ReaderAt, size int64) (err error) {
-	p.before = int(min(p.from, maxOverlap))
+	p.before = int(min(p.from, redact.Margin))
 	begin := p.from - int64(p.before)
-	length := min(p.to+maxOverlap, size) - begin
+	length := min(p.to+redact.Margin, size) - begin
 	p.content, err = io.ReadAll(contextReader{ctx, io.NewSectionReader(file, begin, length)})
 	p.to = min(p.to, begin+int64(len(p.content))) // the file may have become shorter
 	p.before = min(p.before, len(p.content))
@@ -75,8 +76,10 @@ func (p *part) end() int { return max(p.before+int(p.to-p.from), p.before) }
 func (p *part) bytes() []byte { return p.content[p.before:p.end():p.end()] }
 
 // text returns the characters that begin in the part, so adjacent parts make up the
-// whole text wherever it is cut.
-func (p *part) text() string { return string(p.content[p.border(p.before):p.border(p.end())]) }
+// whole text wherever it is cut. Secrets are masked.
+func (p *part) text(call tools.Call) string {
+	return call.Part(string(p.content), p.border(p.before), p.border(p.end()))
+}
 
 // border returns the index of the first character that begins at or after at.
 func (p *part) border(at int) int {

@@ -69,14 +69,14 @@ func TestLimits(t *testing.T) {
 			return asksFor(text(n-len(`{"state":"","forms":["q"]}`)), map[string]any{"type": "object"}) == nil
 		}},
 		"maxQuestion": {At: 2000, Takes: func(t *testing.T, n int) bool {
-			f, fault := formOf(&sdk.ElicitParams{Message: text(n-1) + "!"})
+			f, fault := Server{}.formOf(&sdk.ElicitParams{Message: text(n-1) + "!"})
 			if fault != "" {
 				t.Error(fault)
 			}
 			return strings.HasSuffix(f.message, "!")
 		}},
 		"maxNote": {At: 300, Takes: func(_ *testing.T, n int) bool {
-			return strings.HasSuffix(progressText(&sdk.ProgressNotificationParams{Message: text(n-1) + "!"}), "!")
+			return strings.HasSuffix(Server{}.progressText(&sdk.ProgressNotificationParams{Message: text(n-1) + "!"}), "!")
 		}},
 	}
 	for test, names := range map[string][]string{
@@ -128,7 +128,7 @@ func lists(t *testing.T, page, n int, descriptions ...string) bool {
 		t.Fatal(err)
 	}
 	defer func() { _ = session.Close() }()
-	all, err := listTools(t.Context(), session, "s", nil)
+	all, err := listTools(t.Context(), session, Server{Name: "s"}, nil)
 	if err != nil {
 		t.Log(err)
 	}

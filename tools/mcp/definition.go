@@ -29,7 +29,7 @@ const (
 const emptySchema = `{"properties":{},"type":"object"}`
 
 // listTools reads all pages of a session's tool list.
-func listTools(ctx context.Context, session *sdk.ClientSession, server string, memory *membudget.Budget) ([]mcpdef.Tool, error) {
+func listTools(ctx context.Context, session *sdk.ClientSession, server Server, memory *membudget.Budget) ([]mcpdef.Tool, error) {
 	var all []mcpdef.Tool
 	seen := map[string]bool{}
 	cursor, size := "", 0
@@ -39,7 +39,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string, m
 		lease := account.Lease()
 		page, err := session.ListTools(membudget.With(ctx, lease), &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return nil, listError(err)
+			return nil, listError(server, err)
 		}
 		for _, tool := range page.Tools {
 			if tool == nil || seen[tool.Name] || mcpdef.CheckToolName(tool.Name) != nil {
@@ -53,7 +53,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string, m
 			if size += len(d.Description) + len(d.Schema); size > maxListing {
 				return nil, fmt.Errorf("its list of tools is too large: at most %d MiB are taken", maxListing>>20)
 			}
-			all = append(all, mcpdef.Tool{Server: server, Name: tool.Name, Seen: d})
+			all = append(all, mcpdef.Tool{Server: server.Name, Name: tool.Name, Seen: d})
 		}
 		lease.Release()
 		if page.NextCursor == "" {
@@ -65,13 +65,13 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string, m
 }
 
 // listError returns why the tools could not be listed.
-func listError(err error) error {
+func listError(server Server, err error) error {
 	answer := answerOf(err)
 	if answer == nil || answer.Code != codeTooLarge {
 		return fmt.Errorf("its tools could not be listed: %w", err)
 	}
 	if why, ok := strings.CutPrefix(answer.Message, tooLarge+": it has "); ok {
-		return errors.New("it lists " + bounded(why, maxNote))
+		return errors.New("it lists " + server.bounded(why, maxNote))
 	}
 	return fmt.Errorf("its list of tools is too large: at most %d MiB are taken", maxListing>>20)
 }

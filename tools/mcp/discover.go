@@ -36,14 +36,14 @@ func discover(ctx context.Context, client *http.Client, s Server, metadata strin
 	if own {
 		ctx = withLegacy(ctx, resource.AuthorizationServers[0])
 	}
-	issuer, err := chosenIssuer(resource.AuthorizationServers, s.OAuth.Issuer)
+	issuer, err := s.chosenIssuer(resource.AuthorizationServers)
 	if err != nil {
 		return authority{}, err
 	}
 	found, err := auth.GetAuthServerMetadata(ctx, issuer, client)
 	switch {
 	case err != nil:
-		return authority{}, fmt.Errorf("what its authorization server %s says of itself cannot be used: %w", bounded(issuer, maxNote), plainAuthError(err))
+		return authority{}, fmt.Errorf("what its authorization server %s says of itself cannot be used: %w", s.bounded(issuer, maxNote), plainAuthError(err))
 	case found == nil:
 		base := strings.TrimSuffix(issuer, "/")
 		found = &oauthex.AuthServerMeta{Issuer: issuer, TokenEndpoint: base + "/token"}
@@ -58,7 +58,8 @@ func discover(ctx context.Context, client *http.Client, s Server, metadata strin
 
 // chosenIssuer returns the first authorization server, or the one that the
 // operator configured.
-func chosenIssuer(named []string, wanted string) (string, error) {
+func (s Server) chosenIssuer(named []string) (string, error) {
+	wanted := s.OAuth.Issuer
 	if wanted == "" {
 		return named[0], nil
 	}
@@ -67,7 +68,7 @@ func chosenIssuer(named []string, wanted string) (string, error) {
 			return issuer, nil
 		}
 	}
-	return "", fmt.Errorf("it wants tokens of %s, and the settings (oauth.issuer) have another authorization server", bounded(strings.Join(named, ", "), maxNote))
+	return "", fmt.Errorf("it wants tokens of %s, and the settings (oauth.issuer) have another authorization server", s.bounded(strings.Join(named, ", "), maxNote))
 }
 
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }

@@ -73,7 +73,7 @@ func credentialOf(o *OAuth, a authority) (credential, error) {
 }
 
 // ask requests a token from a token endpoint, once.
-func ask(ctx context.Context, endpoint string, c credential, scopes []string, params url.Values) (*oauth2.Token, error) {
+func (s Server) ask(ctx context.Context, endpoint string, c credential, scopes []string, params url.Values) (*oauth2.Token, error) {
 	all := url.Values{}
 	for _, some := range []url.Values{c.params, params} {
 		for name, values := range some {
@@ -85,10 +85,10 @@ func ask(ctx context.Context, endpoint string, c credential, scopes []string, pa
 	}
 	token, err := request.Token(ctx)
 	if err != nil {
-		return nil, askError(err)
+		return nil, s.askError(err)
 	}
 	if kind := token.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
-		return nil, fmt.Errorf("the authorization server has given a token of the kind %q, which cannot be used", bounded(kind, maxScope))
+		return nil, fmt.Errorf("the authorization server has given a token of the kind %q, which cannot be used", s.bounded(kind, maxScope))
 	}
 	return token, nil
 }
@@ -114,10 +114,10 @@ func (e *refusedGrant) Error() string {
 
 // askError returns the error of a token request. Of the response it includes
 // only the status, the code and the description.
-func askError(err error) error {
+func (s Server) askError(err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &refusedGrant{
-			code: bounded(answer.ErrorCode, maxScope), text: bounded(answer.ErrorDescription, maxNote), status: answer.Response.StatusCode,
+			code: s.bounded(answer.ErrorCode, maxScope), text: s.bounded(answer.ErrorDescription, maxNote), status: answer.Response.StatusCode,
 		}
 	}
 	plain := plainAuthError(err)
@@ -140,7 +140,7 @@ func askAsMachine(ctx context.Context, s Server, a authority, scopes []string, l
 	}
 	params := url.Values{"resource": {a.resource}}
 	if s.OAuth.Grant == GrantEnterprise {
-		assertion, err := vouched(ctx, s.OAuth.Identity, a, scopes)
+		assertion, err := s.vouched(ctx, a, scopes)
 		if err != nil {
 			return nil, err
 		}
@@ -148,12 +148,13 @@ func askAsMachine(ctx context.Context, s Server, a authority, scopes []string, l
 		params.Set("grant_type", grantJWTBearer)
 		params.Set("assertion", assertion)
 	}
-	return ask(ctx, a.token, c, scopes, params)
+	return s.ask(ctx, a.token, c, scopes, params)
 }
 
 // vouched returns the identity provider's assertion about the worker for an
 // authorization server.
-func vouched(ctx context.Context, id Identity, a authority, scopes []string) (string, error) {
+func (s Server) vouched(ctx context.Context, a authority, scopes []string) (string, error) {
+	id := s.OAuth.Identity
 	identity, err := id.Token()
 	if err != nil {
 		return "", fmt.Errorf("the ID token cannot be read: %w", err)
@@ -167,7 +168,7 @@ func vouched(ctx context.Context, id Identity, a authority, scopes []string) (st
 		SubjectToken: identity, SubjectTokenType: oauthex.TokenTypeIDToken,
 	}, c, clientOf(ctx))
 	if err != nil {
-		return "", fmt.Errorf("the identity provider does not vouch for this worker: %w", askError(err))
+		return "", fmt.Errorf("the identity provider does not vouch for this worker: %w", s.askError(err))
 	}
 	return token.AccessToken, nil
 }

@@ -41,7 +41,7 @@ type form struct {
 }
 
 // formOf returns the form of a request, or the reason why no person is asked.
-func formOf(p *sdk.ElicitParams) (f form, fault string) {
+func (s Server) formOf(p *sdk.ElicitParams) (f form, fault string) {
 	if p.Mode != "" && p.Mode != "form" || p.URL != "" {
 		return form{}, "only forms are put to a person, no addresses"
 	}
@@ -56,10 +56,10 @@ func formOf(p *sdk.ElicitParams) (f form, fault string) {
 			return form{}, "its schema is no object"
 		}
 		if _, err := tools.CompileSchema(text); err != nil {
-			return form{}, "its schema cannot be used: " + bounded(err.Error(), maxSaid)
+			return form{}, "its schema cannot be used: " + s.bounded(err.Error(), maxSaid)
 		}
 	}
-	return form{message: bounded(p.Message, maxQuestion), schema: schema}, ""
+	return form{message: s.bounded(p.Message, maxQuestion), schema: schema}, ""
 }
 
 // A waiting holds what a call needs to continue. It is stored with the ask.
@@ -90,10 +90,10 @@ func (s *session) inputRequest(state string, given sdk.InputResponseMap, forms m
 				own["description"] = forms[id].message
 			}
 			properties[id] = own
-			questions = append(questions, bounded(id, maxNote)+": "+forms[id].message)
+			questions = append(questions, s.server.bounded(id, maxNote)+": "+forms[id].message)
 		}
 		schema = map[string]any{"type": "object", "properties": properties, "required": w.Forms, "additionalProperties": false}
-		question = bounded(strings.Join(questions, "; "), 2*maxQuestion)
+		question = s.server.bounded(strings.Join(questions, "; "), 2*maxQuestion)
 	}
 	request.Question = fmt.Sprintf("the MCP server %s asks: %s", s.server.Name, question)
 	var failed [2]error

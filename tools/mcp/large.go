@@ -96,12 +96,12 @@ func (s *skimmer) replacement(why error) []byte {
 const tooLarge = "the answer is too large"
 
 // tooLargeError returns the text for the model about such an answer, from its error response.
-func tooLargeError(server, message string) error {
+func (s Server) tooLargeError(message string) error {
 	const lost = "The call was made; what came of it is lost"
 	if why, ok := strings.CutPrefix(message, tooLarge+": "); ok {
-		return fmt.Errorf("the MCP server %q sent an answer that is not taken: %s. %s", server, bounded(why, maxNote), lost)
+		return fmt.Errorf("the MCP server %q sent an answer that is not taken: %s. %s", s.Name, s.bounded(why, maxNote), lost)
 	}
-	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. %s", server, maxFrame>>20, lost)
+	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. %s", s.Name, maxFrame>>20, lost)
 }
 
 // A largeBody checks a message that is the whole body of an HTTP response, and

@@ -150,9 +150,9 @@ func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*aut
 	}
 	said := back.Query()
 	if code := said.Get("error"); code != "" {
-		text := "the authorization server refuses the login: " + bounded(code, maxScope)
+		text := "the authorization server refuses the login: " + v.server.bounded(code, maxScope)
 		if more := said.Get("error_description"); more != "" {
-			text += ": " + bounded(more, maxNote)
+			text += ": " + v.server.bounded(more, maxNote)
 		}
 		return nil, errors.New(text)
 	}
@@ -207,7 +207,7 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 	v.metadata = why.metadata
 	resource, own, err := resourceMetadata(ctx, v.client, v.server.URL, why.metadata)
 	if err == nil { // the SDK's flow uses the first authorization server
-		_, err = chosenIssuer(resource.AuthorizationServers[:1], v.server.OAuth.Issuer)
+		_, err = v.server.chosenIssuer(resource.AuthorizationServers[:1])
 	}
 	if err != nil {
 		return false, noToken(err)
@@ -220,7 +220,7 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 		return false, err
 	}
 	if err := v.flow.Authorize(ctx, request, why.response()); err != nil { //nolint:bodyclose // the flow closes it, and it is empty
-		v.failed = &AuthError{Why: "the login has failed: " + flowError(err).Error()}
+		v.failed = &AuthError{Why: "the login has failed: " + v.server.flowError(err).Error()}
 		return false, v.failed
 	}
 	return true, nil
@@ -233,9 +233,9 @@ func (r refusal) response() *http.Response {
 
 // flowError returns why a login flow failed, without the response of the token
 // endpoint.
-func flowError(err error) error {
+func (s Server) flowError(err error) error {
 	if _, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return askError(err)
+		return s.askError(err)
 	}
 	return plainAuthError(err)
 }

@@ -95,7 +95,7 @@ func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap,
 		case *sdk.ElicitParams:
 			if !s.server.AskForInput {
 				responses[id] = s.answerForm(p)
-			} else if f, fault := formOf(p); fault == "" {
+			} else if f, fault := s.server.formOf(p); fault == "" {
 				forms[id] = f
 			} else {
 				s.note("asked for input, which was declined: " + fault)

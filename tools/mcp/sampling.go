@@ -37,12 +37,12 @@ type sampler struct {
 // newSampler returns nil if the server may not use sampling, or if the call
 // cannot sample.
 func newSampler(ctx context.Context, server Server, call tools.Call) *sampler {
-	if !server.AllowSampling || call.Sample == nil {
+	if !server.Sampling.Allow || call.Sample == nil {
 		return nil
 	}
 	return &sampler{
 		turn: call.TurnID, ctx: ctx, sample: call.Sample, slot: make(chan struct{}, 1),
-		calls: server.MaxSamplingCalls, tokens: int64(server.MaxSamplingTokens), bounded: server.MaxSamplingTokens > 0,
+		calls: server.Sampling.MaxCalls, tokens: int64(server.Sampling.MaxTokens), bounded: server.Sampling.MaxTokens > 0,
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *session) createMessage(ctx context.Context, req sdk.Request) (sdk.Resul
 // which. If all running calls belong to one turn, any of them will do, because
 // the turn pays; one with budget left is preferred.
 func (s *session) asker() (_ *sampler, why string) {
-	if !s.server.AllowSampling {
+	if !s.server.Sampling.Allow {
 		return nil, "the operator's policy does not allow it"
 	}
 	s.mu.Lock()

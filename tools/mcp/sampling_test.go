@@ -39,7 +39,7 @@ func (o *oracle) count() int {
 }
 
 func allowing(calls, tokens int) func(*mcp.Server) {
-	return func(s *mcp.Server) { s.AllowSampling, s.MaxSamplingCalls, s.MaxSamplingTokens = true, calls, tokens }
+	return func(s *mcp.Server) { s.Sampling = mcp.Sampling{Allow: true, MaxCalls: calls, MaxTokens: tokens} }
 }
 
 func (b *bench) asks(o *oracle, arguments string) string {

@@ -55,15 +55,21 @@ type Server struct {
 	// wait for the answer within the call, and are declined. Excludes AcceptDefaults.
 	AskForInput bool
 
-	// AllowSampling lets the server ask the models of the agent whose call runs
-	// (tools.Call.Sample); otherwise such requests are declined. MaxSamplingCalls
-	// is the maximum number of requests per call; 0: none. MaxSamplingTokens is the
-	// maximum number of tokens of all requests and answers of a call; 0: unlimited.
-	AllowSampling     bool
-	MaxSamplingCalls  int
-	MaxSamplingTokens int
+	Sampling Sampling
+
+	// Mask returns a text from one byte up to another, with secrets masked, also one of which only
+	// a part lies there. It is called for texts of the server that are cut. nil: there are no secrets.
+	Mask func(text string, from, to int) string
 
 	Roots []string // absolute paths to tell the server; nil: none
+}
+
+// Sampling configures requests of a server to the models of the agent whose call runs
+// (tools.Call.Sample).
+type Sampling struct {
+	Allow     bool // otherwise such requests are declined
+	MaxCalls  int  // maximum number of requests per call; 0: none
+	MaxTokens int  // maximum number of tokens of all requests and answers of a call; 0: unlimited
 }
 
 // ToolSettings are the operator's settings of one tool.

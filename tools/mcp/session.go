@@ -151,7 +151,7 @@ func (s *session) client() *sdk.Client {
 			s.tell(r.Params)
 		},
 		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-			s.log.Debug("an MCP server logs", zap.String("level", string(r.Params.Level)), zap.String("text", bounded(fmt.Sprint(r.Params.Data), maxLogLine)))
+			s.log.Debug("an MCP server logs", zap.String("level", string(r.Params.Level)), zap.String("text", s.server.bounded(fmt.Sprint(r.Params.Data), maxLogLine)))
 		},
 	}
 	if s.server.AcceptDefaults {
@@ -160,7 +160,7 @@ func (s *session) client() *sdk.Client {
 	if s.server.AskForInput {
 		options.Capabilities.Elicitation = &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}}
 	}
-	if s.server.AllowSampling {
+	if s.server.Sampling.Allow {
 		options.Capabilities.Sampling = &sdk.SamplingCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	}
 	if len(s.server.Roots) > 0 {
@@ -338,7 +338,7 @@ func (s *session) usable() bool {
 }
 
 func (s *session) list(ctx context.Context) ([]mcpdef.Tool, error) {
-	return listTools(ctx, s.sdk, s.server.Name, s.limits.Memory)
+	return listTools(ctx, s.sdk, s.server, s.limits.Memory)
 }
 
 // follow passes the progress of a call to the function to, until stop is
@@ -363,7 +363,7 @@ func (s *session) tell(p *sdk.ProgressNotificationParams) {
 	to := s.progress[token]
 	s.mu.Unlock()
 	if to != nil {
-		to(progressText(p))
+		to(s.server.progressText(p))
 	}
 }
 
@@ -376,25 +376,34 @@ func (s *session) tellAll(text string) {
 	}
 }
 
-func progressText(p *sdk.ProgressNotificationParams) string {
+func (s Server) progressText(p *sdk.ProgressNotificationParams) string {
 	text := strconv.FormatFloat(p.Progress, 'f', -1, 64)
 	if p.Total > 0 {
 		text += " of " + strconv.FormatFloat(p.Total, 'f', -1, 64)
 	}
 	if p.Message != "" {
-		text += ": " + bounded(p.Message, maxNote)
+		text += ": " + s.bounded(p.Message, maxNote)
 	}
 	return text
 }
 
 const maxNote = 300 // bytes of a progress message
 
-// bounded returns text from outside, cleaned and cut to about n bytes.
-func bounded(text string, n int) string {
+// bounded returns text from outside, cleaned and cut to about n bytes. A text that is cut is masked first: of half a secret nobody
+// could tell that it is one.
+func (s Server) bounded(text string, n int) string {
 	if len(text) <= n {
 		return clean(text)
 	}
-	return clean(text[:n]) + "…"
+	return clean(s.part(text, 0, n)) + "…"
+}
+
+// part returns a text from one byte up to another, with secrets masked.
+func (s Server) part(text string, from, to int) string {
+	if s.Mask == nil {
+		return text[from:to]
+	}
+	return s.Mask(text, from, to)
 }
 
 // waitLost returns a channel that is closed when the session is lost. It drops

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/membudget"
+	"turnkeeper/internal/redact"
 	"turnkeeper/tools/program"
 )
 
@@ -39,6 +41,7 @@ func (e *badOutput) Error() string { return e.text }
 // drops lines of output that are no messages: banners and stray prints are
 // common.
 type stdio struct {
+	server  Server
 	process *program.Process
 	log     *zap.Logger
 	limits  limits
@@ -69,7 +72,7 @@ func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
 		return nil, err
 	}
 	c := &stdio{
-		process: process, log: log, limits: limits,
+		server: s, process: process, log: log, limits: limits,
 		incoming: make(chan jsonrpc.Message), broken: make(chan struct{}), closed: make(chan struct{}),
 		account: limits.Memory.Reader(), calls: map[jsonrpc.ID]awaited{},
 	}
@@ -126,7 +129,7 @@ func (c *stdio) readOutput() {
 			err = &badOutput{fmt.Sprintf("it sent an answer that cannot be read: %v", fault)}
 		case err == nil && fault != nil:
 			rubbish += len(line) + 1
-			c.log.Debug("an MCP server printed a line that is no message", zap.ByteString("line", line[:min(len(line), maxLogLine)]))
+			c.log.Debug("an MCP server printed a line that is no message", zap.String("line", c.server.bounded(string(line), maxLogLine)))
 			if rubbish > c.limits.Frame {
 				err = &badOutput{fmt.Sprintf("it printed more than %d MiB that is no message", c.limits.Frame>>20)}
 			}
@@ -257,31 +260,32 @@ func isAnswer(line []byte) bool {
 
 func (c *stdio) readErrors() {
 	defer func() { _ = c.process.Stderr.Close() }()
-	input := bufio.NewReaderSize(c.process.Stderr, maxLogLine)
-	for {
-		line, err := input.ReadSlice('\n') // a longer line is read in pieces
-		if text := bytes.TrimSpace(line); len(text) > 0 {
-			c.log.Debug("an MCP server wrote to its standard error", zap.String("line", clean(string(text))))
-			c.keep(line)
+	input := bufio.NewReaderSize(c.process.Stderr, maxLogLine+redact.Margin)
+	for begins := true; ; { // begins: the piece starts a line
+		piece, err := input.ReadSlice('\n')
+		if text := strings.TrimSpace(string(piece)); text != "" && begins { // the rest of a longer line is not logged
+			c.log.Debug("an MCP server wrote to its standard error", zap.String("line", c.server.bounded(text, maxLogLine)))
 		}
+		c.keep(piece)
+		begins = err == nil
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
 	}
 }
 
-func (c *stdio) keep(line []byte) {
+func (c *stdio) keep(piece []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tail = append(c.tail, line...)
-	c.tail = c.tail[max(0, len(c.tail)-maxTail):]
+	c.tail = append(c.tail, piece...)
+	c.tail = c.tail[max(0, len(c.tail)-maxTail-redact.Margin):]
 }
 
 // lastWords returns the end of the program's standard error.
 func (c *stdio) lastWords() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return clean(string(c.tail))
+	return clean(c.server.part(string(c.tail), max(0, len(c.tail)-maxTail), len(c.tail)))
 }
 
 // Write sends a message. A failed write closes the connection, unless ctx ended

@@ -212,7 +212,7 @@ func (k *tokenCache) exchange(ctx context.Context, row mcpdef.Login, l login, cl
 	asking, stop := context.WithTimeout(withClient(ctx, k.client), tokenTime)
 	defer stop()
 	c := credential{id: l.ClientID, secret: l.Secret, style: oauth2.AuthStyle(l.Style)}
-	token, err := ask(asking, l.Endpoint, c, nil, url.Values{
+	token, err := k.server.ask(asking, l.Endpoint, c, nil, url.Values{
 		"grant_type": {grantRefresh}, "refresh_token": {l.Refresh}, "resource": {l.Resource},
 	})
 	keeping, stop := context.WithTimeout(ctx, storeTime)

@@ -193,7 +193,7 @@ var (
 // call sends a call, and answers the server's requests for input. A form for a
 // person is a *tools.InputRequest. resumed says that the call goes on after one.
 func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler, resumed bool) (*sdk.CallToolResult, error) {
-	for leg := range maxInputRounds + s.server.MaxSamplingCalls {
+	for leg := range maxInputRounds + s.server.Sampling.MaxCalls {
 		traced, trace := withTrace(ctx)
 		answer, err := s.sdk.CallTool(traced, params)
 		if err != nil {
@@ -259,11 +259,11 @@ func (t *tool) lost(s *session, err error) attempt {
 			fate = forgotten
 		}
 		return attempt{fate: fate, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. %s",
-			name, e.status, http.StatusText(e.status), said(e.err), e.nothing())}
+			name, e.status, http.StatusText(e.status), t.host.server.said(e.err), e.nothing())}
 	case answer != nil && answer.Code == codeTooLarge:
-		return attempt{fate: failed, err: tooLargeError(name, answer.Message)}
+		return attempt{fate: failed, err: t.host.server.tooLargeError(answer.Message)}
 	case answer != nil && !refusedStatus(e.status):
-		return attempt{fate: failed, err: protocolError(name, answer, e.begun || e.resumed)}
+		return attempt{fate: failed, err: t.host.server.protocolError(answer, e.begun || e.resumed)}
 	}
 	why := errors.New(plainError(e.err).Error())
 	if s.process != nil && s.process.intact() { // only this answer cannot be read
@@ -297,9 +297,9 @@ func answerOf(err error) *jsonrpc.Error {
 	return answer
 }
 
-func said(err error) string {
+func (s Server) said(err error) string {
 	if answer := answerOf(err); answer != nil {
-		return ": " + bounded(answer.Message, maxSaid)
+		return ": " + s.bounded(answer.Message, maxSaid)
 	}
 	return ""
 }
@@ -309,8 +309,8 @@ const maxSaid = 2000 // bytes of a server's error that are shown
 // protocolError returns the text for the model of a protocol error: the server
 // did not run the tool, or failed while running it. A failure of the tool
 // itself is a result instead.
-func protocolError(server string, e *jsonrpc.Error, begun bool) error {
-	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", server, bounded(e.Message, maxSaid), e.Code)
+func (s Server) protocolError(e *jsonrpc.Error, begun bool) error {
+	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", s.Name, s.bounded(e.Message, maxSaid), e.Code)
 	switch e.Code {
 	case jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeParseError:
 		if !begun {

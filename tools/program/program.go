@@ -44,6 +44,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/membudget"
+	"turnkeeper/internal/redact"
 	"turnkeeper/tools"
 )
 
@@ -149,34 +150,35 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	if err != nil {
 		return tools.Result{}, err
 	}
-	stdout, stderr := &head{ctx: ctx, memory: membudget.Of(ctx), room: t.program.MaxOutput}, &tail{room: maxStderr}
+	stdout, stderr := &head{ctx: ctx, memory: membudget.Of(ctx), room: max(t.program.MaxOutput, maxSaid+redact.Margin)}, &tail{room: maxStderr + redact.Margin}
 	ended, err := run.run(ctx, stdout, stderr)
 	if err != nil {
 		return tools.Result{}, err
 	}
 	if ended.failed() {
-		return tools.Result{Text: t.complaint(ended, stdout, stderr), IsError: true}, nil
+		return tools.Result{Text: t.complaint(call, ended, stdout, stderr), IsError: true}, nil
 	}
 	return t.result(stdout), nil
 }
 
 func (t *tool) result(stdout *head) tools.Result {
-	result := tools.Result{MediaType: t.program.MediaType, Incomplete: stdout.dropped > 0, RawBytes: stdout.size()}
+	result := tools.Result{MediaType: t.program.MediaType, Incomplete: stdout.size() > int64(t.program.MaxOutput), RawBytes: stdout.size()}
+	kept := stdout.kept[:min(len(stdout.kept), t.program.MaxOutput)]
 	if tools.IsText(t.program.MediaType) {
-		result.Text = string(stdout.kept)
+		result.Text = string(kept)
 	} else {
-		result.Bytes = append([]byte{}, stdout.kept...)
+		result.Bytes = append([]byte{}, kept...)
 	}
 	return result
 }
 
 // complaint returns the text for the model about a failed program.
-func (t *tool) complaint(e ending, stdout *head, stderr *tail) string {
+func (t *tool) complaint(call tools.Call, e ending, stdout *head, stderr *tail) string {
 	text := fmt.Sprintf("tool error: the program of '%s' %s", t.spec.Name, e)
-	if said := strings.TrimSpace(stderr.String()); said != "" {
+	if said := strings.TrimSpace(stderr.end(call, maxStderr)); said != "" {
 		return text + ". It complained:\n" + said
 	}
-	if said := strings.TrimSpace(string(stdout.kept[:min(len(stdout.kept), maxSaid)])); said != "" && tools.IsText(t.program.MediaType) {
+	if said := strings.TrimSpace(stdout.start(call, maxSaid)); said != "" && tools.IsText(t.program.MediaType) {
 		return text + ", without a complaint. Its output begins:\n" + said
 	}
 	return text + ", without a word."

@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"turnkeeper/inference"
@@ -97,6 +98,8 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 	if call.Sample != nil {
 		call.Sample = t.maskSample(call.Sample)
 	}
+	call.Mask = t.masker.Part
+	defer t.maskPanic()
 	result, err := t.Tool.Run(ctx, call)
 	if err == nil && result.Body == nil { // limits the size before masking
 		result, err = tools.Collect(ctx, result)
@@ -105,6 +108,13 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 		return tools.Result{}, t.maskInput(request)
 	}
 	return t.mask(result), t.masker.Error(err)
+}
+
+// maskPanic masks the message of a panic, which is cut before it is shown.
+func (t maskedTool) maskPanic() {
+	if cause := recover(); cause != nil {
+		panic(t.masker.String(fmt.Sprint(cause)))
+	}
 }
 
 // maskInput masks what a person sees of a request for input. The tool gets its state back as it was.
@@ -135,6 +145,9 @@ func (t maskedTool) maskSample(sample func(context.Context, tools.Sampling) (too
 }
 
 func (t maskedTool) mask(r tools.Result) tools.Result {
+	if r.Incomplete {
+		r.Text = t.masker.Cut(r.Text)
+	}
 	r.Text = t.masker.String(r.Text)
 	for i := range r.Attached {
 		r.Attached[i].Name = t.masker.String(r.Attached[i].Name)

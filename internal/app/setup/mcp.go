@@ -23,6 +23,7 @@ import (
 // mcpServers returns the configured MCP servers, sorted by name.
 func mcpServers(cfg *config.Config) []mcp.Server {
 	var servers []mcp.Server
+	masker := sync.OnceValue(cfg.Masker)
 	for _, name := range slices.Sorted(maps.Keys(cfg.MCPServers)) {
 		s := cfg.MCPServers[name]
 		server := mcp.Server{
@@ -30,7 +31,8 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, Protocol: s.Protocol,
 			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Background: s.Background, Approve: s.Approve, Flow: s.Policy(), Tools: map[string]mcp.ToolSettings{},
 			RefuseChange: s.RefuseChange, AcceptDefaults: s.Elicitation == config.ElicitDefaults, AskForInput: s.Elicitation == config.ElicitAsk, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
-			AllowSampling: s.AllowSampling, MaxSamplingCalls: s.MaxSamplingCalls, MaxSamplingTokens: s.MaxSamplingTokens,
+			Sampling: mcp.Sampling{Allow: s.AllowSampling, MaxCalls: s.MaxSamplingCalls, MaxTokens: s.MaxSamplingTokens},
+			Mask:     func(text string, from, to int) string { return masker().Part(text, from, to) },
 		}
 		for _, variable := range slices.Sorted(maps.Keys(s.Env)) {
 			server.Env = append(server.Env, variable+"="+s.Env[variable].Reveal())
