@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -102,30 +104,47 @@ func TestHowLongAReadOutlivesItsContext(t *testing.T) {
 			}
 			reads, stop := reading(ctx, c.moved)
 			defer stop()
-			time.Sleep(time.Minute)
-			if !c.ended && reads.Err() != nil {
-				t.Errorf("%s: it ended before", name)
+			began, want := time.Now(), c.until
+			if !c.ended {
+				want += time.Minute
 			}
-			began := time.Now()
-			if c.ended {
-				began = began.Add(-time.Minute)
-			}
-			cancel(c.cause)
+			time.AfterFunc(time.Minute, func() { cancel(c.cause) })
 			<-reads.Done()
-			if got := time.Since(began); !c.ended && got != c.until || !errors.Is(context.Cause(reads), c.cause) {
-				t.Errorf("%s: reading ended %s later, want %s: %v", name, got, c.until, context.Cause(reads))
+			if got := time.Since(began); got != want || !errors.Is(context.Cause(reads), c.cause) {
+				t.Errorf("%s: reading ended after %s, want %s: %v", name, got, want, context.Cause(reads))
+			}
+			<-ctx.Done()
+		})
+	}
+}
+
+// together runs the functions at once, each many times.
+func together(do ...func(n int)) {
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for _, f := range do {
+		group.Go(func() {
+			<-start
+			for n := range 3000 {
+				f(n)
+				if n%8 == 0 {
+					runtime.Gosched()
+				}
 			}
 		})
 	}
+	close(start)
+	group.Wait()
 }
 
 // TestCallsComeAndGoWhileTheWorkerStops begins and ends calls while they are stopped, released and counted. The race detector, or the
 // map itself, notices a lock that is missing.
 func TestCallsComeAndGoWhileTheWorkerStops(t *testing.T) {
 	w := &CallWorker{jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}}
-	var group sync.WaitGroup
-	const times = 3000
-	for _, do := range []func(n int){
+	for n := range 50 {
+		w.running[turnlog.ClaimID(fmt.Sprint("long ", n))] = &runningCall{cancel: func(error) {}}
+	}
+	together(
 		func(n int) { w.enter(turnkeeper.JobID(n))() },
 		func(n int) { w.enter(turnkeeper.JobID(n % 7))() },
 		func(n int) {
@@ -135,14 +154,8 @@ func TestCallsComeAndGoWhileTheWorkerStops(t *testing.T) {
 		func(int) { w.Stop(errStops) },
 		func(int) { w.Release() },
 		func(int) { _ = w.Running() },
-	} {
-		group.Go(func() {
-			for n := range times {
-				do(n)
-			}
-		})
-	}
-	if group.Wait(); w.Resources() != "" {
+	)
+	if w.Resources() != "0 jobs, 50 running" {
 		t.Errorf("it holds %s", w.Resources())
 	}
 }
@@ -150,9 +163,7 @@ func TestCallsComeAndGoWhileTheWorkerStops(t *testing.T) {
 // TestTurnsComeAndGoWhileTheWorkerStops does the same to turns.
 func TestTurnsComeAndGoWhileTheWorkerStops(t *testing.T) {
 	w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{}, changed: make(chan struct{}), slots: 9}
-	var group sync.WaitGroup
-	const times = 2000
-	for _, do := range []func(n int){
+	together(
 		func(n int) {
 			if _, leave, first := w.enter(context.Background(), int64(n), turnkeeper.GrantID(rune(n))); first {
 				leave()
@@ -178,14 +189,8 @@ func TestTurnsComeAndGoWhileTheWorkerStops(t *testing.T) {
 				w.mu.Unlock()
 			}
 		},
-	} {
-		group.Go(func() {
-			for n := range times {
-				do(n)
-			}
-		})
-	}
-	if group.Wait(); w.free() != w.slots {
+	)
+	if w.free() != w.slots {
 		t.Errorf("it holds %s", w.Resources())
 	}
 }
