@@ -38,6 +38,8 @@ func TestAFetchGetsTheNextFreeSlot(t *testing.T) {
 			w.fetched[7] = time.Now()
 			return func() { _, _, _ = w.enter(t.Context(), 7, "grant") }
 		}, 1},
+		"another fetch finds nothing": {fetching(nil), 1},
+		"another fetch fails":         {fetching(errors.New("on purpose")), 1},
 		"the worker stops": {func(_ *testing.T, w *Worker) func() {
 			w.Reserve(1)
 			return w.Drain
@@ -69,16 +71,32 @@ func TestAFetchGetsTheNextFreeSlot(t *testing.T) {
 	}
 }
 
+// fetching takes the slot with a fetch that finds nothing.
+func fetching(fails error) func(t *testing.T, w *Worker) func() {
+	return func(t *testing.T, w *Worker) func() {
+		f := &fetcher{fails: fails, goOn: make(chan struct{})}
+		go func() {
+			_, _ = slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue, MaxToLock: 5})
+		}()
+		synctest.Wait()
+		return func() { close(f.goOn) }
+	}
+}
+
 // A fetcher is River's executor of fetches.
 type fetcher struct {
 	riverdriver.Executor
 	asked int // jobs
 	has   int
 	fails error
+	goOn  chan struct{} // nil: it does not wait
 }
 
 func (f *fetcher) JobGetAvailable(_ context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	f.asked = p.MaxToLock
+	if f.goOn != nil {
+		<-f.goOn
+	}
 	result := &riverdriver.JobGetAvailableResult{}
 	for id := range min(f.has, p.MaxToLock) {
 		result.Jobs = append(result.Jobs, &rivertype.JobRow{ID: int64(id)})

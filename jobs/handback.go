@@ -32,7 +32,7 @@ func (w *Worker) handBack(ctx context.Context, record *turnlog.Record, writer *j
 const handBackPause = time.Minute
 
 // leave ends a dispatch in which nothing was done, and queues its turn.
-func leave(ctx context.Context, writer *journal.Writer, log string, outcome turnlog.Outcome) error {
+func leave(ctx context.Context, writer writer, log string, outcome turnlog.Outcome) error {
 	outcome.State = turnkeeper.TurnQueued
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()

@@ -15,7 +15,18 @@ import (
 // be committed with it: the state of the message, the lane's back-off, and the end of
 // the River job.
 type turnJournal struct {
-	writer *journal.Writer
+	writer writer
+}
+
+// A writer is what a turnJournal needs of a journal.Writer.
+type writer interface {
+	Append(ctx context.Context, e turnlog.Entry, ending journal.Ending) error
+	Transact(ctx context.Context, start turnlog.CallStart, within time.Duration, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error)
+	WriteDraft(ctx context.Context, part turnlog.OutputPart) error
+	DropDraft(ctx context.Context, id turnkeeper.OutputID) error
+	Arrivals(ctx context.Context) ([]turnlog.CallResult, error)
+	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)
+	Late(ctx context.Context, r turnlog.CallResult) error
 }
 
 var (

@@ -33,6 +33,7 @@ type testEnv struct {
 	handed          []granting.Handed
 	readBack        func() error                        // nil: Handed answers at once
 	partial         int                                 // ticks that did not look for everything
+	full            []time.Duration                     // times of those that did
 	looking         func(since time.Duration, s *state) // called by each look; nil: nothing
 	began           time.Time
 }
@@ -40,6 +41,7 @@ type testEnv struct {
 // A state is what a tick changes, and a failed tick does not.
 type state struct {
 	forgetting error // returned by ForgetAside
+	failing    error // returned by ExpireAsks
 	sit        granting.Snapshot
 	lost       []granting.LostGrant
 	calls      []granting.LostCall
@@ -49,6 +51,7 @@ type state struct {
 	messages   []granting.Candidate
 	wakes      []granting.Candidate // turns that continue when a call or a sub-agent has ended
 	spawns     int                  // sub-agents settled in a tick; 0: 1
+	expired    int                  // asks that have expired
 
 	granted     [][]granting.Candidate
 	requeued    []turnkeeper.TurnID
@@ -144,7 +147,9 @@ func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool
 	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
 	if !everything {
 		t.world.partial++
-		sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant = false, false, false, false, time.Time{}
+		sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant, sit.Took = false, false, false, false, time.Time{}, 0
+	} else {
+		t.world.full = append(t.world.full, time.Since(t.world.began))
 	}
 	time.Sleep(t.world.stall)
 	return sit, !t.world.locked, nil
@@ -152,6 +157,9 @@ func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool
 
 // Try undoes a part that fails.
 func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() error) (failed, err error) {
+	if len(subjects) == 0 || slices.ContainsFunc(subjects, func(s granting.Subject) bool { return s.Kind == "" || s.ID == "" }) {
+		panic("a part without its subjects")
+	}
 	before, over := t.state, t.over
 	before.granted, before.requeued, before.closed, before.slots = slices.Clone(t.granted), slices.Clone(t.requeued), slices.Clone(t.closed), slices.Clone(t.slots)
 	if failed = part(); failed != nil {
@@ -188,7 +196,9 @@ func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 	return nil
 }
 
-func (t *tick) ExpireAsks(context.Context, int) (int, error) { return 0, nil }
+func (t *tick) ExpireAsks(_ context.Context, limit int) (int, error) {
+	return min(limit, t.expired), t.failing
+}
 
 func (t *tick) MoveLevels(context.Context) (int, error) { return 0, nil }
 func (t *tick) MoveHeld(context.Context) (int, error)   { return 0, nil }

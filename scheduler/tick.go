@@ -409,7 +409,8 @@ func (s *Scheduler) pick(ctx context.Context, t Tick, sit granting.Snapshot, hel
 // nothing before that.
 const recordInterval = time.Minute
 
-// record records the tick if the last record is old enough.
+// record records the tick if the last record is old enough, or of another timeline or of a later time: the next tick must not see
+// that step again.
 func (s *Scheduler) record(ctx context.Context, t Tick, sit granting.Snapshot, r Report) error {
 	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Asks == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)

@@ -76,10 +76,6 @@ func (s *Scheduler) trust(ctx context.Context, t Tick, sit granting.Snapshot, as
 	}
 	if reason != "" {
 		s.Log.Warn("the scheduler holds off", zap.String("reason", reason), zap.Duration("for", s.LeaseTTL))
-		// The next tick must not see the step again.
-		if err := t.Note(ctx, sit.Now, sit.Timeline); err != nil {
-			return trusted{}, err
-		}
 		if sit.HoldReason == newTimeline {
 			reason = newTimeline
 		}

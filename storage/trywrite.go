@@ -36,7 +36,7 @@ func (s *DB) TryWrite(ctx context.Context) error {
 	if err != nil {
 		return pg.Translate(err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	defer func() { _ = tx.Rollback(ctx) }() // if ctx has ended, this closes the connection
 	_, err = tx.Exec(ctx, "set local lock_timeout = '2s'; set local statement_timeout = '10s';"+tryWrite, pgx.QueryExecModeSimpleProtocol)
 	return pg.Translate(err)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -119,5 +120,14 @@ func TestALastRunBeforeTheHistory(t *testing.T) {
 	record, err := h.RecordForRequest(t.Context(), 4502, 1)
 	if err != nil || record.LastRun == nil || record.LastRun.TurnID != 402 || record.LastRun.Reply != "reply 402" || record.History[0].TurnID != 502 {
 		t.Errorf("the last run is %+v, %v", record.LastRun, err)
+	}
+	// A worker gets the labels of the last run, too.
+	h.Exec("insert into turnkeeper.labels (kind, id, label, source) values ('turn', 402, 'private', 'the last run')")
+	schedule := "s"
+	row := dbsqlc.TurnForWorkerRow{
+		ID: 4502, MessageID: int64(record.Message.ID), Agent: "desk", Conversation: record.Turn.Conversation, Schedule: &schedule, HasPast: true, AnyLabels: true,
+	}
+	if record, err = h.Complete(t.Context(), &row); err != nil || record.LastRun == nil || len(record.Labels.Before) != 1 {
+		t.Errorf("the labels before the turn are %+v, %v", record.Labels, err)
 	}
 }

@@ -39,7 +39,7 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 	renew := func(sealed byte, name string) bool {
 		t.Helper()
 		next := kept
-		next.Sealed, next.Scopes = []byte{sealed}, []string{"c"}
+		next.Sealed, next.Scopes, next.Expires, next.Renewable = []byte{sealed}, []string{"c"}, expires.Add(time.Minute), false
 		held, err := h.RenewMCPLogin(t.Context(), next, name)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,8 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 		t.Error("the renewals")
 	}
 	renewed, err := h.MCPLogin(t.Context(), "s")
-	if err != nil || renewed.Sealed[0] != 3 || renewed.Revision <= kept.Revision || renewed.RenewedAt.IsZero() || renewed.Scopes[0] != "c" {
+	if err != nil || renewed.Sealed[0] != 3 || renewed.Revision <= kept.Revision || renewed.RenewedAt.IsZero() || renewed.Scopes[0] != "c" ||
+		!renewed.Expires.Equal(expires.Add(time.Minute)) || renewed.Renewable {
 		t.Errorf("%+v, %v", renewed, err)
 	}
 	if claim(kept.Revision, "d", time.Hour) {

@@ -242,6 +242,9 @@ func TestEndsOfAttempts(t *testing.T) {
 	if err := h.ResumeWebhook(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
+	if _, d := view(); d.Attempts != 0 || !d.FirstAt.IsZero() {
+		t.Errorf("a delivery that begins again has made attempts: %+v", d)
+	}
 	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryDead, Error: "never"})
 	if w, d := view(); w.Dead != 1 || w.Pending != 0 || d.Attempts != 1 || d.State != outbox.DeliveryDead {
 		t.Errorf("given up: %+v, %+v", w, d)
