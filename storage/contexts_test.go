@@ -205,16 +205,16 @@ func (c *caller) argument(of reflect.Type, depth int) reflect.Value {
 const promptly = 9 * time.Second
 
 // returns waits until a call returns.
-func returns(t *testing.T, name string, call func() error) (err error, ok bool) {
+func returns(t *testing.T, name string, call func() error) (ok bool, err error) {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- call() }()
 	select {
 	case err = <-ended:
-		return err, true
+		return true, err
 	case <-time.After(promptly):
 		t.Errorf("%s did not return", name)
-		return nil, false
+		return false, nil
 	}
 }
 
@@ -237,7 +237,7 @@ func TestNothingIsAskedAfterTheContext(t *testing.T) {
 	cancel()
 	for _, m := range c.methods(c.stores()...) {
 		before := sent.Load()
-		err, _ := returns(t, m.name, func() error { return m.call(ctx) })
+		_, err := returns(t, m.name, func() error { return m.call(ctx) })
 		if n := sent.Load() - before; (n > 0 || err == nil) != (silent[m.name] != "") {
 			t.Errorf("%s: %d units were sent, error %v", m.name, n, err)
 		}
@@ -254,7 +254,7 @@ func TestCallsOfADatabaseThatIsAway(t *testing.T) {
 	var group sync.WaitGroup
 	for _, m := range c.methods(c.stores()...) {
 		group.Go(func() {
-			if err, ok := returns(t, m.name, func() error { return m.call(ctx) }); ok && err == nil && m.name != "storage.DB.RecheckWrites" {
+			if ok, err := returns(t, m.name, func() error { return m.call(ctx) }); ok && err == nil && m.name != "storage.DB.RecheckWrites" {
 				t.Errorf("%s succeeded", m.name)
 			}
 		})
@@ -314,7 +314,7 @@ func (c *caller) interrupt(t *testing.T, m method, n int) (reached bool) {
 		<-release
 		return storagetest.Lose
 	})
-	err, _ := returns(t, m.name, func() error { return m.call(ctx) })
+	_, err := returns(t, m.name, func() error { return m.call(ctx) })
 	close(release)
 	c.proxy.Plan(nil)
 	if held && err == nil && m.name != "storage.DB.TryWrite" { // which has its answer when it rolls back
