@@ -154,6 +154,7 @@ var (
 	running    = regexp.MustCompile(`("(?:silent|lease_remaining|oldest_due|oldest_pending)_ms": )-?\d+|(held, )\d+\S+( left)`) // by the database's clock
 	today      = regexp.MustCompile(`\d\d:\d\d:\d\d|\b(in )?\d+ (s|min)( ago)?\b`)
 	traceIDs   = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+	nextTimes  = regexp.MustCompile(`(next times \([^)]*\): ).*`)
 	wideSpaces = regexp.MustCompile(`  +`)
 )
 
@@ -181,6 +182,7 @@ func (r *rich) same(text string) string {
 			return fmt.Sprintf("<+%dd/%d>", minutes/(24*60), minutes%(24*60))
 		}
 	}
+	text = nextTimes.ReplaceAllString(text, "$1<times>") // with their days of the week
 	text = jsonTimes.ReplaceAllStringFunc(text, distance(time.RFC3339Nano))
 	text = textTimes.ReplaceAllStringFunc(text, distance("2006-01-02 15:04"))
 	text = uuids.ReplaceAllString(text, "<uuid>")
