@@ -13,11 +13,12 @@ import (
 const takeover = 200 * time.Millisecond
 
 // falls ends the heartbeats of a process, and lets it count as lost after takeover. Before, its
-// limit is much longer.
+// limit is much longer. It rings for a tick, because the last one knows only the longer limit.
 func (s *site) falls(p *process) {
 	s.t.Helper()
 	p.hush()
 	s.exec("update turnkeeper.worker_heartbeat set takeover_after = $2 where worker_id = $1", p.id, takeover)
+	s.exec("select pg_notify('turnkeeper_inbox', '')")
 }
 
 // A worker is silent during a turn, because it is paused, and continues later. Its turn is taken
