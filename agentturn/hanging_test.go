@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -397,19 +398,20 @@ func hangIn(t *testing.T, name string, s *snag, cause string) {
 	s.calls = map[string]int{}
 	s.surround(b)
 	b.wall = 50 * time.Second
-	stopped := time.Now().Add(b.wall)
+	var stopped atomic.Value // a time.Time
+	stopped.Store(time.Now().Add(b.wall))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	if why := stopCauses[cause].cause; why != nil {
-		s.stop = func() { stopped = time.Now(); cancel(why) }
+		s.stop = func() { stopped.Store(time.Now()); cancel(why) }
 	}
 	if s.method == "Late" { // which hangs after the stop
-		time.AfterFunc(hangTime, func() { stopped = time.Now(); cancel(turnkeeper.ErrFenced) })
+		time.AfterFunc(hangTime, func() { stopped.Store(time.Now()); cancel(turnkeeper.ErrFenced) })
 		s.stop, cause = nil, "a lost lease"
 	}
 	record, journal := b.store.dispatch()
 	outcome, err := b.resume(ctx, record, snaggedJournal{journal, s})
-	late := time.Since(stopped)
+	late := time.Since(stopped.Load().(time.Time))
 	b.check()
 	time.Sleep(time.Minute) // until tools that were left behind have ended
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -121,6 +122,17 @@ func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inferenc
 	p.all, p.made = append(p.all, *call.ToolCall), append(p.made, call)
 }
 
+// back yields the calls decided so far and those of earlier rounds, the last first.
+func (p *planner) back() iter.Seq[*turnkeeper.ToolCall] {
+	return func(yield func(*turnkeeper.ToolCall) bool) {
+		for i := range slices.Backward(p.all) {
+			if !yield(&p.all[i]) {
+				return
+			}
+		}
+	}
+}
+
 // answered returns the calls of the answer that were decided so far.
 func (p *planner) answered() []turnkeeper.ToolCall { return p.all[p.first:] }
 
@@ -182,7 +194,7 @@ func (p *planner) verdict(ctx context.Context, call *calls.Call, fault string) (
 	case p.doubt != "" && call.Effect != turnkeeper.EffectNone:
 		return turnkeeper.CallDenied, fmt.Sprintf(shownDoubt, p.doubt)
 	}
-	if first := call.Repeated(p.all); first != nil {
+	if first := call.Repeated(p.back()); first != nil {
 		return turnkeeper.CallSkipped, calls.RepeatedResult(*first)
 	}
 	if text, skip := p.skip(ctx, call); skip {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -211,12 +212,15 @@ func TestAServerThatIsSilentAtTheEnd(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			again := s.asked[2][:1]
+			s.mu.Lock()
+			asked := slices.Clone(s.asked)
+			s.mu.Unlock()
+			again := asked[2][:1]
 			if took := time.Since(began); took != c.wait || (again == "1") != c.again {
-				t.Errorf("%+v: it took %s; asked %q", c, took, s.asked)
+				t.Errorf("%+v: it took %s; asked %q", c, took, asked)
 			}
 			want := fmt.Sprintf("1 listen turnkeeper_turns; 1 unlisten turnkeeper_turns; %s listen turnkeeper_turns; %[1]s unlisten turnkeeper_turns", again)
-			if got := strings.Join(s.asked, "; "); got != want {
+			if got := strings.Join(asked, "; "); got != want {
 				t.Errorf("asked %s, want %s", got, want)
 			}
 			s.close(pool)

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -163,6 +164,17 @@ func (l *List) Runs() (runs toolrun.Set) {
 // Earlier returns the calls before a call, as they are journaled.
 func (l *List) Earlier(c *Call) []turnkeeper.ToolCall {
 	return slices.DeleteFunc(l.All(), func(o turnkeeper.ToolCall) bool { return o.Key.Compare(c.Key) >= 0 })
+}
+
+// backFrom yields the calls before a call, the last first, without copying them.
+func (l *List) backFrom(c *Call) iter.Seq[*turnkeeper.ToolCall] {
+	return func(yield func(*turnkeeper.ToolCall) bool) {
+		for _, o := range slices.Backward(l.calls) {
+			if o.Key.Compare(c.Key) < 0 && !yield(o.ToolCall) {
+				return
+			}
+		}
+	}
 }
 
 // Effected reports whether a tool with an effect has started, in any execution.

@@ -74,7 +74,7 @@ type Turn struct {
 
 // Turn returns what Next needs to know while calls are executed, except for Time and Settles.
 func (l *List) Turn(c *Call) Turn {
-	t := Turn{Bounds: l.offer.Bounds, Left: l.offer.Bounds.MaxToolCalls - l.Executed(), Repeats: c.Repeated(l.Earlier(c))}
+	t := Turn{Bounds: l.offer.Bounds, Left: l.offer.Bounds.MaxToolCalls - l.Executed(), Repeats: c.Repeated(l.backFrom(c))}
 	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		t.Misfit = l.offer.CheckAsWritten(c.Name, ask.Edited)
 	}

@@ -1,15 +1,16 @@
 package calls
 
 import (
+	"iter"
 	"slices"
 
 	"turnkeeper"
 )
 
 // Repeated returns the call that a call repeats: the one directly before it, which succeeded or still runs, and would run with the
-// same arguments. nil: it repeats none. before are the turn's earlier calls. A call with handles is compared once they are resolved.
+// same arguments. nil: it repeats none. before are the turn's earlier calls, the last first. A call with handles is compared once they are resolved.
 // Paging calls are ignored.
-func (c *Call) Repeated(before []turnkeeper.ToolCall) *turnkeeper.ToolCall {
+func (c *Call) Repeated(before iter.Seq[*turnkeeper.ToolCall]) *turnkeeper.ToolCall {
 	if c.Paging || c.Starts > 0 || !c.Known() || !c.Spec.Guarded() || c.Handles && !c.resolved {
 		return nil
 	}
@@ -17,13 +18,13 @@ func (c *Call) Repeated(before []turnkeeper.ToolCall) *turnkeeper.ToolCall {
 	if _, asRun := c.AsRun(); asRun != "" {
 		hash = asRun
 	}
-	for _, earlier := range slices.Backward(before) {
+	for earlier := range before {
 		switch {
 		case earlier.Paging:
 		case earlier.ArgsHash != hash:
 			return nil
 		case earlier.State == turnkeeper.CallSucceeded, earlier.State == turnkeeper.CallRunning:
-			return &earlier
+			return earlier
 		case earlier.State != turnkeeper.CallSkipped: // a skipped call may itself repeat an earlier one
 			return nil
 		}
