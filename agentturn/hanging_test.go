@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,7 @@ type snag struct {
 	method string
 	n      int
 
+	mu    sync.Mutex     // of what follows: tools call at the same time as the turn
 	stop  func()         // ends the turn's context, a while after the call began to hang; nil: nothing does
 	calls map[string]int // of each method
 	hit   bool
@@ -37,10 +39,14 @@ type snag struct {
 
 // hang returns the error of a call that hung; nil: it does not hang.
 func (s *snag) hang(ctx context.Context, method string) error {
-	if s.calls[method]++; method != s.method || s.calls[method] != s.n {
+	s.mu.Lock()
+	s.calls[method]++
+	hangs := method == s.method && s.calls[method] == s.n
+	s.hit = s.hit || hangs
+	s.mu.Unlock()
+	if !hangs {
 		return nil
 	}
-	s.hit = true
 	if s.stop != nil {
 		time.AfterFunc(hangTime, s.stop)
 	}
@@ -48,7 +54,9 @@ func (s *snag) hang(ctx context.Context, method string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(time.Hour):
+		s.mu.Lock()
 		s.deaf = true
+		s.mu.Unlock()
 		return errors.New("it hung for an hour")
 	}
 }
@@ -414,6 +422,8 @@ func hangIn(t *testing.T, name string, s *snag, cause string) {
 	late := time.Since(stopped.Load().(time.Time))
 	b.check()
 	time.Sleep(time.Minute) // until tools that were left behind have ended
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.n == 0:
 	case !s.hit || s.deaf:
