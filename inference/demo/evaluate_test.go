@@ -16,19 +16,9 @@ func agree(t *testing.T, source string) {
 	c := conversation{message: "Look at https://a.example/x\nplease", notice: "", results: []result{
 		{name: "read", text: `{"a":[1,{"b":"c"}]}`}, {name: "read", text: "Two\n  two tonnes\n"}, {name: "note", text: "x"},
 	}}
-	theirs := template.FuncMap{
-		"message": func() string { return c.message }, "notice": func() string { return c.notice },
-		"count": func(tool string) int { return len(c.of(tool)) }, "result": c.result,
-		"results": func(tool string) string { return strings.Join(c.of(tool), "\n\n") }, "field": field, "match": match,
-		"contains": func(part, text string) bool { return strings.Contains(text, part) }, "lines": lines, "first": first,
-		"oneline": oneLine, "trim": strings.TrimSpace, "lower": strings.ToLower, "json": quoted,
-	}
-	var want strings.Builder
-	theirErr := ""
-	if parsed, err := template.New("").Funcs(theirs).Parse(source); err != nil {
-		theirErr = templateFault(err).Error()
-	} else if err := parsed.Execute(&want, nil); err != nil {
-		theirErr = templateFault(err).Error()
+	want, theirErr := standard(source, conversation{}) // compile tries a template without a conversation
+	if theirErr == "" {
+		want, theirErr = standard(source, c)
 	}
 	p, err := compile(source)
 	got := ""
@@ -40,9 +30,29 @@ func agree(t *testing.T, source string) {
 	if err != nil {
 		ourErr = err.Error()
 	}
-	if ourErr != theirErr || err == nil && got != want.String() {
-		t.Errorf("%s\ngives %q, %s\n want %q, %s", source, got, ourErr, want.String(), theirErr)
+	if ourErr != theirErr || err == nil && got != want {
+		t.Errorf("%s\ngives %q, %s\n want %q, %s", source, got, ourErr, want, theirErr)
 	}
+}
+
+// standard returns what text/template makes of a source.
+func standard(source string, c conversation) (text, fault string) {
+	theirs := template.FuncMap{
+		"message": func() string { return c.message }, "notice": func() string { return c.notice },
+		"count": func(tool string) int { return len(c.of(tool)) }, "result": c.result,
+		"results": func(tool string) string { return strings.Join(c.of(tool), "\n\n") }, "field": field, "match": match,
+		"contains": func(part, text string) bool { return strings.Contains(text, part) }, "lines": lines, "first": first,
+		"oneline": oneLine, "trim": strings.TrimSpace, "lower": strings.ToLower, "json": quoted,
+	}
+	var out strings.Builder
+	parsed, err := template.New("").Funcs(theirs).Parse(source)
+	if err == nil {
+		err = parsed.Execute(&out, nil)
+	}
+	if err != nil {
+		return "", templateFault(err).Error()
+	}
+	return out.String(), ""
 }
 
 // TestTemplatesAreThoseOfTheStandardLibrary renders templates of every kind.
