@@ -19,6 +19,7 @@ type reading struct {
 	rounds []turnkeeper.Round
 	asks   []askings.Ask
 	reply  string
+	byName map[string]*turnkeeper.ToolCall
 
 	at      turnkeeper.Event
 	open    int         // the round that streams; 0: none
@@ -207,15 +208,18 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 
 // call returns the call with a name such as round-1-tool-2.
 func (r *reading) call(name string) *turnkeeper.ToolCall {
-	for i := range r.rounds {
-		for j := range r.rounds[i].Calls {
-			if call := &r.rounds[i].Calls[j]; call.Key.String() == name {
-				return call
+	if r.byName == nil {
+		r.byName = map[string]*turnkeeper.ToolCall{}
+		for _, round := range r.rounds {
+			for i := range round.Calls {
+				r.byName[round.Calls[i].Key.String()] = &round.Calls[i]
 			}
 		}
 	}
-	r.wrong("there is no call %s", name)
-	return nil
+	if r.byName[name] == nil {
+		r.wrong("there is no call %s", name)
+	}
+	return r.byName[name]
 }
 
 // ask checks that there is an ask as the event tells it. state is empty if it is any but open.
