@@ -31,8 +31,7 @@ type reading struct {
 	faults  []string
 }
 
-// misplacedEvents returns what is wrong with the events of a turn: those that stand at another place than what they tell of, and those
-// that tell something else than the journal has.
+// misplacedEvents returns the faults in a turn's events: events out of order, and events that contradict the journal.
 func misplacedEvents(
 	turn turnkeeper.Turn, rounds []turnkeeper.Round, asks []askings.Ask, events []turnkeeper.Event, reply string,
 ) []string {

@@ -51,7 +51,7 @@ type prop struct {
 	brings []policy.Label // labels of the result itself
 	ends   string         // fails, or doubts whether it happened; empty: succeeds
 	within bool           // runs in the transaction of its result
-	gives  string         // binary, attached or long: the content of its result, beside or in place of a short text
+	gives  string         // kind of the result: binary, attached or long; empty: a short text
 	asks   bool           // asks a person for input, once
 	muses  bool           // asks a model
 }

@@ -236,8 +236,8 @@ func TestAReplyThatWaitsSurvivesALostWorker(t *testing.T) {
 	})
 }
 
-// TestAReplyIsAskedAboutOnce checks that a turn that goes on while a person has not answered yet, because a call that ran elsewhere has
-// ended, asks nobody again, and sends nothing.
+// TestAReplyIsAskedAboutOnce resumes a turn because a detached call has ended, while the ask about its reply is still open. The turn
+// must not ask again or send the reply.
 func TestAReplyIsAskedAboutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")

@@ -34,7 +34,7 @@ type way struct {
 	detached   bool          // tools run in jobs of their own
 	async      bool          // sub-agents are not waited for at once
 	renamed    bool          // tools have other names
-	elsewhere  bool          // the agent's file has the rules, not the tools
+	elsewhere  bool          // rules about calls are in the agent's file instead of the tools' specs
 	split      bool          // answers that can be are two answers
 	fresh      bool          // each dispatch has a new worker, which has read the agents' files again
 	lost       uint64        // the seed by which answers of the store are lost; 0: none is

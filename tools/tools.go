@@ -125,9 +125,9 @@ type Call struct {
 	// model sees only the question, nothing of the turn. Sample is safe for concurrent
 	// use within the call's context. Its error holds no secret. nil: not available.
 	Sample func(ctx context.Context, s Sampling) (Sampled, error)
-	// Mask returns a text from one byte up to another, with secrets masked, also one of which only a
-	// part lies there. A result is masked as a whole, so a tool that shows a part of a text calls Part,
-	// which calls Mask. nil: there are no secrets.
+	// Mask returns text[from:to] with secrets masked, including a secret that extends beyond the range.
+	// Results are masked as a whole; a tool that returns a part of a text calls Part, which uses Mask.
+	// nil: there are no secrets to mask.
 	Mask func(text string, from, to int) string
 	// Input is the outcome of the call's newest InputRequest. nil: it has made none.
 	Input *Input

@@ -149,7 +149,7 @@ func (c *Call) InputForRun() *tools.Input {
 	return &tools.Input{N: ask.N, State: ask.Resume, Answer: answer, Denied: ask.State == asks.Denied}
 }
 
-// Question returns the question of a kind about the call. d says why it is asked.
+// Question returns the nth question of a kind about the call, with the rule and the reason of d.
 func (c *Call) Question(kind asks.Kind, n int, d policy.Decision) asks.Question {
 	q := asks.Question{Call: c.Key, Kind: kind, N: n, Tool: c.Name, Arguments: c.Approved(), Rule: d.Rule, Reason: d.Reason}
 	if c.Known() && kind == asks.KindApprove {

@@ -59,7 +59,7 @@ func (l *List) Make(planned *turnkeeper.ToolCall) *Call {
 	return c
 }
 
-// Add appends a round with its calls, of which those in made have the same order.
+// Add appends a round. made are its calls, in the same order as round.Calls, to which they point from now on.
 func (l *List) Add(round turnkeeper.Round, made []*Call) {
 	l.Rounds = append(l.Rounds, round)
 	for i, c := range made {

@@ -13,10 +13,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// A Do is what is to be done with a call.
+// A Do is the kind of a step.
 type Do string
 
-// What is to be done. After the first four, Next decides again, with what they have found out.
+// The kinds of steps. The first four only find something out; after them, call Next again.
 const (
 	Resolve   Do = "resolve"   // replace the handles in its arguments; see Call.Resolve
 	Rule      Do = "rule"      // ask the rules; see Call.Ruling
@@ -40,7 +40,7 @@ const (
 	Rerun    Do = "rerun"    // run it again in the background, where it was when its worker was lost
 )
 
-// A Step is what is to be done with a call next.
+// A Step is the next step of a call, as Next decides it.
 type Step struct {
 	Do       Do
 	Result   turnlog.CallResult // for Answer

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/internal/endtest"
 )
 
-// TestRequestsEndWithTheirCaller checks for each request to a provider that it ends with the context of whoever waits for it.
+// TestRequestsEndWithTheirCaller checks that each kind of request to a provider is cancelled when the caller's context is.
 func TestRequestsEndWithTheirCaller(t *testing.T) {
 	ask := func(ctx context.Context, c *openai.Client) error {
 		_, err := c.Generate(ctx, inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)

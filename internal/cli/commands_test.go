@@ -98,8 +98,8 @@ var commandRows = []struct {
 	}},
 }
 
-// elsewhere are the commands and flags that no row has, with the reason.
-var elsewhere = map[string]string{
+// exempt lists the commands and flags without a row, each with the reason.
+var exempt = map[string]string{
 	"turnctl check": "it lists in no order what these rows break", "turnctl check --at-rest": "likewise",
 	"turnctl init": "TestInit", "turnctl version": "the version of the build", "turnctl policy test": "TestPolicyTest",
 	"turnctl tools call":       "TestToolsCall",
@@ -180,7 +180,7 @@ func TestEveryCommandHasARow(t *testing.T) {
 	}
 	var walk func(*cobra.Command)
 	want := func(what string) {
-		if reason, other := elsewhere[what]; has[what] == other && reason != "" || !has[what] && !other {
+		if reason, other := exempt[what]; has[what] == other && reason != "" || !has[what] && !other {
 			t.Errorf("%s must have a row, or be named with a reason: %q", what, reason)
 		}
 	}
@@ -242,7 +242,8 @@ func TestEveryCompletion(t *testing.T) {
 	golden.File(t, "testdata/commands/completions.txt", all.String())
 }
 
-// completed returns what is offered. A busy database may not answer in the time of a completion, so nothing is asked for again.
+// completed returns the completions that the shell offers. It retries an empty list, because a busy database may not answer within the
+// second that a completion has.
 func (r *rich) completed(p shell.Program, args []string) string {
 	r.t.Helper()
 	var lines []string

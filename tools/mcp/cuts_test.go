@@ -109,7 +109,7 @@ func TestNoPartOfASecretRemainsAtACut(t *testing.T) {
 	}
 }
 
-// asked returns what a person is asked.
+// asked returns the text of the question that a person is shown.
 func asked(s Server, forms map[string]form) string {
 	return (&session{server: s}).inputRequest("", nil, forms, nil).Error()
 }
