@@ -187,6 +187,7 @@ func (r *rig) suffers(t *testing.T, arm func() (happened <-chan struct{})) {
 	t.Helper()
 	defer func(all *testing.T) { r.t = all }(r.t)
 	r.t = t
+	r.exec("update turnkeeper.settings set last_tick_at = last_tick_at - interval '2 seconds'") // so that the next tick writes it again
 	happened := arm()
 	id := r.send("victim")
 	select {
