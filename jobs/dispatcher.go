@@ -81,8 +81,14 @@ func (t *tick) EndCall(ctx context.Context, call granting.LostCall) error {
 
 // CloseLost ends a turn that lost its worker too often, with a reply, without running it
 // again. If only a newer program can read its journal, it queues the turn instead, for a
-// newer scheduler to close or a newer worker to run.
+// newer scheduler to close or a newer worker to run. A turn with a request to cancel is closed by that: see end_many.
 func (t *tick) CloseLost(ctx context.Context, lost granting.LostGrant) error {
+	switch asked, err := t.CancelAsked(ctx, lost.TurnID); {
+	case err != nil:
+		return err
+	case asked:
+		return t.Requeue(ctx, lost)
+	}
 	switch _, err := t.Rounds(ctx, lost.TurnID); {
 	case errors.Is(err, journal.ErrNewerJournal):
 		return t.Requeue(ctx, lost)

@@ -85,7 +85,7 @@ func (t *tick) dispatchApart(ctx context.Context, ready []granting.Candidate) er
 	leases := make([]*leaseRow, len(ready))
 	t.later(func(*[]Bell) {
 		for i, r := range ready {
-			leases[i] = t.s.lease(r)
+			leases[i] = t.s.lease(r, t.s.now())
 		}
 	})
 	if err := t.conn.ask(ctx, "tick.lease", t.commit); err != nil {

@@ -109,8 +109,9 @@ func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 		}
 	}
 	t.later(func(rings *[]Bell) {
+		now := t.s.now() // one time for all: see the order of Lost
 		for _, r := range ready {
-			t.grantTurn(r, t.s.lease(r), rings)
+			t.grantTurn(r, t.s.lease(r, now), rings)
 		}
 	})
 	return nil
@@ -152,9 +153,9 @@ func (t *tick) wasClosed(r granting.Candidate) bool {
 	return !accepted && t.s.state.message(r.MessageID).State != turnkeeper.MessageWaiting
 }
 
-// lease takes the lease for a new grant, and logs the grant.
-func (s *Store) lease(r granting.Candidate) *leaseRow {
-	st, now := &s.state, s.now()
+// lease takes the lease for a grant at this time, and logs the grant.
+func (s *Store) lease(r granting.Candidate, now time.Time) *leaseRow {
+	st := &s.state
 	l := st.leases[r.Lane]
 	if l == nil {
 		l = &leaseRow{Lease: turnkeeper.Lease{Lane: r.Lane, Token: st.laneToken}}

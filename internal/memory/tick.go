@@ -328,7 +328,9 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 				Dispatches: turn.Dispatches, Rounds: len(turn.rounds),
 			})
 		}
-		slices.SortStableFunc(lost, func(a, b granting.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
+		slices.SortFunc(lost, func(a, b granting.LostGrant) int {
+			return cmp.Or(a.GrantedAt.Compare(b.GrantedAt), cmp.Compare(a.TurnID, b.TurnID))
+		})
 		// Like `for update skip locked`: a turn that is being written to has a live worker.
 		lost = slices.DeleteFunc(lost, func(l granting.LostGrant) bool {
 			_, busy := s.turn(l.TurnID).held.blocks()
@@ -355,12 +357,17 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	}); err != nil {
 		return err
 	}
+	t.later(func(rings *[]Bell) { t.endLost(lost, nil, requeued(lost), rings) })
+	return nil
+}
+
+// requeued returns the end of a lost grant whose turn runs again.
+func requeued(lost granting.LostGrant) ending {
 	end := ending{outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
 	if lost.WorkerID == "" {
 		end.log = "unclaimed"
 	}
-	t.later(func(rings *[]Bell) { t.endLost(lost, nil, end, rings) })
-	return nil
+	return end
 }
 
 // dropSpawned records that the tick drops all sub-agents below a turn.
@@ -385,6 +392,10 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 		return err
 	}
 	t.later(func(rings *[]Bell) {
+		if (ends{&t.s.state}).cancelled(lost.TurnID) { // this tick may have ended its parent
+			t.endLost(lost, nil, requeued(lost), rings)
+			return
+		}
 		draft := t.s.state.turn(lost.TurnID).draft()
 		if !t.s.bugs.has(BugCallsLeftOpen) {
 			draft.settleCalls(t.s.now(), agentturn.ShownPerhaps)

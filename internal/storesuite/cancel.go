@@ -160,6 +160,19 @@ func cancelThenLost(e *env) {
 	e.wantCancelled(d.grant.TurnID)
 }
 
+func cancelThenLostLast(e *env) {
+	d := e.turn()
+	for range 2 { // one more ends it
+		e.Pass(LeaseTTL)
+		equal(e, "queued again", e.tick().Requeued, 1)
+		e.take(second)
+	}
+	e.cancel(d.grant.TurnID, false)
+	e.Pass(LeaseTTL)
+	e.tick()
+	e.wantCancelled(d.grant.TurnID)
+}
+
 func cancelThenEnd(e *env) {
 	d := e.detached(turnkeeper.EffectNone)
 	e.cancel(d.grant.TurnID, false)

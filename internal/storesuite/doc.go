@@ -208,6 +208,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one e
 		{"a queued turn is cancelled with its calls", cancelQueued},
 		{"a running turn is cancelled by its holder", cancelRunning},
 		{"a cancellation survives the loss of the worker", cancelThenLost},
+		{"a turn that is to be cancelled is cancelled when it loses its last worker", cancelThenLostLast},
 		{"a turn asked to cancel neither waits nor is retried", cancelThenEnd},
 		{"an ended turn is not cancelled", cancelEnded},
 		{"a cancelled reply keeps what was shown", cancelShown},

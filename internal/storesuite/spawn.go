@@ -24,7 +24,7 @@ var spawnProperties = []property{
 	{"a cancellation goes down the tree", cancelWaitingTree},
 	{"a refused spawn is the result of its call", spawnRefused},
 	{"an overdue sub-agent is cancelled", spawnOverdue},
-	{"a turn that loses its workers spawnProperties once", lostParent},
+	{"a turn that loses its workers spawns once, and its sub-agent ends with it", lostParent},
 }
 
 // traceParent is the trace parent of every sub-agent.

@@ -53,6 +53,12 @@ func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []tu
 	return pg.Translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}))
 }
 
+// CancelAsked reports whether a turn has a request to cancel it.
+func (t *Tick) CancelAsked(ctx context.Context, turn turnkeeper.TurnID) (bool, error) {
+	asked, err := t.q.CancelAsked(ctx, int64(turn))
+	return asked, pg.Translate(err)
+}
+
 // RingHolders notifies all workers, with the commit, that grants were taken away: see TakenGrants.
 func (t *Tick) RingHolders(ctx context.Context) error { return t.last.Queries().RingCancels(ctx) }
 

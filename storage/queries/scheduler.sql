@@ -99,9 +99,13 @@ where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where 
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
        or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
-order by l.granted_at
+order by l.granted_at, l.turn_id -- turns of one tick have the same time; a parent is older than its sub-agents
 limit @max_rows
 for update of l, t skip locked;
+
+-- name: CancelAsked :one
+-- Whether a turn has a request to cancel it.
+select exists (select from turnkeeper.requested_ends where turn_id = @turn::bigint and how = 'cancel')::boolean as asked;
 
 -- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot,

@@ -89,6 +89,18 @@ func (q *Queries) AwaitTick(ctx context.Context) error {
 	return err
 }
 
+const CancelAsked = `-- name: CancelAsked :one
+select exists (select from turnkeeper.requested_ends where turn_id = $1::bigint and how = 'cancel')::boolean as asked
+`
+
+// Whether a turn has a request to cancel it.
+func (q *Queries) CancelAsked(ctx context.Context, turn int64) (bool, error) {
+	row := q.db.QueryRow(ctx, CancelAsked, turn)
+	var asked bool
+	err := row.Scan(&asked)
+	return asked, err
+}
+
 const CloseJobs = `-- name: CloseJobs :exec
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any($1::bigint[]) and state not in ('completed', 'cancelled', 'discarded')
@@ -622,7 +634,7 @@ where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where 
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
        or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
-order by l.granted_at
+order by l.granted_at, l.turn_id -- turns of one tick have the same time; a parent is older than its sub-agents
 limit $1
 for update of l, t skip locked
 `
