@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/survival"
 )
 
@@ -41,25 +42,7 @@ type Definition struct {
 	Root                string      `yaml:"root" as:"root"`                              // folder for the file tools; empty: they are refused
 	AllowPrivateHosts   []string    `yaml:"allow_private_hosts" as:"hosts"`              // hosts http_get may reach on private addresses
 
-	// Overrides of the process's bounds; nil: not set.
-	MaxRounds           *int           `yaml:"max_rounds" in:"1 to 20"`
-	MaxDuration         *time.Duration `yaml:"max_duration" in:"1ms to 24h"`
-	MaxToolCalls        *int           `yaml:"max_tool_calls" in:"0 to 1000"`
-	ToolTimeout         *time.Duration `yaml:"tool_timeout" in:"1ms to 24h"`
-	Continuation        *bool          `yaml:"continuation"`
-	MaxToolResultChars  *int           `yaml:"max_tool_result_chars" in:"1 to 1000000"`
-	Paging              *bool          `yaml:"paging"`
-	Async               *bool          `yaml:"async"`
-	AsyncTokenThreshold *int           `yaml:"async_token_threshold" in:"0 to 1000000"`
-	AsyncTimeout        *time.Duration `yaml:"async_timeout" in:"0 to 24h"`
-	OutputHandles       *bool          `yaml:"output_handles"`
-	FreshnessWindow     *time.Duration `yaml:"freshness_window" in:"0 to 720h"`
-	Summarise           *bool          `yaml:"summarise"`
-	MaxSubAgents        *int           `yaml:"max_sub_agents" in:"0 to 1000"`
-	MaxSubAgentDepth    *int           `yaml:"max_sub_agent_depth" in:"0 to 20"`
-	MaxTreeSubAgents    *int           `yaml:"max_tree_sub_agents" in:"0 to 10000"`
-	SubAgentTimeout     *time.Duration `yaml:"sub_agent_timeout" in:"1s to 24h"`
-	GiveUpAfter         *time.Duration `yaml:"give_up_after" in:"0 to 720h"`
+	Overrides bounds.Overrides // of the process's bounds
 
 	Approve     map[string]string `yaml:"approve" names:"rule tool" check:"rule"`   // rules by tool; policy.AllTools: of all tools
 	WhileAsking string            `yaml:"while_asking" of:"hold, go_on"`            // empty: hold
@@ -198,29 +181,5 @@ const (
 
 // Bounds returns base with the definition's overrides.
 func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
-	override(&base.MaxRounds, d.MaxRounds)
-	override(&base.MaxDuration, d.MaxDuration)
-	override(&base.MaxToolCalls, d.MaxToolCalls)
-	override(&base.ToolTimeout, d.ToolTimeout)
-	override(&base.Continuation, d.Continuation)
-	override(&base.MaxToolResultChars, d.MaxToolResultChars)
-	override(&base.Paging, d.Paging)
-	override(&base.Async, d.Async)
-	override(&base.AsyncTokenThreshold, d.AsyncTokenThreshold)
-	override(&base.AsyncTimeout, d.AsyncTimeout)
-	override(&base.OutputHandles, d.OutputHandles)
-	override(&base.Summarise, d.Summarise)
-	override(&base.FreshnessWindow, d.FreshnessWindow)
-	override(&base.MaxSubAgents, d.MaxSubAgents)
-	override(&base.MaxSubAgentDepth, d.MaxSubAgentDepth)
-	override(&base.MaxTreeSubAgents, d.MaxTreeSubAgents)
-	override(&base.SubAgentTimeout, d.SubAgentTimeout)
-	override(&base.GiveUpAfter, d.GiveUpAfter)
-	return base
-}
-
-func override[T any](to *T, from *T) {
-	if from != nil {
-		*to = *from
-	}
+	return d.Overrides.Over(base)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/policy"
 	"turnkeeper/tools/mcp/mcpdef"
@@ -55,14 +57,27 @@ func (r *reader) read(front *strictyaml.Node) {
 	r.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){
 		"schedules": r.schedules, "cron": r.cron, "mcp servers": r.mcpServers, "root": r.root, "hosts": r.privateHosts,
 	}
-	r.Decode("", front, r.def)
+	var values turnkeeper.Bounds
+	r.Decode("", front, r.def, boundKeys(&values)...)
 	d := r.def
+	d.Overrides = bounds.Given(values, func(name string) bool { return front.Get(name) != nil })
 	if d.Replies.OnDegraded == replySummary {
 		d.Replies.OnDegraded = ""
 	}
 	if d.MaxOutputTokens > 0 && d.ContextWindow > 0 && d.MaxOutputTokens >= d.ContextWindow {
 		r.Add(front.Get("max_output_tokens").Line, "max_output_tokens is %d: it must be less than the context_window of %d", d.MaxOutputTokens, d.ContextWindow)
 	}
+}
+
+// boundKeys returns the keys of the bounds that an agent's file may set. They are read into b.
+func boundKeys(b *turnkeeper.Bounds) (keys []strictyaml.OwnKey) {
+	for _, row := range bounds.All() {
+		if row.Agent {
+			tag := reflect.StructTag(fmt.Sprintf("in:%q", row.Range()))
+			keys = append(keys, strictyaml.OwnKey{Key: row.Name, Tag: tag, To: row.Field(b)})
+		}
+	}
+	return keys
 }
 
 // form returns a check that fails with fault, formatted with the text, unless good.

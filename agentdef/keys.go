@@ -1,12 +1,34 @@
 package agentdef
 
-import "turnkeeper/internal/config/strictyaml"
+import (
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/internal/bounds"
+	"turnkeeper/internal/config/strictyaml"
+)
 
 // A Key is one key of an agent's front matter, for the reference of settings.
 type Key = strictyaml.Key
 
 // Keys returns all keys of the front matter in the order of the reference.
-func Keys() []Key { return strictyaml.Reference(Definition{}, keys) }
+func Keys() []Key {
+	return strictyaml.Reference(Definition{}, keys, boundKeys(&turnkeeper.Bounds{})...)
+}
+
+// boundKey returns the row of a bound.
+func boundKey(name string) [4]string {
+	all := bounds.All()
+	row := all[slices.IndexFunc(all, func(r bounds.Bound) bool { return r.Name == name && r.Agent })]
+	accepted, doc := "", row.Doc
+	if row.Unit != "" {
+		accepted = " " + row.Unit
+	}
+	if row.Zero != "" {
+		doc += " 0: " + row.Zero + "."
+	}
+	return [4]string{name, accepted, "the setting `" + name + "`", doc}
+}
 
 // keys are rows of strictyaml.Reference.
 var keys = [][4]string{
@@ -30,27 +52,27 @@ var keys = [][4]string{
 	{"max_running", " turns", "three quarters of all slots while other agents wait", "Maximum number of the agent's turns that run at once, over all workers. Turns that wait for a person, a sub-agent or a detached call do not count. 0: the default."},
 	{"tools", "names of tools, none twice", "none", "The tools the agent may call. It has no others."},
 	{"sub_agents", "names of other agents, none twice", "none", "The agents that this one may give work to. It then has the tool `spawn_agent`."},
-	{"max_sub_agents", "", "the setting `max_sub_agents`", "Sub-agents that one turn may spawn. 0: none."},
-	{"max_sub_agent_depth", "", "the setting `max_sub_agent_depth`", "Maximum depth of the tree of sub-agents that begins with this agent. 0: no sub-agents."},
-	{"max_tree_sub_agents", "", "the setting `max_tree_sub_agents`", "Maximum number of sub-agents in the tree that begins with this agent. 0: none."},
-	{"sub_agent_timeout", "", "the setting `sub_agent_timeout`", "How long a turn waits for the reply of a sub-agent."},
+	boundKey("max_sub_agents"),
+	boundKey("max_sub_agent_depth"),
+	boundKey("max_tree_sub_agents"),
+	boundKey("sub_agent_timeout"),
 	{"mcp_servers", "names of servers in the settings' `mcp_servers`, each with a list of its tools", "none", "The tools of MCP servers that the agent may call, by the servers' own names for them. It has no other tools of these servers."},
 	{"root", "a path; a relative one starts at the folder that holds the agents folder", "none: the file tools refuse", "The folder that the file tools are confined to."},
 	{"allow_private_hosts", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts with private addresses that `http_get` may reach. The worker's own ports stay refused."},
-	{"max_rounds", "", "the setting `max_rounds`", "Model calls in a turn, the first included."},
-	{"max_duration", ", and with the lease margin less than the lease", "the setting `max_duration`", "Wall time of a turn."},
-	{"give_up_after", "", "the setting `give_up_after`", "How long a message waits, from the first failure, for a model that cannot be reached. Then it fails with a reply. 0: it fails at once."},
-	{"max_tool_calls", "", "the setting `max_tool_calls`", "Tool calls run in a turn. 0: none."},
-	{"tool_timeout", "", "the setting `tool_timeout`", "Time for one tool call."},
-	{"continuation", "", "the setting `continuation`", "false: one round, its tools run, and the turn ends."},
-	{"max_tool_result_chars", " characters", "the setting `max_tool_result_chars`", "The maximum length of a tool's result that the model is shown at once."},
-	{"paging", "", "the setting `paging`", "Whether the model can read the rest of a shortened tool result."},
-	{"async", "", "the setting `async`", "Whether very long results are given as handles, and slow calls continue in the background."},
-	{"async_token_threshold", " tokens", "the setting `async_token_threshold`", "Estimated tokens above which a result is given as a handle only. 0: every result that is not empty."},
-	{"async_timeout", "", "the setting `async_timeout`", "The time after which a running call goes to the background. 0: never."},
-	{"output_handles", "", "the setting `output_handles`", "Whether a string argument of a tool may be `output:ID` or `output:ID[START:END]`, which is replaced by the text of that result of the turn."},
-	{"summarise", "", "the setting `summarise`", "Whether earlier turns that do not fit the context window are summarised, by a model call."},
-	{"freshness_window", "", "the setting `freshness_window`", "In turns of a schedule, a call of a tool with an effect is skipped if an equal call succeeded within this time. 0: off."},
+	boundKey("max_rounds"),
+	boundKey("max_duration"),
+	boundKey("give_up_after"),
+	boundKey("max_tool_calls"),
+	boundKey("tool_timeout"),
+	boundKey("continuation"),
+	boundKey("max_tool_result_chars"),
+	boundKey("paging"),
+	boundKey("async"),
+	boundKey("async_token_threshold"),
+	boundKey("async_timeout"),
+	boundKey("output_handles"),
+	boundKey("summarise"),
+	boundKey("freshness_window"),
 	{"approve", "names of tools, or \"*\" for all, each with always, never or a rule in CEL", "the tools' own", "The calls that a person must approve before they run. An entry for a tool replaces the tool's own rule and the entry \"*\". See docs/asks.md."},
 	{"while_asking", "", "hold", "What happens to later messages of a conversation while its turn waits for a person. hold: they wait. go_on: they are answered. Other conversations always continue."},
 	{"ask_timeout", "", "72h", "How long an ask stays open. Then it expires, which denies the call."},

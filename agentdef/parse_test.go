@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/internal/bounds"
 )
 
 const whole = `---
@@ -100,29 +100,21 @@ func TestParseReadsEveryKey(t *testing.T) {
 		SharedNotes:         true,
 		Tools:               []string{"clock", "read_file"},
 		SubAgents:           []string{"critic", "scribe-2"},
-		MaxSubAgents:        new(4),
-		MaxSubAgentDepth:    new(2),
-		MaxTreeSubAgents:    new(0),
-		SubAgentTimeout:     new(5 * time.Minute),
-		GiveUpAfter:         new(2 * time.Hour),
 		MaxRunning:          6,
 		Root:                "/srv/files",
 		AllowPrivateHosts:   []string{"intranet.local", "10.0.0.7", "::1"},
-		MaxRounds:           new(20),
-		MaxDuration:         new(2 * time.Minute),
-		MaxToolCalls:        new(0),
-		ToolTimeout:         new(30 * time.Second),
-		Continuation:        new(false),
-		Summarise:           new(false),
-		MaxToolResultChars:  new(4000),
-		Paging:              new(false),
-		Async:               new(false), AsyncTokenThreshold: new(5000), AsyncTimeout: new(3 * time.Second),
+		Overrides: bounds.Overrides{
+			"max_sub_agents": 4, "max_sub_agent_depth": 2, "max_tree_sub_agents": 0,
+			"sub_agent_timeout": 5 * time.Minute, "give_up_after": 2 * time.Hour, "max_rounds": 20,
+			"max_duration": 2 * time.Minute, "max_tool_calls": 0, "tool_timeout": 30 * time.Second,
+			"continuation": false, "summarise": false, "max_tool_result_chars": 4000, "paging": false,
+			"async": false, "async_token_threshold": 5000, "async_timeout": 3 * time.Second,
+			"output_handles": true, "freshness_window": time.Duration(0),
+		},
 		MCPServers: []agentdef.MCPServer{
 			{Name: "files", Tools: []string{"read_text_file", "write.file"}},
 			{Name: "browser", Tools: []string{"browser_navigate"}},
 		},
-		OutputHandles:   new(true),
-		FreshnessWindow: new(time.Duration(0)),
 		MaxOutputTokens: 1000,
 		ContextWindow:   128000,
 		Temperature:     new(0.5),
@@ -295,11 +287,11 @@ func TestCheckNamesTheFileAndBothNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := text(def.Check(turnkeeper.DefaultBounds()))
+	got := text(def.Check(bounds.Default()))
 	if want := "agents/slow.md: max_duration 5m0s plus the lease margin 30s must be less than the lease of 4m0s"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q", got)
 	}
-	roomy := turnkeeper.DefaultBounds()
+	roomy := bounds.Default()
 	roomy.LeaseTTL = time.Hour
 	if err := def.Check(roomy); err != nil {
 		t.Error(err)
@@ -321,7 +313,7 @@ func TestCheckOfABudgetThatCanRunNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := text(def.Check(turnkeeper.DefaultBounds())); got != c.want {
+		if got := text(def.Check(bounds.Default())); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.front, got, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/config/strictyaml"
 )
 
@@ -67,7 +68,7 @@ func (s *Set) All() iter.Seq[*Definition] {
 // each fault.
 func (d *Definition) Check(base turnkeeper.Bounds) error {
 	var faults []error
-	if err := d.Bounds(base).Check(); err != nil {
+	if err := bounds.Check(d.Bounds(base)); err != nil {
 		for _, fault := range strictyaml.Split(err) {
 			faults = append(faults, &Problem{Path: d.label(), Text: fault.Error()})
 		}

@@ -17,6 +17,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
 	"turnkeeper/inference/openai/completions"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
@@ -46,7 +47,7 @@ func benchmarkTurn(b *testing.B, earlier int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	runner := agentturn.New(agentturn.Config{Models: oneModel{client}, Tools: registry, Bounds: turnkeeper.DefaultBounds()})
+	runner := agentturn.New(agentturn.Config{Models: oneModel{client}, Tools: registry, Bounds: bounds.Default()})
 	def := &agentdef.Definition{Name: "tester", Prompt: "You test.", Model: "main/model", Tools: []string{"noop"}}
 	record := &turnlog.Record{
 		Turn: turnkeeper.Turn{ID: turnkeeper.TurnID(earlier + 1)}, Message: turnkeeper.Message{Body: "go"}, NextBlock: 1, Remaining: time.Hour,

@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
@@ -121,7 +122,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 // detachedResult returns the bounded and cleaned result of a detached call. Its labels are those that the tool returned: the others are
 // recorded since its start.
 func detachedResult(c turnlog.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnlog.CallResult {
-	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, turnkeeper.DefaultBounds().MaxToolResultChars)
+	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, bounds.Default().MaxToolResultChars)
 	taken := outputs.Take(
 		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
 		outputs.Limits{},

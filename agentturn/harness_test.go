@@ -23,6 +23,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -57,7 +58,7 @@ func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
 	b := &bench{
 		t: t, store: newStore(), script: inferencetest.NewScript(steps...),
 		def:    &agentdef.Definition{Name: "tester", Prompt: "You test.", Model: "main/model"},
-		bounds: turnkeeper.DefaultBounds(), windows: map[string]int{},
+		bounds: bounds.Default(), windows: map[string]int{},
 	}
 	b.models = map[string]inference.Provider{"main/model": b.script}
 	b.bounds.Summarise = false // a summary would take a step of the script

@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/tools/builtin"
 )
 
@@ -31,15 +32,15 @@ var timesElsewhere = map[string]string{
 }
 
 // agentSets sets a bound in the agent's own definition, as its file does.
-func agentSets(field func(b *bench) **time.Duration) func(*bench, time.Duration) {
+func agentSets(name string) func(*bench, time.Duration) {
 	return func(b *bench, limit time.Duration) {
-		*field(b) = &limit
+		b.def.Overrides = bounds.Overrides{name: limit}
 		b.bounds = b.def.Bounds(b.bounds)
 	}
 }
 
 var timeRows = map[string]timeRow{
-	"ToolTimeout": {set: agentSets(func(b *bench) **time.Duration { return &b.def.ToolTimeout }), see: callLasts(turnkeeper.EffectOnce), before: "once found it", after: "timed out"},
+	"ToolTimeout": {set: agentSets("tool_timeout"), see: callLasts(turnkeeper.EffectOnce), before: "once found it", after: "timed out"},
 	"AsyncTimeout": {set: func(b *bench, limit time.Duration) {
 		b.bounds.AsyncTimeout = limit
 	}, see: callLasts(turnkeeper.EffectNone), before: "none found it", after: "Tool Output ID"},
@@ -59,7 +60,7 @@ var timeRows = map[string]timeRow{
 		b.lease = b.bounds.ToolTimeout + 2*b.bounds.Margin - at
 		return callLasts(turnkeeper.EffectOnce)(b, 0)
 	}, before: "once found it", at: "denied: not enough time", after: "denied: not enough time"},
-	"GiveUpAfter": {set: agentSets(func(b *bench) **time.Duration { return &b.def.GiveUpAfter }), see: failingFor, before: "waits", at: "gives up", after: "gives up"},
+	"GiveUpAfter": {set: agentSets("give_up_after"), see: failingFor, before: "waits", at: "gives up", after: "gives up"},
 }
 
 // TestEachTimeActsAtItsLimit checks each bound that is a time with two values of it.

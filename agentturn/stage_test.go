@@ -18,6 +18,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	askings "turnkeeper/asks"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -160,7 +161,7 @@ func (s *stage) nameOf(tool string) string {
 
 // bounds returns the bounds of all turns.
 func (s *stage) bounds() turnkeeper.Bounds {
-	b := turnkeeper.DefaultBounds()
+	b := bounds.Default()
 	b.MaxRounds, b.RoundCeiling, b.MaxToolCalls, b.MaxPagingCalls, b.MaxSubAgents = 100, 200, 200, 1000, 100
 	b.MaxDuration, b.LeaseTTL, b.OutputHandles, b.Summarise = 20*time.Minute, stageLease, true, false
 	return b

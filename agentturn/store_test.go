@@ -12,6 +12,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/transcript"
 	askings "turnkeeper/asks"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/turnlog"
@@ -285,7 +286,7 @@ func (s *store) reply(key turnkeeper.CallKey, end turnlog.Outcome) {
 func (s *store) overdue(key turnkeeper.CallKey) {
 	child, _ := s.child(key)
 	s.grant(child.ID)
-	time.Sleep(turnkeeper.DefaultBounds().SubAgentTimeout)
+	time.Sleep(bounds.Default().SubAgentTimeout)
 	s.tick(func(t scheduler.Tick) error {
 		_, err := t.SettleSpawned(context.Background(), true, 10)
 		return err

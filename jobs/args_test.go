@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/jobs"
 )
 
@@ -18,7 +18,7 @@ func TestJobOfATurn(t *testing.T) {
 	if opts := args.InsertOpts(); args.Kind() != "AgentTurn" || opts.MaxAttempts != 1 {
 		t.Errorf("kind %s, %+v", args.Kind(), opts)
 	}
-	bounds := turnkeeper.DefaultBounds()
+	bounds := bounds.Default()
 	timeout := (&jobs.Worker{WorkerConfig: jobs.WorkerConfig{Bounds: bounds}}).Timeout(nil)
 	if longest := bounds.LeaseTTL - bounds.Margin; timeout < longest || timeout >= bounds.LeaseTTL {
 		t.Errorf("the timeout is %s; a turn may take %s, and its lease %s", timeout, longest, bounds.LeaseTTL)

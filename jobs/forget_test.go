@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/presence"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
@@ -20,7 +20,7 @@ func TestARowThatCannotBeForgotten(t *testing.T) {
 	s.exec("insert into turnkeeper.set_aside (kind, id, next_try, code, error) values ('message', $1::bigint::text, clock_timestamp(), '', 'it failed')", int64(id))
 	s.exec("create function keep() returns trigger language plpgsql as $$ begin raise exception 'it is kept'; end $$")
 	s.exec("create trigger keep before delete on turnkeeper.set_aside for each row execute function keep()")
-	sched := scheduler.New(scheduler.Config{Store: &jobs.Dispatcher{Grants: s.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}})
+	sched := scheduler.New(scheduler.Config{Store: &jobs.Dispatcher{Grants: s.Grants, TTL: bounds.Default().LeaseTTL}})
 	tick := func() (granted int) {
 		t.Helper()
 		report, err := sched.Tick(t.Context())

@@ -16,6 +16,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/presence"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
@@ -55,7 +56,7 @@ func (s *site) register(name, source string) {
 		s.t.Fatal(err)
 	}
 	err = s.RegisterAgents(s.t.Context(), []turnkeeper.AgentRegistration{{
-		Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation, Models: []string{"script/m"}, GiveUpAfter: turnkeeper.DefaultBounds().GiveUpAfter,
+		Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation, Models: []string{"script/m"}, GiveUpAfter: bounds.Default().GiveUpAfter,
 	}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -189,7 +190,7 @@ func (s *site) start(k kind) *process {
 		k.takeover = patience
 	}
 	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, cmp.Or(k.url, s.url))}
-	bounds := turnkeeper.DefaultBounds()
+	bounds := bounds.Default()
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots, Log: k.log}
 	config.PollEvery(cmp.Or(k.poll, never))
 	if k.model != nil {
@@ -296,7 +297,7 @@ func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.Wai
 }
 
 func (s *site) dispatcher(p *process) *jobs.Dispatcher {
-	return &jobs.Dispatcher{Grants: p.store.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	return &jobs.Dispatcher{Grants: p.store.Grants, TTL: bounds.Default().LeaseTTL}
 }
 
 // jobStates counts River's rows by state.

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/testrun"
@@ -62,7 +63,7 @@ func TestALostAnswerToATickIsReadBack(t *testing.T) {
 			id := s.enqueue("clerk", "", "hello")
 			cutter, url := newCutter(t, s.url)
 			far := storagetest.Open(t, url)
-			d := &jobs.Dispatcher{Grants: far.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+			d := &jobs.Dispatcher{Grants: far.Grants, TTL: bounds.Default().LeaseTTL}
 			ticks := scheduler.New(scheduler.Config{Store: d, Local: p.worker, Fault: atPoint{scheduler.PointGranted, func() {
 				if len(tally.asked()) == 0 {
 					cutter.cutNext(done)

@@ -17,6 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
@@ -32,7 +33,7 @@ func (s *site) grant() *river.Job[jobs.TurnArgs] {
 	if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
-	d := &jobs.Dispatcher{Grants: s.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	d := &jobs.Dispatcher{Grants: s.Grants, TTL: bounds.Default().LeaseTTL}
 	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 		s.t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func (s *site) grant() *river.Job[jobs.TurnArgs] {
 // turnWorker returns the worker w and its log.
 func (s *site) turnWorker(m model, change func(*jobs.WorkerConfig)) (*jobs.Worker, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	bounds := turnkeeper.DefaultBounds()
+	bounds := bounds.Default()
 	config := jobs.WorkerConfig{
 		DB: s.DB.DB, WorkerID: "w", Bounds: bounds, Log: zap.New(core),
 		Runner: agentturn.New(agentturn.Config{Models: m, Bounds: bounds, Budget: &jobs.Spend{Grants: s.Grants}}),

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
@@ -193,7 +194,7 @@ func New(c Config) *Scheduler {
 		c.MaxLosses = 3
 	}
 	if c.LeaseTTL <= 0 {
-		c.LeaseTTL = turnkeeper.DefaultBounds().LeaseTTL
+		c.LeaseTTL = bounds.Default().LeaseTTL
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

@@ -12,6 +12,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -58,7 +59,7 @@ func (w *world) start() {
 	p.conn = w.store.Connect(p)
 	p.heart = lease.NewHeart(p.beat, w.takeover, zap.NewNop())
 	p.turns = agentturn.New(agentturn.Config{
-		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, More: fakeServers{w.tools}, Bounds: bounds(),
+		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, More: fakeServers{w.tools}, Bounds: bounds.Default(),
 		Outputs: p.conn, Extractions: p.conn, Fault: p, Rules: &policy.Cache{Compiler: w.scenario.Rules},
 	})
 	w.join(p)
@@ -70,7 +71,7 @@ func (w *world) start() {
 		}
 		w.life.Go(func() { p.heart.Run(p.ctx, p.silent) })
 		w.life.Go(func() {
-			scheduler.New(scheduler.Config{Store: p.conn, Wake: p.inbox, LeaseTTL: bounds().LeaseTTL}).Run(p.ctx)
+			scheduler.New(scheduler.Config{Store: p.conn, Wake: p.inbox, LeaseTTL: bounds.Default().LeaseTTL}).Run(p.ctx)
 		})
 		p.work()
 	})
@@ -177,7 +178,7 @@ func (p *process) dispatch(ctx context.Context, job memory.Job) (turnlog.Outcome
 	p.world.note(p, "takes turn %d, dispatch %d", job.TurnID, record.Turn.Dispatches)
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()
-	limits := p.world.agent.Bounds(bounds())
+	limits := p.world.agent.Bounds(bounds.Default())
 	journal := p.conn.Journal(record, turnkeeper.Grant{
 		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID, JobID: job.ID, WorkerID: p.id,
 	})

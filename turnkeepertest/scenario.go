@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
@@ -175,6 +174,3 @@ func (s *Scenario) span(set, fake, real time.Duration) time.Duration {
 		return fake
 	}
 }
-
-// bounds returns the bounds of a worker with default settings.
-func bounds() turnkeeper.Bounds { return turnkeeper.DefaultBounds() }

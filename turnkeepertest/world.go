@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
@@ -89,7 +90,7 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 	if limit := s.span(0, fakeAskTimeout, realAskTimeout); w.agent.AskTimeout == 0 || w.agent.AskTimeout > limit {
 		w.agent.AskTimeout = limit
 	}
-	w.store = memory.New(memory.Options{LeaseTTL: bounds().LeaseTTL, Ring: func(memory.Bell) { w.ring() }})
+	w.store = memory.New(memory.Options{LeaseTTL: bounds.Default().LeaseTTL, Ring: func(memory.Bell) { w.ring() }})
 	w.conn = w.store.Connect(nil)
 	w.model = newModel(w)
 	if s.plant != nil {

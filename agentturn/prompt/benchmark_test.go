@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
@@ -28,7 +29,7 @@ func BenchmarkBuild(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := prompt.NewState(turn(history[:turns]...), agent,
-					prompt.Offer{Registry: &tools.Registry{}, Bounds: turnkeeper.DefaultBounds()}, &prompt.Calibrations{})
+					prompt.Offer{Registry: &tools.Registry{}, Bounds: bounds.Default()}, &prompt.Calibrations{})
 				for n := range len(rounds) + 1 {
 					if _, err := s.Build(model, prompt.Moment{Rounds: rounds[:n]}); err != nil {
 						b.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
@@ -56,7 +57,7 @@ func stateOf(t *testing.T, record *turnlog.Record, specs ...tools.Spec) *prompt.
 			t.Fatal(err)
 		}
 	}
-	return prompt.NewState(record, agent, prompt.Offer{Registry: registry, Bounds: turnkeeper.DefaultBounds()}, &prompt.Calibrations{})
+	return prompt.NewState(record, agent, prompt.Offer{Registry: registry, Bounds: bounds.Default()}, &prompt.Calibrations{})
 }
 
 func build(t *testing.T, s *prompt.State, rounds ...turnkeeper.Round) prompt.Request {

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -80,7 +81,7 @@ func ownRows() []workerRow {
 			var fit []string
 			for _, left := range []time.Duration{10 * time.Second, 10*time.Second + time.Millisecond, 20 * time.Second, 20*time.Second + time.Millisecond} {
 				longest := k.cfg.Bounds.LeaseTTL - left
-				fit = append(fit, fmt.Sprint((&agentdef.Definition{MaxDuration: &longest}).Check(k.cfg.Bounds) == nil))
+				fit = append(fit, fmt.Sprint((&agentdef.Definition{Overrides: bounds.Overrides{"max_duration": longest}}).Check(k.cfg.Bounds) == nil))
 			}
 			return strings.Join(fit, " ")
 		}, want: [2]string{"false true true true", "false false false true"}},

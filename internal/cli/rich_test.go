@@ -188,6 +188,7 @@ func (r *rich) same(text string) string {
 	text = uuids.ReplaceAllString(text, "<uuid>")
 	text = running.ReplaceAllString(text, "$1$2<running>$3")
 	text = traceIDs.ReplaceAllString(text, "<trace>")
+	text = strings.ReplaceAll(text, "(now)", "(<now>)") // less than a second ago
 	text = today.ReplaceAllString(text, "<now>")
 	for name, value := range map[string]string{"<agents>": r.env["TURNKEEPER_AGENTS_DIR"], "<config>": r.env["TURNKEEPER_CONFIG"],
 		"<data>": filepath.Dir(r.env["TURNKEEPER_DATA_DIR"])} {

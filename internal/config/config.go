@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/redact"
 	"turnkeeper/internal/retention"
@@ -115,7 +116,7 @@ type Model struct {
 // Default returns the default settings.
 func Default() *Config {
 	return &Config{
-		lower:                turnkeeper.DefaultBounds(),
+		lower:                bounds.Default(),
 		learnt:               &redact.Register{},
 		DataDir:              "./.turnkeeper",
 		MigrateOnStart:       true,
@@ -130,7 +131,7 @@ func Default() *Config {
 		Roles:                []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker},
 		WorkerSlots:          10,
 		DetachedSlots:        4,
-		Bounds:               turnkeeper.DefaultBounds(),
+		Bounds:               bounds.Default(),
 		TakeoverAfter:        15 * time.Second,
 		PollInterval:         5 * time.Second,
 		MaxDispatchesPerTick: 100,

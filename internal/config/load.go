@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/config/strictyaml"
 )
 
@@ -181,7 +182,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 // checkTogether checks settings against each other.
 func (l *loader) checkTogether() {
 	c := l.config
-	if err := c.Bounds.Check(); err != nil {
+	if err := bounds.Check(c.Bounds); err != nil {
 		l.errs = append(l.errs, err)
 	}
 	if c.Bounds.RoundCeiling < c.Bounds.MaxRounds {

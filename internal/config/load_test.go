@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/config"
 )
 
@@ -97,11 +98,11 @@ func TestBoundsForPutsTheAgentBetweenFlagAndEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounds := got.BoundsFor(agent(func(b *turnkeeper.Bounds) { b.MaxRounds, b.MaxToolCalls = 7, 7 }))
-	if bounds.MaxRounds != 6 || bounds.MaxToolCalls != 7 || bounds.ToolTimeout != 5*time.Second {
-		t.Errorf("got %+v", bounds)
+	merged := got.BoundsFor(agent(func(b *turnkeeper.Bounds) { b.MaxRounds, b.MaxToolCalls = 7, 7 }))
+	if merged.MaxRounds != 6 || merged.MaxToolCalls != 7 || merged.ToolTimeout != 5*time.Second {
+		t.Errorf("got %+v", merged)
 	}
-	if diff := cmp.Diff(turnkeeper.DefaultBounds(), config.Default().BoundsFor(agent(func(*turnkeeper.Bounds) {}))); diff != "" {
+	if diff := cmp.Diff(bounds.Default(), config.Default().BoundsFor(agent(func(*turnkeeper.Bounds) {}))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/retention"
 	"turnkeeper/policy"
 )
@@ -159,70 +161,22 @@ func telemetrySettings() []Setting {
 	}
 }
 
-// boundSettings returns the settings of turnkeeper.Bounds.
+// boundSettings returns the settings of the bounds of a turn.
 func boundSettings() []Setting {
-	const turn, agents, lease, repeats = "Bounds of a turn", "Sub-agents", "Leases", "Repeats and attempts"
-	return []Setting{
-		number(func(c *Config) *int { return &c.Bounds.MaxRounds }, 1, 20, Setting{
-			Name: "max_rounds", Group: turn, Unit: "model calls", Doc: "Maximum number of model calls in a turn, including the first; rounds with only paging calls do not count."}),
-		number(func(c *Config) *int { return &c.Bounds.RoundCeiling }, 1, 20, Setting{
-			Name: "round_ceiling", Group: turn, Unit: "model calls", Doc: "Maximum number of model calls in a turn, including paging rounds; at least max_rounds."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.MaxDuration }, moment, day, Setting{
-			Name: "max_duration", Group: turn, Doc: "Maximum wall time of a turn; with lease_margin it must be less than lease_ttl."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxToolCalls }, 0, 1000, Setting{
-			Name: "max_tool_calls", Group: turn, Unit: "calls", Zero: "no tool runs", Doc: "Maximum number of tool calls in a turn, not counting paging calls."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxPagingCalls }, 0, 1000, Setting{
-			Name: "max_paging_calls", Group: turn, Unit: "calls", Zero: "none runs", Doc: "Maximum number of paging calls in a turn, which read more of a stored output."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.ToolTimeout }, moment, day, Setting{
-			Name: "tool_timeout", Group: turn, Doc: "Timeout of one tool call."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelTimeout }, 0, day, Setting{
-			Name: "model_timeout", Group: turn, Zero: "the rest of the turn", Doc: "Timeout of one model call without streaming (`stream: false`). For streaming calls see model_idle_timeout."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelIdle }, moment, day, Setting{
-			Name: "model_idle_timeout", Group: turn, Doc: "Maximum time in a model call without receiving a byte."}),
-		boolean(func(c *Config) *bool { return &c.Bounds.Continuation }, Setting{
-			Name: "continuation", Group: turn, Doc: "Whether the model is called again with the results of tools. false: the turn ends after one round and its tools."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxToolResultChars }, 1, 1_000_000, Setting{
-			Name: "max_tool_result_chars", Group: turn, Unit: "characters", Doc: "Maximum length of the part of a tool's result that the model is shown at once."}),
-		boolean(func(c *Config) *bool { return &c.Bounds.Paging }, Setting{
-			Name: "paging", Group: turn, Doc: "Whether the model can read the rest of a cut result with get_continuation and get_tool_output."}),
-		boolean(func(c *Config) *bool { return &c.Bounds.Async }, Setting{
-			Name: "async", Group: turn, Doc: "Whether very long results are replaced by handles, and slow calls continue in the background."}),
-		number(func(c *Config) *int { return &c.Bounds.AsyncTokenThreshold }, 0, 1_000_000, Setting{
-			Name: "async_token_threshold", Group: turn, Unit: "tokens", Zero: "every result that is not empty", Doc: "Estimated tokens above which a result is replaced by a handle."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.AsyncTimeout }, 0, day, Setting{
-			Name: "async_timeout", Group: turn, Zero: "never", Doc: "Time after which a running call moves to the background."}),
-		boolean(func(c *Config) *bool { return &c.Bounds.OutputHandles }, Setting{
-			Name: "output_handles", Group: turn, Doc: "Whether a string argument output:ID or output:ID[START:END] is replaced by the text of that stored result of the turn."}),
-		boolean(func(c *Config) *bool { return &c.Bounds.Summarise }, Setting{
-			Name: "summarise", Group: turn, Doc: "Whether earlier turns of a conversation that do not fit the context window are summarised by a model call. false: they are left out."}),
-
-		number(func(c *Config) *int { return &c.Bounds.MaxSubAgents }, 0, 1000, Setting{
-			Name: "max_sub_agents", Group: agents, Unit: "agents", Zero: "none is spawned", Doc: "Maximum number of sub-agents of one turn."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxSubAgentDepth }, 0, 20, Setting{
-			Name: "max_sub_agent_depth", Group: agents, Unit: "turns", Zero: "none is spawned", Doc: "Maximum depth of a tree of sub-agents below the first turn."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxTreeSubAgents }, 0, 10_000, Setting{
-			Name: "max_tree_sub_agents", Group: agents, Unit: "agents", Zero: "none is spawned", Doc: "Maximum number of sub-agents in a tree."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.SubAgentTimeout }, time.Second, day, Setting{
-			Name: "sub_agent_timeout", Group: agents, Doc: "Maximum wait for the reply of a sub-agent."}),
-
-		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
-			Name: "lease_ttl", Group: lease, Doc: "Duration of a lease, the right to run a turn."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.Margin }, 0, day, Setting{
-			Name: "lease_margin", Group: lease, Zero: "no margin", Doc: "Safety margin before the end of a lease."}),
-
-		duration(func(c *Config) *time.Duration { return &c.Bounds.FreshnessWindow }, 0, month, Setting{
-			Name: "freshness_window", Group: repeats, Zero: "off", Doc: "In turns of a schedule, a call of a tool with an effect is skipped if an equal one succeeded within this time."}),
-		number(func(c *Config) *int { return &c.Bounds.CooldownFailures }, 0, 20, Setting{
-			Name: "cooldown_failures", Group: repeats, Unit: "failures", Zero: "off", Doc: "Number of equal failures after which a call in turns of a schedule is skipped for a while; for tools with an effect, and reading tools with their own `freshness`."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.CooldownWindow }, time.Second, month, Setting{
-			Name: "cooldown_window", Group: repeats, Doc: "Time within which these failures are counted."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.Cooldown }, 0, month, Setting{
-			Name: "cooldown", Group: repeats, Zero: "off", Doc: "Time for which the call is then skipped."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxAttempts }, 1, 100, Setting{
-			Name: "max_attempts", Group: repeats, Unit: "turns", Doc: "Maximum number of failed turns of a message that count: with unusable answers, or that reached max_duration before any tool ran. Failures of a service do not count: see give_up_after."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.GiveUpAfter }, 0, month, Setting{
-			Name: "give_up_after", Group: repeats, Zero: "it fails at once", Doc: "Maximum time since the first failure that a message waits for an unavailable model; then it fails with a reply. The wait for a person or a budget does not count."}),
-		number(func(c *Config) *int { return &c.Bounds.MaxDispatches }, 1, 100, Setting{
-			Name: "max_dispatches", Group: repeats, Unit: "workers", Doc: "Number of lost workers after which a message is answered without being run again."}),
+	var list []Setting
+	for _, row := range bounds.All() {
+		s := Setting{Name: row.Name, Group: row.Group, Unit: row.Unit, Zero: row.Zero, Doc: row.Doc}
+		low, high := row.Low, row.High
+		switch row.Field(&turnkeeper.Bounds{}).(type) {
+		case *int:
+			s = number(func(c *Config) *int { return row.Field(&c.Bounds).(*int) }, int(low), int(high), s)
+		case *time.Duration:
+			field := func(c *Config) *time.Duration { return row.Field(&c.Bounds).(*time.Duration) }
+			s = duration(field, time.Duration(low), time.Duration(high), s)
+		case *bool:
+			s = boolean(func(c *Config) *bool { return row.Field(&c.Bounds).(*bool) }, s)
+		}
+		list = append(list, s)
 	}
+	return list
 }

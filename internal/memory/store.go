@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/granting"
 )
 
@@ -67,7 +68,7 @@ func New(o Options) *Store {
 	if o.Ring == nil {
 		o.Ring = func(Bell) {}
 	}
-	o.LeaseTTL = cmp.Or(o.LeaseTTL, turnkeeper.DefaultBounds().LeaseTTL)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, bounds.Default().LeaseTTL)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
 	o.MaxMessage = cmp.Or(o.MaxMessage, turnkeeper.DefaultMaxMessageBytes)
 	return &Store{opts: o, failing: map[granting.Subject]bool{}, tables: tables{state: newState()}}

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/scheduler"
 	"turnkeeper/tools"
@@ -121,7 +122,7 @@ func (e *env) register(agent, cron string) {
 	}
 	registration := turnkeeper.AgentRegistration{
 		Name: agent, Definition: def.Source, DefinitionHash: def.Hash, LanePerConversation: def.LanePerConversation,
-		Models: def.Chain(scriptedModel), GiveUpAfter: turnkeeper.DefaultBounds().GiveUpAfter,
+		Models: def.Chain(scriptedModel), GiveUpAfter: bounds.Default().GiveUpAfter,
 	}
 	if cron != "" {
 		registration.Schedules = []turnkeeper.Schedule{{

@@ -12,6 +12,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -54,7 +55,7 @@ func (e *env) start(name string) {
 	w.conn = e.store.Connect(w)
 	w.conn.Present(turnkeeper.WorkerID(name))
 	w.runner = agentturn.New(agentturn.Config{
-		Models: w, DefaultModel: scriptedModel, Tools: e.tools, Bounds: turnkeeper.DefaultBounds(), Freshness: w.conn, Outputs: w.conn, Fault: w,
+		Models: w, DefaultModel: scriptedModel, Tools: e.tools, Bounds: bounds.Default(), Freshness: w.conn, Outputs: w.conn, Fault: w,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 	e.workers[name] = w
@@ -130,7 +131,7 @@ func (w *worker) run(ctx context.Context, job memory.Job) (turnlog.Outcome, erro
 	if err != nil {
 		return turnlog.Outcome{}, err
 	}
-	bounds := definition.Bounds(turnkeeper.DefaultBounds())
+	bounds := definition.Bounds(bounds.Default())
 	return w.runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: bounds,
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,

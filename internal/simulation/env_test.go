@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 )
 
@@ -48,14 +49,14 @@ func newEnv(t *testing.T, seed uint64, m mutation) *env {
 		m.adjust(&e.profile)
 	}
 	e.doorbells = e.actor(nil, kindDoorbells)
-	e.store = memory.New(memory.Options{Now: e.databaseNow, LeaseTTL: bounds().LeaseTTL, Ring: e.ring})
+	e.store = memory.New(memory.Options{Now: e.databaseNow, LeaseTTL: patient().LeaseTTL, Ring: e.ring})
 	e.store.Plant(t, m.bugs...)
 	return e
 }
 
-// bounds returns the default bounds, except that no message is given up.
-func bounds() turnkeeper.Bounds {
-	b := turnkeeper.DefaultBounds()
+// patient returns the default bounds, except that no message is given up.
+func patient() turnkeeper.Bounds {
+	b := bounds.Default()
 	b.GiveUpAfter = giveUpAfter
 	return b
 }

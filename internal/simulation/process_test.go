@@ -83,7 +83,7 @@ func (e *env) boot() *process {
 
 func (e *env) newRunner(p *process) *agentturn.Runner {
 	return agentturn.New(agentturn.Config{
-		Models: p, DefaultModel: simulatedModel, Tools: e.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
+		Models: p, DefaultModel: simulatedModel, Tools: e.tools(), Bounds: patient(), Freshness: p.conn, Outputs: p.conn, Fault: p,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 }
@@ -112,7 +112,7 @@ func (p *process) run(a *actor) {
 	go p.pump(p.env.actor(p, kindPump, n))
 	scheduling := p.env.actor(p, kindScheduler, n).in(p.ctx)
 	scheduler.New(scheduler.Config{
-		Local: p, Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll, LeaseTTL: bounds().LeaseTTL, Fault: p,
+		Local: p, Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll, LeaseTTL: patient().LeaseTTL, Fault: p,
 	}).Run(scheduling)
 }
 
@@ -325,7 +325,7 @@ func (p *process) work(job memory.Job, handed *dispatch, after time.Duration) {
 		}
 	}
 	defer p.leave(d)
-	ctx, cancel := context.WithTimeout(a.in(d.ctx), bounds().LeaseTTL-bounds().Margin/2)
+	ctx, cancel := context.WithTimeout(a.in(d.ctx), patient().LeaseTTL-patient().Margin/2)
 	defer cancel()
 	defer func() {
 		if value := recover(); value != nil { // as River does
@@ -399,7 +399,7 @@ func (p *process) dispatch(ctx context.Context, job memory.Job, handed *granting
 	defer p.env.checkWorker(p, turn)()
 	remaining, elapsed := p.byOwnClock(record.Remaining), p.byOwnClock(record.Elapsed)
 	if p.env.mutation.lateClock {
-		asked, remaining, elapsed = time.Now(), bounds().LeaseTTL, 0
+		asked, remaining, elapsed = time.Now(), patient().LeaseTTL, 0
 	}
 	ctx, held, release := lease.Hold(ctx, asked, remaining, elapsed)
 	defer release()
@@ -408,7 +408,7 @@ func (p *process) dispatch(ctx context.Context, job memory.Job, handed *granting
 		p.env.report("the definition of agent %s: %v", turn.Agent, err)
 		return err
 	}
-	own := definition.Bounds(bounds())
+	own := definition.Bounds(patient())
 	p.env.mutation.misreads.apply(record)
 	journal := p.conn.Journal(record, turnkeeper.Grant{
 		TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: job.ID, WorkerID: p.id,

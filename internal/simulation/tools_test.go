@@ -271,8 +271,8 @@ func (e *env) checkTime(p *process, k callID) {
 	undisturbed := d != nil && d.stops == p.stops
 	e.mu.Unlock()
 	const slack = 2 * time.Second // for the clock's drift and a delay at a fault point
-	late := time.Since(turn.GrantedAt) - bounds().MaxDuration
-	if undisturbed && late > time.Duration(e.profile.drift*float64(bounds().MaxDuration))+slack+stallTime {
+	late := time.Since(turn.GrantedAt) - patient().MaxDuration
+	if undisturbed && late > time.Duration(e.profile.drift*float64(patient().MaxDuration))+slack+stallTime {
 		e.report("call %s of turn %d began %s after the time of its turn was over", k.key, k.turn, late)
 	}
 }

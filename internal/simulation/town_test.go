@@ -16,6 +16,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/scheduler"
@@ -50,7 +51,7 @@ func newTown(t *testing.T, workers, slots int, agents ...string) *town {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	w.ctx = ctx
-	w.store = memory.New(memory.Options{Now: time.Now, LeaseTTL: turnkeeper.DefaultBounds().LeaseTTL, Ring: w.ring})
+	w.store = memory.New(memory.Options{Now: time.Now, LeaseTTL: bounds.Default().LeaseTTL, Ring: w.ring})
 	w.conn = w.store.Connect(nil)
 	var all []turnkeeper.AgentRegistration
 	for _, source := range agents {
@@ -66,7 +67,7 @@ func newTown(t *testing.T, workers, slots int, agents ...string) *town {
 		w.defs[d.Hash] = d
 		all = append(all, turnkeeper.AgentRegistration{
 			Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
-			Models: d.Chain(""), GiveUpAfter: d.Bounds(turnkeeper.DefaultBounds()).GiveUpAfter,
+			Models: d.Chain(""), GiveUpAfter: d.Bounds(bounds.Default()).GiveUpAfter,
 		})
 	}
 	if err := w.conn.RegisterAgents(ctx, all); err != nil {
@@ -102,7 +103,7 @@ func (w *town) work(ctx context.Context, n, slots int) {
 	conn, free := w.store.Connect(nil), make(chan struct{}, slots)
 	conn.Present(id)
 	runner := agentturn.New(agentturn.Config{
-		Models: w, Bounds: turnkeeper.DefaultBounds(), Log: zap.NewNop(), Retry: w.retry, Outputs: conn,
+		Models: w, Bounds: bounds.Default(), Log: zap.NewNop(), Retry: w.retry, Outputs: conn,
 		Fault: hookOf(func(label string) {
 			if w.hook(n, label) {
 				die(context.Canceled)

@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference/demo"
+	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/survival"
@@ -141,7 +142,7 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 		for _, fault := range strictyaml.Split(err) {
 			addBound(file, fault)
 		}
-	} else if err := cfg.BoundsFor(d).Check(); err != nil {
+	} else if err := bounds.Check(cfg.BoundsFor(d)); err != nil {
 		for _, fault := range strictyaml.Split(err) {
 			addBound(file, fault)
 		}

@@ -34,6 +34,13 @@ type Decoder struct {
 	Readers map[string]func(at Place, v *Node, to any)
 }
 
+// An OwnKey is a key of a mapping for which its struct has no field.
+type OwnKey struct {
+	Key string
+	Tag reflect.StructTag // see Decoder
+	To  any               // points to the variable that takes the value
+}
+
 // A Place is the position of a value.
 type Place struct {
 	Where string // full key: "providers.acme.headers.X-Title"
@@ -45,8 +52,8 @@ type Place struct {
 type JSON = json.RawMessage
 
 // Decode fills the struct that to points to. where is the key of the mapping with a final dot; empty for
-// the document.
-func (d *Decoder) Decode(where string, v *Node, to any) {
+// the document. own are further keys of the mapping.
+func (d *Decoder) Decode(where string, v *Node, to any, own ...OwnKey) {
 	fields := map[string]reflect.Value{}
 	tags := map[string]reflect.StructTag{}
 	var known []string
@@ -57,6 +64,10 @@ func (d *Decoder) Decode(where string, v *Node, to any) {
 			fields[key], tags[key] = field, tag
 		}
 	})
+	for _, o := range own {
+		groups, known = append(groups, []string{o.Key}), append(known, o.Key)
+		fields[o.Key], tags[o.Key] = reflect.ValueOf(o.To).Elem(), o.Tag
+	}
 	d.Fields(where, v, known, func(field Field) {
 		d.set(Place{where + field.Key, field.Key, field.Line}, field.Value, fields[field.Key], tags[field.Key])
 	})
@@ -260,26 +271,36 @@ type Key struct {
 
 // Reference returns the keys of a struct and of nested structs. A row has a key's name, bounds, default
 // and description. The type is that of the field or its tag "type". Bounds that are empty or start with
-// a space or comma follow the bounds in the tags.
-func Reference(of any, rows [][4]string) []Key {
+// a space or comma follow the bounds in the tags. own are further keys of the struct.
+func Reference(of any, rows [][4]string, own ...OwnKey) []Key {
 	keys := make([]Key, len(rows))
 	for i, row := range rows {
 		keys[i] = Key{Name: row[0], Bounds: row[1], Default: row[2], Doc: row[3]}
 	}
 	complete("", reflect.TypeOf(of), keys)
+	for _, o := range own {
+		for i := range keys {
+			if keys[i].Name == o.Key {
+				keys[i].describe(reflect.TypeOf(o.To).Elem(), o.Tag)
+			}
+		}
+	}
 	return keys
+}
+
+// describe sets the type of a key's values, and what is accepted.
+func (k *Key) describe(of reflect.Type, tag reflect.StructTag) {
+	k.Type = cmp.Or(tag.Get("type"), typeName(of, tag))
+	if k.Bounds == "" || strings.ContainsAny(k.Bounds[:1], " ,") {
+		k.Bounds = tag.Get("in") + orList(tag.Get("of")) + k.Bounds
+	}
 }
 
 func complete(where string, of reflect.Type, keys []Key) {
 	eachField(reflect.New(of).Elem(), func(names []string, tag reflect.StructTag, field reflect.Value) {
 		for i := range keys {
-			k := &keys[i]
-			if name, ok := strings.CutPrefix(k.Name, where); !ok || !slices.Contains(names, name) {
-				continue
-			}
-			k.Type = cmp.Or(tag.Get("type"), typeName(field.Type(), tag))
-			if k.Bounds == "" || strings.ContainsAny(k.Bounds[:1], " ,") {
-				k.Bounds = tag.Get("in") + orList(tag.Get("of")) + k.Bounds
+			if name, ok := strings.CutPrefix(keys[i].Name, where); ok && slices.Contains(names, name) {
+				keys[i].describe(field.Type(), tag)
 			}
 		}
 		below := field.Type()
