@@ -89,6 +89,16 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		if got := last(requests[3]); !strings.Contains(got, "retrieved 1 times") {
 			t.Errorf("the last notice: %q", got)
 		}
+		// Who watches learns it too, and that the first round is over, before the second begins.
+		var watched []string
+		for _, e := range b.store.events() {
+			if e.Type == turnkeeper.EventNotice || e.Type == turnkeeper.EventRoundStart || e.Type == turnkeeper.EventRoundStop {
+				watched = append(watched, fmt.Sprintf("%s %d", e.Type, e.Round))
+			}
+		}
+		if want := []string{"round_start 1", "notice 1", "round_stop 1", "round_start 2"}; !cmp.Equal(watched[:min(len(watched), 4)], want) {
+			t.Errorf("the events: %q", watched)
+		}
 		calls := b.store.calls()
 		if calls[0].State != turnkeeper.CallSucceeded || calls[0].Starts != 1 || calls[0].Duration != 12300*time.Millisecond {
 			t.Errorf("the call ended as %+v", calls[0])

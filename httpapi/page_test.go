@@ -148,8 +148,11 @@ func TestSignIn(t *testing.T) {
 	for _, next := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "javascript:alert(1)", ""} {
 		h.ask("GET", "/sign-in?next="+url.QueryEscape(next), "").wantPage(t, 200, `name="next" value="/"`)
 	}
-	h.submit("/sign-in", url.Values{"token": {"tk_wrong"}}).wantPage(t, 401, "The token is unknown")
-	h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(send, "Bearer ")}}).wantPage(t, 403, "the scope read")
+	// A refusal keeps the address to go on to.
+	to := url.Values{"token": {"tk_wrong"}, "next": {"/turns"}}
+	h.submit("/sign-in", to).wantPage(t, 401, "The token is unknown", `name="next" value="/turns"`)
+	to.Set("token", strings.TrimPrefix(send, "Bearer "))
+	h.submit("/sign-in", to).wantPage(t, 403, "the scope read", `name="next" value="/turns"`)
 
 	a := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(full, "Bearer ")}, "next": {turn}})
 	a.wantRedirect(t, turn)

@@ -28,3 +28,14 @@ func TestBareJSONIsACallIfEachPartIs(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAdviceNamesTheParsers checks which parser is named for which server.
+func TestTheAdviceNamesTheParsers(t *testing.T) {
+	err := inference.Markup{Name: "Hermes", VLLM: "hermes", SGLang: "qwen25"}.Unparsed()
+	want := "the model wrote a tool call as text (Hermes format), which its server did not parse. " +
+		"vLLM: --enable-auto-tool-choice --tool-call-parser hermes; SGLang: --tool-call-parser qwen25; llama.cpp: --jinja; " +
+		"Ollama: a model whose template has tools"
+	if err.Detail != want || err.Class != inference.ClassBadOutput || err.Code != inference.CodeMarkup || !err.NoRetry {
+		t.Errorf("got %+v", err)
+	}
+}

@@ -23,12 +23,16 @@ func TestReasonOfABlockedCall(t *testing.T) {
 		"a call a day":         {agentturn.SpendLimits{DayCalls: 1}, 1, "the agent's budget of 1 model call a day is used up"},
 		"tokens of a turn":     {agentturn.SpendLimits{TurnTokens: 250, TurnCalls: 9}, 2, "the turn's budget of 250 tokens has no room for another model call: 200 are taken, and it may take 100"},
 		"all tokens of a turn": {agentturn.SpendLimits{TurnTokens: 200}, 2, "the turn's budget of 200 tokens is used up"},
-		"tokens of a day":      {agentturn.SpendLimits{DayTokens: 150}, 1, "the agent's budget of 150 tokens a day has no room for another model call: 100 are taken, and it may take 100"},
+		"calls of a tree":      {agentturn.SpendLimits{TreeCalls: 2}, 2, "the tree's budget of 2 model calls for all its agents is used up"},
+		"all tokens of a tree": {agentturn.SpendLimits{TreeTokens: 200}, 2, "the tree's budget of 200 tokens for all its agents is used up"},
+		"tokens of a tree": {agentturn.SpendLimits{TreeTokens: 250}, 2,
+			"the tree's budget of 250 tokens for all its agents has no room for another model call: 200 are taken, and it may take 100"},
+		"tokens of a day": {agentturn.SpendLimits{DayTokens: 150}, 1, "the agent's budget of 150 tokens a day has no room for another model call: 100 are taken, and it may take 100"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			who := agentturn.Spender{Turn: 1, Agent: "clerk", Limits: c.limits}
+			who := agentturn.Spender{Turn: 1, Root: 1, Agent: "clerk", Limits: c.limits}
 			spend := &jobs.Spend{Grants: s.Grants}
 			for range c.calls {
 				r, err := spend.Reserve(t.Context(), who, turnkeeper.Usage{InputTokens: 100})

@@ -427,3 +427,40 @@ func TestTokens(t *testing.T) {
 		t.Errorf("a revoked token is found: %v", err)
 	}
 }
+
+// TestCheckShowsWhatIsBroken checks output and exit code of check, as text and as JSON, before and after a promise is broken.
+func TestCheckShowsWhatIsBroken(t *testing.T) {
+	t.Parallel()
+	env, store := somewhere(t)
+	store.Submit("echo", "", "hello")
+	if got := run(t, turnctl.Program(), env, "", "check"); got.code != 0 || !strings.HasSuffix(got.stdout, " promises hold\n") || strings.Contains(got.stdout, "BROKEN") {
+		t.Errorf("unbroken: %+v", got)
+	}
+	store.Exec("update turnkeeper.messages set body = ' '")
+	got := run(t, turnctl.Program(), env, "", "check")
+	if got.code != 1 || !strings.Contains(got.stdout, "BROKEN  every row obeys the rules of its table\n        ") ||
+		!strings.Contains(got.stdout, " promises are broken: stop the workers") || got.stderr != "" {
+		t.Errorf("broken: %+v", got)
+	}
+	got = run(t, turnctl.Program(), env, "", "check", "-o", "json")
+	var promises []struct {
+		Promise string
+		Holds   bool
+		Broken  []string
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &promises); err != nil || got.code != 1 {
+		t.Fatalf("as JSON: error %v, %+v", err, got)
+	}
+	broken := 0
+	for _, p := range promises {
+		if p.Holds != (len(p.Broken) == 0) {
+			t.Errorf("%+v", p)
+		}
+		if !p.Holds {
+			broken++
+		}
+	}
+	if broken != 1 || len(promises) < 40 {
+		t.Errorf("%d of %d are broken", broken, len(promises))
+	}
+}

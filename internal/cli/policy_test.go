@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/cli/worker"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 )
@@ -51,7 +52,9 @@ func TestPolicyTest(t *testing.T) {
 			t.Errorf("the second call: %+v", c)
 		}
 	}
-	got := run(t, worker.Program(), env, "", "policy", "test", "--rule", "always")
+	got := run(t, worker.Program(), env, "", "policy", "test", "--rule", rule)
+	golden.File(t, "testdata/policy-test.txt", got.stdout)
+	got = run(t, worker.Program(), env, "", "policy", "test", "--rule", "always")
 	if got.code != 0 || !strings.Contains(got.stdout, "3 calls: 0 allowed, 3 asked, 0 denied") {
 		t.Errorf("as text: %+v", got)
 	}

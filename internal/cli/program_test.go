@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"turnkeeper/internal/cli/enqueue"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/cli/worker"
+	"turnkeeper/internal/golden"
 )
 
 // ran is the result of running a program.
@@ -396,4 +400,26 @@ func TestAgentsCheck(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTheHelpOfEachCommand compares the help of the worker's and enqueue's commands with testdata. (docs/turnctl.md has that of turnctl.)
+func TestTheHelpOfEachCommand(t *testing.T) {
+	var all strings.Builder
+	for _, p := range []shell.Program{worker.Program(), enqueue.Program()} {
+		var walk func(*cobra.Command)
+		walk = func(cmd *cobra.Command) {
+			got := run(t, p, nil, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+			if got.code != 0 || got.stderr != "" {
+				t.Errorf("%s --help: exit code %d, %s", cmd.CommandPath(), got.code, got.stderr)
+			}
+			fmt.Fprintf(&all, "$ %s --help\n%s\n", cmd.CommandPath(), got.stdout)
+			for _, sub := range cmd.Commands() {
+				if !sub.Hidden {
+					walk(sub)
+				}
+			}
+		}
+		walk(p.Tree())
+	}
+	golden.File(t, "testdata/help.txt", all.String())
 }

@@ -295,6 +295,19 @@ func neverClaimed(e *env) {
 	e.take(second)[0].takeResult(turnkeeper.CallFailed)
 }
 
+// releasedUnclaimed releases a call near the end of its first wait: the wait for a worker begins anew.
+func releasedUnclaimed(e *env) {
+	e.waits(turnkeeper.EffectKeyed)
+	e.Pass(turnkeeper.MaxDetachedWait - time.Minute)
+	e.beat(first)
+	wantErr(e, "release", e.Release(e.Context(), e.claim(first)), nil)
+	e.Pass(turnkeeper.MaxDetachedWait - time.Minute)
+	equal(e, "calls handled before the limit", e.tick().Calls, 0)
+	e.Pass(20 * time.Minute)
+	equal(e, "calls handled by the tick", e.tick().Calls, 1)
+	e.take(second)[0].takeResult(turnkeeper.CallFailed)
+}
+
 func lostCompletion(e *env) {
 	d := e.waits(turnkeeper.EffectOnce)
 	c := e.claim(first)

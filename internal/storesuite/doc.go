@@ -198,6 +198,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one e
 		{"a repeatable detached call is retried a limited number of times", lostRepeatable},
 		{"a detached call fails at its timeout", overdue},
 		{"a detached call fails if nobody claims it", neverClaimed},
+		{"a released call waits as long for a worker as at first", releasedUnclaimed},
 		{"a lost answer of a completion is settled", lostCompletion},
 		{"a fetched but unclaimed job of a detached call is queued again", overlookedFetch},
 		{"a clock set back blocks no detached call", clockBackDetachedCall},

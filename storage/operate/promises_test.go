@@ -388,3 +388,30 @@ func TestCheckWithAnUnreadableJournal(t *testing.T) {
 		t.Errorf("%d of %d hold, %d could not be checked", held, all, failed)
 	}
 }
+
+// TestAPromiseListsItsFirstViolations breaks a promise as often as a list holds, and once more: more says that there are others.
+func TestAPromiseListsItsFirstViolations(t *testing.T) {
+	h := newEnv(t)
+	for range operate.MaxBroken {
+		h.Submit("clerk", "", "x")
+	}
+	check := func(want int, more bool) {
+		t.Helper()
+		promises, err := h.Check(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range promises {
+			if p.Text == "every row obeys the rules of its table" && (len(p.Broken) != want || p.More != more) {
+				t.Errorf("%d are listed, more: %t; want %d, %t", len(p.Broken), p.More, want, more)
+			}
+		}
+	}
+	const blank = "update turnkeeper.messages set body = ' '"
+	check(0, false)
+	h.Exec(blank)
+	check(operate.MaxBroken, false)
+	h.Submit("clerk", "", "x")
+	h.Exec(blank)
+	check(operate.MaxBroken, true)
+}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
 	"turnkeeper/policy"
@@ -140,5 +142,22 @@ func TestDetachedToolsNeedPaging(t *testing.T) {
 		if got := fmt.Sprint(report.Faults); got != want {
 			t.Errorf("paging %s: %s", paging, got)
 		}
+	}
+}
+
+// TestTheModelsOfAnAgent checks that each key that names a model counts, and each model once.
+func TestTheModelsOfAnAgent(t *testing.T) {
+	def, err := agentdef.Parse("a", []byte("---\nmodel: p/a\nfallback_models: [p/b, p/c]\nextraction_model: p/d\n"+
+		"levels:\n  low:\n    model: p/e\n  critical:\n    model: p/b\n---\nHi.\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	if got := setup.ModelsOf(def, cfg); !slices.Equal(got, []string{"p/a", "p/b", "p/c", "p/e", "p/d"}) {
+		t.Errorf("got %q", got)
+	}
+	cfg.DefaultModel, cfg.ExtractionModel = "p/x", "p/y"
+	if got := setup.ModelsOf(&agentdef.Definition{}, cfg); !slices.Equal(got, []string{"p/x", "p/y"}) {
+		t.Errorf("by the settings: %q", got)
 	}
 }
