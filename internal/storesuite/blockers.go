@@ -19,8 +19,8 @@ import (
 )
 
 // Walks checks, over random operations from each of the seeds, that a tick with enough free slots grants exactly the messages and
-// queued turns that have no blocker. A back-off may end between two looks: a walk that failed is done again, because a fault of the
-// store comes again with its operations, at whatever time they are done.
+// queued turns that have no blocker. A walk that failed is repeated with the same operations, because a back-off may end between two
+// queries. A fault of the store does not depend on that, and fails each time.
 func Walks(t *testing.T, open func(t *testing.T) Store, seeds, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
