@@ -7,6 +7,7 @@ MAKEFLAGS   += --no-print-directory
 
 TOOLS         := bin/tools# relative, because names of targets cannot contain spaces
 GOLANGCI_LINT := v2.15.0
+GOTESTSUM     := v1.13.0
 SQLC          := v1.31.1
 BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date come from Go's VCS stamp
 FUZZTIME      ?= 10s
@@ -157,10 +158,13 @@ drift: $(TOOLS)/sqlc-$(SQLC) ## check that generated files are current
 	@scripts/drift
 
 .PHONY: tools
-tools: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) $(TOOLS)/sqlc-$(SQLC) ## install the tools of lint and generate
+tools: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) $(TOOLS)/sqlc-$(SQLC) $(TOOLS)/gotestsum-$(GOTESTSUM) ## install the tools of lint, generate and CI
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@scripts/tool $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint $(GOLANGCI_LINT)
+
+$(TOOLS)/gotestsum-$(GOTESTSUM):
+	@scripts/tool $@ gotest.tools/gotestsum $(GOTESTSUM)
 
 $(TOOLS)/sqlc-$(SQLC):
 	@scripts/tool $@ github.com/sqlc-dev/sqlc/cmd/sqlc $(SQLC)

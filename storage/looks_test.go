@@ -21,10 +21,11 @@ var passing = cmp.Options{
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Now" || p.Last().String() == ".Took" }, cmp.Ignore()),
 }
 
-// changing are the methods among those that read that change something, or whose result is the time.
+// changing are the methods among those that read that change something, whose result is the time, or that also return what other tests do
+// with roles of the server.
 var changing = map[string]bool{
 	"TokenStore.CreateToken": true, "TokenStore.SignIn": true, "WebhookStore.ClaimDeliveries": true, "MCPStore.SeeMCPTools": true,
-	"Store.Claim": true, "Store.ReserveSpend": true, "DB.Now": true, "DB.Migrate": true, "DB.AcceptFrom": true, "DB.Accept": true, "DB.Enqueue": true,
+	"Store.Claim": true, "Store.ReserveSpend": true, "DB.Now": true, "DB.Migrate": true, "DB.AcceptFrom": true, "DB.Accept": true, "DB.Enqueue": true, "DB.RightsToRevoke": true,
 	"AskStore.AnswerAsk": true, "Responses.AcceptResponse": true, "Responses.CreateConversation": true, "Store.BindGrant": true, "WebhookStore.EndDelivery": true,
 }
 

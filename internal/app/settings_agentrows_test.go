@@ -102,6 +102,7 @@ func scheduleRows() []agentRow {
 		return agentRow{key: "schedule." + key, values: [2]string{first, second}, with: "model: played/%a\nschedule:\n  " + with + "\n  %s", see: see, want: want}
 	}
 	due := func(k talk) string {
+		k.db.Await("select next_due is not null from turnkeeper.schedules where agent = $1", k.agent) // the next tick plans a changed schedule
 		return storagetest.One[string](k.db, `select to_char(next_due at time zone 'UTC', 'MM-DD HH24:MI') from turnkeeper.schedules where agent = $1`, k.agent)
 	}
 	const often = `cron: "@every 1s"`
