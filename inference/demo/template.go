@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"text/template/parse"
 	"unicode/utf8"
 )
@@ -21,65 +22,31 @@ const maxRendered = 256 << 10
 // are not allowed, which bounds its time and its result.
 type pattern struct {
 	source string
-	tree   *parse.Tree // nil: the source has no action
+	parsed *template.Template // nil: the source has no action
 }
 
-// operators are the functions of text/template that scripts may use. refused are the others,
-// which can make texts of any size.
-var (
-	operators = []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
-	refused   = []string{"call", "html", "index", "js", "len", "print", "printf", "println", "slice", "urlquery"}
-)
-
-// A function can be called by a template. A variadic function takes its last kind of argument
-// any number of times.
-type function struct {
-	takes    []kind
-	variadic bool
-	call     func(args []any) (any, error)
-}
-
-// A kind is the type of an argument.
-type kind string
-
-const (
-	text        kind = "string"
-	wholeNumber kind = "int"
-)
+// operators are the functions of text/template that scripts may use. The others can make texts of
+// any size.
+var operators = []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
 
 // functions returns the functions of templates. For the texts of a conversation they fail only
 // if a result is too large.
-func functions(c conversation) map[string]function {
-	none := func(f func() string) function {
-		return function{call: func([]any) (any, error) { return f(), nil }}
-	}
-	one := func(f func(string) string) function {
-		return function{takes: []kind{text}, call: func(args []any) (any, error) { return f(args[0].(string)), nil }}
-	}
-	two := func(f func(a, b string) (any, error)) function {
-		return function{takes: []kind{text, text}, call: func(args []any) (any, error) { return f(args[0].(string), args[1].(string)) }}
-	}
-	return map[string]function{
-		"message": none(func() string { return c.message }),
-		"notice":  none(func() string { return c.notice }),
-		"count":   {takes: []kind{text}, call: func(args []any) (any, error) { return len(c.of(args[0].(string))), nil }},
-		"result": {takes: []kind{text, wholeNumber}, variadic: true, call: func(args []any) (any, error) {
-			var nth []int
-			for _, n := range args[1:] {
-				nth = append(nth, n.(int))
-			}
-			return c.result(args[0].(string), nth...)
-		}},
-		"results":  one(func(tool string) string { return strings.Join(c.of(tool), "\n\n") }),
-		"field":    two(func(path, text string) (any, error) { return field(path, text), nil }),
-		"match":    two(func(expression, text string) (any, error) { return match(expression, text) }),
-		"contains": two(func(part, text string) (any, error) { return strings.Contains(text, part), nil }),
-		"lines":    two(func(part, text string) (any, error) { return lines(part, text), nil }),
-		"first":    {takes: []kind{wholeNumber, text}, call: func(args []any) (any, error) { return first(args[0].(int), args[1].(string)) }},
-		"oneline":  one(oneLine),
-		"trim":     one(strings.TrimSpace),
-		"lower":    one(strings.ToLower),
-		"json":     {takes: []kind{text}, call: func(args []any) (any, error) { return quoted(args[0].(string)) }},
+func functions(c conversation) template.FuncMap {
+	return template.FuncMap{
+		"message":  func() string { return c.message },
+		"notice":   func() string { return c.notice },
+		"count":    func(tool string) int { return len(c.of(tool)) },
+		"result":   c.result,
+		"results":  func(tool string) string { return strings.Join(c.of(tool), "\n\n") },
+		"field":    field,
+		"match":    match,
+		"contains": func(part, text string) bool { return strings.Contains(text, part) },
+		"lines":    lines,
+		"first":    first,
+		"oneline":  oneLine,
+		"trim":     strings.TrimSpace,
+		"lower":    strings.ToLower,
+		"json":     quoted,
 	}
 }
 
@@ -198,22 +165,17 @@ func compile(source string) (pattern, error) {
 	if !strings.Contains(source, "{{") {
 		return pattern{source: source}, nil
 	}
-	known := map[string]any{}
-	for _, name := range slices.Concat(operators, refused, slices.Collect(maps.Keys(functions(conversation{})))) {
-		known[name] = true
-	}
-	trees, err := parse.Parse("", source, "", "", known)
+	t, err := template.New("").Funcs(functions(conversation{})).Parse(source)
 	if err != nil {
 		return pattern{}, templateFault(err)
 	}
-	if len(trees) > 1 {
+	if len(t.Templates()) > 1 {
 		return pattern{}, errors.New("define and block are not allowed in scripts")
 	}
-	t := trees[""]
 	if err := check(t.Root); err != nil {
 		return pattern{}, err
 	}
-	p := pattern{source: source, tree: t}
+	p := pattern{source: source, parsed: t}
 	left := maxRendered
 	_, err = p.render(conversation{}, &left)
 	return p, err
@@ -301,11 +263,15 @@ func firstWords(source string) string {
 func (p pattern) render(c conversation, left *int) (string, error) {
 	var b strings.Builder
 	to := &bounded{to: &b, left: left}
-	if p.tree == nil {
+	if p.parsed == nil {
 		_, err := to.Write([]byte(p.source))
 		return b.String(), err
 	}
-	if err := evaluate(p.tree, functions(c), to); err != nil {
+	t, err := p.parsed.Clone()
+	if err == nil {
+		err = t.Funcs(functions(c)).Execute(to, nil)
+	}
+	if err != nil {
 		return "", templateFault(err)
 	}
 	return b.String(), nil
