@@ -5,11 +5,13 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"turnkeeper/internal/archtest"
@@ -77,26 +79,64 @@ func readFolders(t *testing.T) {
 	}
 }
 
-// list returns the packages of the module from go list.
+// list returns the packages of the module.
 func list(t *testing.T) []archtest.Package {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")
-	cmd.Dir = root
+	packages, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+// listed and compiled are shared by the tests, because go list takes seconds.
+var (
+	listed = sync.OnceValues(func() ([]archtest.Package, error) {
+		return goList[archtest.Package](root, "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports")
+	})
+	compiled = sync.OnceValues(func() (map[string]string, error) { return exportsOf(root) })
+)
+
+// goList returns what go list writes about the packages of a module.
+func goList[T any](dir string, flags ...string) (all []T, err error) {
+	cmd := exec.Command("go", append(append([]string{"list"}, flags...), "./...")...)
+	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, &stderr)
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
 	}
-	var packages []archtest.Package
-	stream := json.NewDecoder(bytes.NewReader(out))
-	for {
-		var p archtest.Package
+	for stream := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p T
 		if err := stream.Decode(&p); errors.Is(err, io.EOF) {
-			return packages
+			return all, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		packages = append(packages, p)
+		all = append(all, p)
 	}
+}
+
+// exports compiles the packages of a module and all that they import, and returns the files of their exports.
+func exports(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	find := compiled
+	if dir != root {
+		find = func() (map[string]string, error) { return exportsOf(dir) }
+	}
+	files, err := find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func exportsOf(dir string) (map[string]string, error) {
+	packages, err := goList[struct{ ImportPath, Export string }](dir, "-export", "-deps", "-json=ImportPath,Export")
+	files := map[string]string{}
+	for _, p := range packages {
+		files[p.ImportPath] = p.Export
+	}
+	return files, err
 }

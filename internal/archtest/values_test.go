@@ -1,13 +1,8 @@
 package archtest_test
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/json"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,30 +34,6 @@ func TestValues(t *testing.T) {
 	for _, fault := range archtest.CheckReaders(found, allowed) {
 		t.Error(strings.NewReplacer("decodes or reads a whole text", "decodes JSON into any", "readers.txt", "values.txt",
 			"use package jsonlimit for data from outside", "use package internal/arguments").Replace(fault))
-	}
-}
-
-// exports compiles the packages of a module and all that they import, and returns the files of their exports.
-func exports(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", "./...")
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
-	}
-	files := map[string]string{}
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct{ ImportPath, Export string }
-		switch err := decoder.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return files
-		case err != nil:
-			t.Fatal(err)
-		}
-		files[p.ImportPath] = p.Export
 	}
 }
 
