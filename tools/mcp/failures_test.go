@@ -144,3 +144,22 @@ func TestWhyAProgramIsLost(t *testing.T) {
 		t.Errorf("logged %v", all)
 	}
 }
+
+// TestWhyToolsCouldNotBeListed checks what operators read if a server's list of tools cannot be read.
+func TestWhyToolsCouldNotBeListed(t *testing.T) {
+	t.Parallel()
+	const large = "its list of tools is too large: at most 16 MiB are taken"
+	for want, err := range map[string]error{
+		"its tools could not be listed: EOF": io.EOF,
+		large:                                &jsonrpc.Error{Code: codeTooLarge, Message: tooLarge},
+		"it lists more than 2000 tools":      &jsonrpc.Error{Code: codeTooLarge, Message: tooLarge + ": it has more than 2000 tools"},
+	} {
+		if got := listError(Server{Name: "h"}, err).Error(); got != want {
+			t.Errorf("after %v: %q, want %q", err, got, want)
+		}
+	}
+	other := &jsonrpc.Error{Code: 1, Message: tooLarge + ": it has no time"}
+	if got := listError(Server{Name: "h"}, other); !errors.Is(got, other) || !strings.HasPrefix(got.Error(), "its tools could not be listed: ") {
+		t.Errorf("after another error: %v", got)
+	}
+}
