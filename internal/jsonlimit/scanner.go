@@ -122,8 +122,10 @@ func (s *Scanner) End() error {
 // Size returns the size of what was fed.
 func (s *Scanner) Size() Size { return s.size }
 
-func (s *Scanner) fail(b byte) {
-	s.err = fmt.Errorf("invalid character %q at byte %d of the JSON text", b, s.size.Bytes)
+func (s *Scanner) fail(b byte) { s.failAt(b, s.size.Bytes) }
+
+func (s *Scanner) failAt(b byte, at int64) {
+	s.err = fmt.Errorf("invalid character %q at byte %d of the JSON text", b, at)
 }
 
 // text takes characters of a string, and returns their number.
@@ -149,7 +151,7 @@ func (s *Scanner) text(piece []byte) int {
 			at.escaped = true
 		}
 	default:
-		s.fail(piece[n])
+		s.failAt(piece[n], s.size.Bytes+int64(n))
 	}
 	return n + 1
 }

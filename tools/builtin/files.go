@@ -163,11 +163,14 @@ func pathError(name string, err error) error {
 		return fmt.Errorf("there is no file or folder %q", name)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q may not be read: permission denied", name)
-	case strings.Contains(err.Error(), "escapes from parent"):
+	case isOutside(err):
 		return fmt.Errorf("%q is outside of the root folder", name)
 	}
 	return fmt.Errorf("%q cannot be read: %s", name, reason(err))
 }
+
+// isOutside reports whether os.Root refused a path that leads out of it.
+func isOutside(err error) bool { return strings.Contains(err.Error(), "escapes from parent") }
 
 // reason returns the error's text without the path.
 func reason(err error) string {

@@ -22,7 +22,9 @@ func (shelf) Wait(context.Context) ([]tools.Finished, bool, error) { return nil,
 
 func stored(text string) tools.Output {
 	chars := []rune(text)
-	return tools.Output{Chars: int64(len(chars)), Read: func(_ context.Context, from, to int64) (string, error) { return string(chars[from:to]), nil }}
+	return tools.Output{Chars: int64(len(chars)), Read: func(_ context.Context, from, to int64) (string, error) {
+		return string(chars[from:min(to, int64(len(chars)))]), nil
+	}}
 }
 
 func TestPatchOutput(t *testing.T) {

@@ -153,6 +153,8 @@ func writeError(name string, err error) error {
 		return fmt.Errorf("there is no folder %q", path.Dir(name))
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q may not be written: permission denied", name)
+	case isOutside(err):
+		return pathError(name, err)
 	}
-	return pathError(name, err)
+	return fmt.Errorf("%q cannot be written: %s", name, reason(err))
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,8 +31,9 @@ import (
 // marks it as a secret.
 type authority struct {
 	*httptest.Server
-	t   *testing.T
-	mcp *hostileHTTP
+	t     *testing.T
+	mcp   *hostileHTTP
+	lines *lines
 
 	mu       sync.Mutex
 	made     int
@@ -68,7 +70,10 @@ func newAuthority(t *testing.T) *authority {
 	mux.HandleFunc("POST /token", a.token)
 	mux.HandleFunc("POST /revoke", a.revoke)
 	mux.HandleFunc("/mcp", a.serve)
-	a.Server = httptest.NewServer(mux)
+	a.lines = &lines{open: map[net.Conn]bool{}}
+	a.Server = httptest.NewUnstartedServer(mux)
+	a.Config.ConnState = a.lines.note
+	a.Start()
 	t.Cleanup(func() {
 		a.CloseClientConnections()
 		a.Close()
@@ -269,13 +274,16 @@ func (a *authority) server(grant mcp.Grant) mcp.Server {
 }
 
 // person returns a Person who logs in without interaction.
-func (a *authority) person() mcp.Person {
+func (a *authority) person() mcp.Person { return a.personWith(http.DefaultTransport) }
+
+// personWith returns a Person with another browser.
+func (a *authority) personWith(browser http.RoundTripper) mcp.Person {
 	return mcp.Person{Redirect: "http://127.0.0.1:9/callback", Visit: func(ctx context.Context, address string) (*url.URL, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 		if err != nil {
 			return nil, err
 		}
-		res, err := http.DefaultTransport.RoundTrip(req)
+		res, err := browser.RoundTrip(req)
 		if err != nil {
 			return nil, err
 		}
@@ -306,7 +314,7 @@ func (m *memLogins) MCPLogin(context.Context, string) (mcpdef.Login, error) {
 		return mcpdef.Login{}, m.broken
 	}
 	if m.row.Revision == 0 {
-		return mcpdef.Login{}, turnkeeper.ErrNotFound
+		return mcpdef.Login{}, fmt.Errorf("no login: %w", turnkeeper.ErrNotFound)
 	}
 	return m.row, nil
 }

@@ -89,6 +89,7 @@ func TestLimits(t *testing.T) {
 		"TestWhoseAnswerIsTooLarge":          {"maxToken", "codeTooLarge"},
 		"TestSamplingTokensAreBounded":       {"maxAnswerTokens"},
 		"TestWhatAServerAsksFor":             {"codeDeclined"},
+		"TestAServerThatAsksAgainAndAgain":   {"maxInputRounds"},
 		"TestLoginsThatFail":                 {"KeyBytes"},
 	} {
 		for _, name := range names {
@@ -96,10 +97,9 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for why, names := range map[string][]string{
-		"the text of an error or of a log line":       {"maxSaid", "maxTail", "maxLogLine", "maxRefusal", "codeRejected"},
-		"more only costs memory or time":              {"maxDrained", "maxIdleConns", "maxAuthBody", "loggedNotes"},
-		"a timeout of what the server does in time":   {"EndTime", "assertionTime", "claimTime", "storeTime", "tokenTime", "defaultConnectTimeout"},
-		"TestSamplingIsBounded tries the whole bound": {"maxInputRounds"},
+		"the text of an error or of a log line":     {"maxSaid", "maxTail", "maxLogLine", "maxRefusal", "codeRejected"},
+		"more only costs memory or time":            {"maxDrained", "maxIdleConns", "maxAuthBody", "loggedNotes"},
+		"a timeout of what the server does in time": {"EndTime", "assertionTime", "claimTime", "storeTime", "tokenTime", "defaultConnectTimeout"},
 	} {
 		for _, name := range names {
 			rows[name] = limittest.Row{None: why}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -140,7 +141,7 @@ func (s *shelf) MCPLogin(context.Context, string) (mcpdef.Login, error) {
 	case s.fails:
 		return mcpdef.Login{}, errors.New("the database is away")
 	case s.row.Revision == 0:
-		return mcpdef.Login{}, turnkeeper.ErrNotFound
+		return mcpdef.Login{}, fmt.Errorf("of %s: %w", s.row.Server, turnkeeper.ErrNotFound)
 	}
 	return s.row, nil
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"slices"
+
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // Limits are the limits of a client.
@@ -58,4 +60,13 @@ func GetAsAuthClient(ctx context.Context, s Server, address string) error {
 		return plainAuthError(err)
 	}
 	return res.Body.Close()
+}
+
+// LoginIn returns what is sealed in a stored login, as JSON.
+func LoginIn(key []byte, row mcpdef.Login) (string, error) {
+	l, err := unseal(key, row.Server, row.Sealed)
+	if err != nil {
+		return "", err
+	}
+	return sorted(l)
 }

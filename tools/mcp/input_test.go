@@ -22,6 +22,7 @@ import (
 type asker struct {
 	*httptest.Server
 	requests sdk.InputRequestMap
+	again    bool // it asks again, whatever it is answered
 	mu       sync.Mutex
 	offered  []string // the capabilities of the client, call by call
 	keys     []any    // the idempotency keys, call by call
@@ -53,7 +54,7 @@ func (a *asker) book(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallTool
 	a.mu.Lock()
 	a.offered, a.keys = append(a.offered, string(offered)), append(a.keys, req.Params.Meta["turnkeeper/idempotency-key"])
 	a.mu.Unlock()
-	if len(req.Params.InputResponses) == 0 {
+	if len(req.Params.InputResponses) == 0 || a.again {
 		return &sdk.CallToolResult{InputRequests: a.requests, RequestState: "opaque é"}, nil
 	}
 	got, err := json.Marshal(req.Params.InputResponses)
@@ -206,5 +207,21 @@ func TestAServerIsGoneWhenItGetsItsInput(t *testing.T) {
 	got := a.run(t, &tools.Input{N: 1, State: request.State, Answer: json.RawMessage(`{"seat":1}`)})
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "Nothing was run since the call asked for input") {
 		t.Errorf("%s: %s", got.Outcome, got.Result.Text)
+	}
+}
+
+// A server that asks again and again is answered five times, and once more for each question to a model that it may ask.
+func TestAServerThatAsksAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	for calls := range 3 {
+		a := newAsker(t, sdk.InputRequestMap{"roots": &sdk.ListRootsParams{}}) //nolint:staticcheck // deprecated
+		a.again = true
+		got := a.run(t, nil, func(s *mcp.Server) { s.Sampling = mcp.Sampling{Allow: true, MaxCalls: calls, MaxTokens: 1000} })
+		if want := `tool error: the MCP server "h": the server asked for input again and again`; got.Outcome != tools.Failed || got.Result.Text != want {
+			t.Errorf("%s: %s", got.Outcome, got.Result.Text)
+		}
+		if want := 5 + calls; len(a.keys) != want {
+			t.Errorf("the call was sent %d times, want %d", len(a.keys), want)
+		}
 	}
 }

@@ -91,6 +91,10 @@ func TestCheck(t *testing.T) {
 		want string
 	}{
 		{"no program", program.Program{}, "it has no program to run"},
+		{"NUL in the folder", program.Program{Argv: []string{"a"}, Dir: "\x00"}, "its program, folder or environment holds a NUL character"},
+		{"NUL in a variable", program.Program{Argv: []string{"a"}, Env: []string{"A=\x00"}}, "its program, folder or environment holds a NUL character"},
+		{"an empty name", program.Program{Argv: []string{"", "x"}}, "it has no program to run"},
+		{"a negative output", program.Program{Argv: []string{"a"}, MaxOutput: -1}, "its output is bounded at -1 bytes; it must be 1 to 10000000, or 0"},
 		{"NUL", program.Program{Argv: []string{"a\x00"}}, "its program, folder or environment holds a NUL character"},
 		{"variable", program.Program{Argv: []string{"a"}, Env: []string{"9=1"}}, `its environment has "9"; a variable is written NAME=VALUE`},
 		{"the call's variable", program.Program{Argv: []string{"a"}, Env: []string{"TURNKEEPER_X=1"}}, "its environment sets TURNKEEPER_X; names that begin with TURNKEEPER_ are the call's own"},
