@@ -175,7 +175,8 @@ func TestWhatThePageShows(t *testing.T) {
 	}
 	all := append([]asked{}, readings(paths)...)
 	for _, as := range []string{"read", "clerk"} {
-		for _, path := range []string{"/", "/turns?limit=7&state=failed&user=anna&text=word&since=2026-01-02&done=x", "/inbox?limit=7&cursor=9", "/replies?limit=7&cursor=9",
+		for _, path := range []string{"/", "/turns?limit=7&state=failed&user=anna&conversation=main&agent=clerk&text=word&error_class=auth&since=2026-01-02&until=2026-01-03&done=x",
+			"/conversation?agent=clerk&conversation=none", "/replies?cursor=9", "/lanes?cursor=9", "/inbox?user=anna&state=", "/inbox?limit=7&cursor=9", "/replies?limit=7&cursor=9",
 			"/agents?limit=3&cursor=2", "/agents/clerk", "/agents/desk", "/webhooks", "/webhooks/hook?limit=7&state=dead", "/lanes?limit=7&cursor=7", "/schedules?limit=3&cursor=3",
 			"/asks?limit=7&state=open&user=anna", "/doctor", "/conversation?agent=clerk&conversation=main&limit=7&cursor=9", "/conversation?agent=clerk", "/sign-in?next=/turns",
 			"/asks/1", "/turns/5", "/inbox/1"} {

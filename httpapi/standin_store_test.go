@@ -185,10 +185,6 @@ func (s *standIn) Totals(ctx context.Context, a time.Duration) (operate.Totals, 
 	return told[operate.Totals](s, ctx, "Totals", a)
 }
 
-func (s *standIn) Transcript(ctx context.Context, a operate.Page, b string) ([]operate.Exchange, int64, error) {
-	return toldTwo[[]operate.Exchange, int64](s, ctx, "Transcript", a, b)
-}
-
 func (s *standIn) TryWrite(ctx context.Context) error {
 	return s.does(ctx, "TryWrite")
 }

@@ -401,6 +401,14 @@ func (s *standIn) Migrations(ctx context.Context) ([]storage.Migration, error) {
 	return all, err
 }
 
+func (s *standIn) Transcript(ctx context.Context, p operate.Page, conversation string) ([]operate.Exchange, int64, error) {
+	all, next, err := toldTwo[[]operate.Exchange, int64](s, ctx, "Transcript", p, conversation)
+	if conversation == "none" {
+		return nil, 0, err
+	}
+	return all, next, err
+}
+
 func (s *standIn) AnyToken(ctx context.Context) (bool, error) {
 	return true, s.does(ctx, "AnyToken")
 }
