@@ -128,7 +128,7 @@ func (r *recording) fail(a asked, n int, way fault, report string) string {
 		}
 		return nil
 	}
-	w := r.do(r.t.Context(), a)
+	w := r.doAlone(r.t.Context(), a)
 	line := fmt.Sprint(w.Code)
 	if took := time.Since(w.began); took > 0 {
 		line += " after " + took.String()

@@ -141,13 +141,24 @@ func (r *recording) do(ctx context.Context, a asked) *timedWriter {
 	return w
 }
 
+// doAlone is like do, and fails the test if the context of a call of the store outlasts the request: what such a context holds, a timer
+// for example, is held as long.
+func (r *recording) doAlone(ctx context.Context, a asked) *timedWriter {
+	w := r.do(ctx, a)
+	synctest.Wait()
+	if n := r.store.lasting(); n > 0 {
+		r.t.Errorf("%s %s: the contexts of %d calls of the store outlast the request", a.method, a.path, n)
+	}
+	return w
+}
+
 // record sends a request, and writes down how the store was called and all of the answer.
 func (r *recording) record(a asked) {
 	fmt.Fprintf(&r.text, "=== %s %s%s\n", a.method, a.path, strings.TrimRight(" as "+cmp.Or(a.as, "nobody")+" "+strings.Join(a.headers, " "), " "))
 	if a.body != "" {
 		fmt.Fprintf(&r.text, "  %.300s\n", shortened(a.body))
 	}
-	w := r.do(r.t.Context(), a)
+	w := r.doAlone(r.t.Context(), a)
 	for _, call := range r.store.take() {
 		fmt.Fprintf(&r.text, "  store: %s\n", byChance.ReplaceAllString(shortened(call), "BY-CHANCE"))
 	}

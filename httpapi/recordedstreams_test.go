@@ -125,7 +125,7 @@ func perform(t *testing.T, text *strings.Builder, p play) {
 			a.method = "GET"
 		}
 		fmt.Fprintf(text, "=== %s: %s %s %s %s %s\n", p.name, a.method, a.path, a.as, a.body, strings.Join(a.headers, " "))
-		w := r.do(ctx, a)
+		w := r.doAlone(ctx, a)
 		fmt.Fprintf(text, "%d after %s\n%s%s\n", w.Code, time.Since(began), headersOf(w.Header()), w.timeline())
 		for _, entry := range r.logs.TakeAll() {
 			fmt.Fprintf(text, "log: %s %v\n", entry.Message, entry.ContextMap())

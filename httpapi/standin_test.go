@@ -28,7 +28,8 @@ type standIn struct {
 	goesOn func(*operate.Response) // changes a response that is under way; nil: it does not
 
 	mu    sync.Mutex
-	calls []string // since take
+	calls []string          // since take
+	asked []context.Context // of the calls since lasting
 }
 
 // A requestKey is the key of a value of the context of each recorded request.
@@ -48,7 +49,7 @@ func (s *standIn) does(ctx context.Context, method string, args ...any) error {
 	}
 	s.mu.Lock()
 	n := len(s.calls)
-	s.calls = append(s.calls, call)
+	s.calls, s.asked = append(s.calls, call), append(s.asked, ctx)
 	s.mu.Unlock()
 	if s.before != nil {
 		return s.before(ctx, n, method)
@@ -63,6 +64,19 @@ func (s *standIn) take() []string {
 	calls := s.calls
 	s.calls = nil
 	return calls
+}
+
+// lasting returns the number of calls since its last call whose context has not ended.
+func (s *standIn) lasting() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ctx := range s.asked {
+		if ctx.Err() == nil {
+			n++
+		}
+	}
+	s.asked = nil
+	return n
 }
 
 func told[V any](s *standIn, ctx context.Context, method string, args ...any) (v V, err error) { //nolint:revive // s is the receiver
