@@ -333,7 +333,7 @@ func TestResponsesAreCreated(t *testing.T) {
 		post("", strings.Replace(input(items), `"background"`, `"conversation":"new","background"`, 1))
 	}
 	for _, body := range []string{
-		`{"input":"x"}`, `{"model":"clerk"}`, `{"model":"clerk","input":""}`, `{"model":"No Name","input":"x"}`, `{"model":"turnkeeper/clerk","input":"x","background":true}`, `{"model":7,"input":"x"}`,
+		`{"input":"x"}`, `{"model":"clerk"}`, `{"model":"clerk","input":"x","background":7}`, `{"model":"clerk","input":""}`, `{"model":"No Name","input":"x"}`, `{"model":"turnkeeper/clerk","input":"x","background":true}`, `{"model":7,"input":"x"}`,
 		`[]`, `null`, `{`, `{"model":"clerk","model":"desk","input":"x"}`, `{"model":"clerk","background":true,"input":"` + long(1000) + `"}`,
 		`{"model":"clerk","background":true,"input":"` + long(1001) + `"}`, `{"model":"clerk","background":true,"instructions":"y","input":"` + long(1000) + `"}`, `{"model":"clerk","input":7}`,
 	} {
