@@ -134,48 +134,11 @@ func loadEverySetting(t *testing.T) (*config.Config, string) {
 	return cfg, dir
 }
 
-// fieldsOf returns a line for each field within a value that is not the zero value. Functions are left out.
-func fieldsOf(name string, v reflect.Value) (lines []string) {
-	switch {
-	case !v.IsValid() || v.IsZero() || v.Kind() == reflect.Func:
-		return nil
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		return []string{fmt.Sprintf("%s=%s", name, v)}
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		return append([]string{name + " is set"}, fieldsOf(name, v.Elem())...)
-	case reflect.Interface:
-		return fieldsOf(name, v.Elem())
-	case reflect.Struct:
-		for field, value := range v.Fields() {
-			lines = append(lines, fieldsOf(name+"."+field.Name, value)...)
-		}
-		return lines
-	case reflect.Map:
-		for key, value := range v.Seq2() {
-			lines = append(lines, fmt.Sprintf("%s has %v", name, key))
-			lines = append(lines, fieldsOf(fmt.Sprintf("%s.%v", name, key), value)...)
-		}
-		slices.Sort(lines)
-		return lines
-	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return []string{fmt.Sprintf("%s=%s", name, v.Bytes())}
-		}
-		for i, value := range v.Seq2() {
-			lines = append(lines, fieldsOf(fmt.Sprintf("%s.%v", name, i), value)...)
-		}
-		return lines
-	}
-	return []string{fmt.Sprintf("%s=%v", name, v)}
-}
-
 // TestEverySettingArrives records what tools, MCP servers and providers are made of settings that all differ.
 func TestEverySettingArrives(t *testing.T) {
 	cfg, dir := loadEverySetting(t)
 	var lines []string
-	add := func(name string, value any) { lines = append(lines, fieldsOf(name, reflect.ValueOf(value))...) }
+	add := func(name string, value any) { lines = append(lines, golden.Fields(name, reflect.ValueOf(value))...) }
 	for _, tool := range Programs(cfg) {
 		add("program "+tool.Spec().Name, tool.Spec())
 		result, err := tool.Run(t.Context(), tools.Call{Arguments: []byte("{}")})
@@ -237,8 +200,8 @@ func TestEveryProfileOfAProvider(t *testing.T) {
 				{Profile: config.Profile{Stream: new(true), StreamUsage: new(true), ToolChoice: new(true), User: new(true), Separates: new(false)}},
 			} {
 				provider.BaseURL = address
-				lines = append(lines, fmt.Sprintf("%s at %s with %d overrides", name, address, len(fieldsOf("", reflect.ValueOf(provider.Profile)))))
-				lines = append(lines, fieldsOf("  ", reflect.ValueOf(adjusted(profile, provider)))...)
+				lines = append(lines, fmt.Sprintf("%s at %s with %d overrides", name, address, len(golden.Fields("", reflect.ValueOf(provider.Profile)))))
+				lines = append(lines, golden.Fields("  ", reflect.ValueOf(adjusted(profile, provider)))...)
 			}
 		}
 	}
@@ -273,7 +236,7 @@ func TestEveryKeyIsRegistered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, fieldsOf(name, reflect.ValueOf(registrationOf(def, cfg)))...)
+		lines = append(lines, golden.Fields(name, reflect.ValueOf(registrationOf(def, cfg)))...)
 		lines = append(lines, fmt.Sprintf("%s has levels %t", name, levelsOf(def, cfg) != nil))
 	}
 	slices.Sort(lines)

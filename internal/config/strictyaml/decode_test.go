@@ -151,7 +151,7 @@ func TestProblems(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	alone := errors.New("alone")
-	if got := strictyaml.Split(alone); len(got) != 1 || got[0] != alone {
+	if got := strictyaml.Split(alone); len(got) != 1 || !errors.Is(got[0], alone) {
 		t.Errorf("an error that is not joined is split into %v", got)
 	}
 }
