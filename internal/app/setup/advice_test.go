@@ -179,7 +179,7 @@ func TestEveryAnswerOfAProvider(t *testing.T) {
 	for _, c := range setup.CheckProviders(t.Context(), cfg) {
 		fmt.Fprintf(&written, "%s at %s: ok %t, unasked %t\n  %s\n  advice: %s\n", c.Name, c.BaseURL, c.OK, c.Unasked, c.Detail, c.Advice)
 		for range 2 { // asking changes nothing
-			for _, model := range []string{"gpt-larger", "gpt-large", "gpt-small", "gpt-", "gpt", "models/gpt", "other", "x"} {
+			for _, model := range []string{"gpt-larger", "gpt-smaller", "gpt-large", "gpt-small", "gpt-", "gpt", "models/gpt", "other", "x"} {
 				if c.Lacks(c.Name+"/"+model) || c.Lacks("another/"+model) {
 					fmt.Fprintf(&written, "  lacks %s; near: %s\n", model, c.Nearest(c.Name+"/"+model))
 				}
