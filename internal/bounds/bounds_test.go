@@ -1,6 +1,8 @@
 package bounds_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/bounds"
+	"turnkeeper/internal/golden"
 )
 
 // TestTheTable checks that each bound has one row, with its own field, a name and a text.
@@ -75,4 +78,30 @@ func TestOverrides(t *testing.T) {
 	if none := bounds.Given(values, func(string) bool { return false }); none != nil || none.Over(want) != want {
 		t.Errorf("got %v", none)
 	}
+}
+
+// TestEveryBound records each bound with its default and range, what is said of a value beyond, and the one rule about several bounds.
+func TestEveryBound(t *testing.T) {
+	var written strings.Builder
+	defaults := bounds.Default()
+	for _, row := range bounds.All() {
+		fmt.Fprintf(&written, "%s: %v, range %q, an agent may set it: %t\n", row.Name, reflect.ValueOf(row.Field(&defaults)).Elem(), row.Range(), row.Agent)
+		if row.Range() == "" {
+			continue
+		}
+		b := defaults
+		switch field := row.Field(&b).(type) {
+		case *int:
+			*field = int(row.High + 1)
+		case *time.Duration:
+			*field = time.Duration(row.High + 1)
+		}
+		fmt.Fprintf(&written, "  %v\n", bounds.Check(b))
+	}
+	for _, over := range []time.Duration{-1, 0, 1} {
+		b := defaults
+		b.LeaseTTL, b.Margin, b.MaxDuration = 100*time.Second, 30*time.Second, 70*time.Second+over
+		fmt.Fprintf(&written, "of a lease of 100s: %v\n", bounds.Check(b))
+	}
+	golden.File(t, filepath.Join("testdata", "bounds.txt"), written.String())
 }

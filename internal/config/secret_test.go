@@ -88,3 +88,30 @@ func TestDatabaseURLString(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsOfADatabaseURL checks which parts of a connection string maskers learn, as written and as meant.
+func TestSecretsOfADatabaseURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"postgres://bob:plain@db/x":                         "plain",
+		"postgres://bob:p%40ss@db/x@y":                      "p%40ss p@ss",
+		"postgres://bob:p:q@db/x":                           "p:q",
+		"postgres://bob@db/x:y@z":                           "",
+		"postgres://db/x?a=b:c@d":                           "",
+		"postgres://bob:a@db?password=b&sslpassword=c%20d":  "a b c d",
+		"postgresql://bob:a@db#b@c":                         "a",
+		"host=db user=bob password=one sslpassword = 'two'": "one two",
+		`password='it\'s' host=db`:                          `it's it\'s`,
+		`host=db password=a\ b dbname=x`:                    `a b a\ b`,
+		"host=db user=bob":                                  "",
+	} {
+		url, err := config.NewDatabaseURL(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := config.Default()
+		cfg.DatabaseURL = url
+		if got := strings.Join(cfg.Secrets(), " "); got != want {
+			t.Errorf("%s: %q, want %q", in, got, want)
+		}
+	}
+}

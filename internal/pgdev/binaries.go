@@ -153,7 +153,7 @@ func clusterMajor(h home) (int, error) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 0, fmt.Errorf("the file PG_VERSION in %s has no version: restore it, or remove the folder to start with an empty database", h.data())
+		return 0, fmt.Errorf("the file PG_VERSION in %s has no version: restore it. To start with an empty database, move the folder aside", h.data())
 	}
 	return major, nil
 }

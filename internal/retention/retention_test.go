@@ -34,3 +34,21 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestEachClassHasItsTime checks that no class is kept for the time of another.
+func TestEachClassHasItsTime(t *testing.T) {
+	p := retention.Policy{Messages: 1 * time.Hour, Leases: 2 * time.Hour, Outputs: retention.ByDatabase, Events: 4 * time.Hour}
+	for class, want := range map[retention.Class]time.Duration{
+		retention.Messages: 1 * time.Hour, retention.Leases: 2 * time.Hour, retention.Outputs: retention.ByDatabase, retention.Events: 4 * time.Hour, "another": 0,
+	} {
+		if got := p.Of(class); got != want {
+			t.Errorf("%s: %s, want %s", class, got, want)
+		}
+	}
+	if got, want := p.String(), "messages for 1h, outputs as the database says, events for 4h, leases for 2h"; got != want {
+		t.Errorf("before With: %s, want %s", got, want)
+	}
+	if p.With(time.Minute); p.Outputs != retention.ByDatabase {
+		t.Error("With changes the policy itself")
+	}
+}

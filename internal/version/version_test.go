@@ -57,3 +57,20 @@ func TestThisBuild(t *testing.T) {
 		}
 	}
 }
+
+// TestShort checks what a program says its version is: the tag, else the commit, else that nobody knows.
+func TestShort(t *testing.T) {
+	was := stamp
+	t.Cleanup(func() { stamp = was })
+	for text, want := range map[string]string{
+		"v1.2.3 0123456789abcdef 2026-11-23T08:00:00Z":  "v1.2.3",
+		"(devel) 0123456789abcdef 2026-11-23T08:00:00Z": "0123456789ab of 2026-11-23",
+		"(devel) 0123456 2026-11-23":                    "0123456 of 2026-11-23",
+		"v1.2.3 0123456789abcdef":                       "devel", // no stamp: it has three words
+		"":                                              "devel",
+	} {
+		if stamp = text; Version() != want {
+			t.Errorf("%q: got %q, want %q", text, Version(), want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package strictyaml_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,57 @@ func TestReference(t *testing.T) {
 		{Name: "list", Type: "list of text", Default: "none", Doc: "Which."},
 		{Name: "part.calls", Type: "whole number", Bounds: "0, or 10 to 20", Default: "0", Doc: "Calls."},
 		{Name: "key_env", Type: "text", Default: "none", Doc: "Key."},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestProblems checks the order of faults, what of a whole file they say, and how joined errors are split.
+func TestProblems(t *testing.T) {
+	problems := &strictyaml.Problems{Path: "f"}
+	if problems.Any() || problems.Err() != nil || len(strictyaml.Split(problems.Err())) != 0 {
+		t.Error("there is a problem without any")
+	}
+	problems.Add(7, "last %d", 1)
+	problems.AddSyntax(&strictyaml.SyntaxError{Line: 3, Text: "100%d"})
+	problems.AddSyntax(errors.New("of the file"))
+	problems.Add(3, "after it")
+	want := "f: of the file\nf:3: 100%d\nf:3: after it\nf:7: last 1"
+	if err := problems.Err(); !problems.Any() || err == nil || err.Error() != want || len(strictyaml.Split(err)) != 4 {
+		t.Errorf("%v", err)
+	}
+	alone := errors.New("alone")
+	if got := strictyaml.Split(alone); len(got) != 1 || !errors.Is(got[0], alone) {
+		t.Errorf("an error that is not joined is split into %v", got)
+	}
+}
+
+// TestEveryTypeInTheReference checks the word for each type of a key, and that nested keys and those of lists are described.
+func TestEveryTypeInTheReference(t *testing.T) {
+	type item struct {
+		Size int64 `yaml:"size" in:"1 to 2"`
+	}
+	type all struct {
+		Document document
+		Items    []item            `yaml:"items"`
+		Words    map[string]string `yaml:"words"`
+		Own      string            `yaml:"own" type:"a word" of:"one"`
+	}
+	var given float64
+	names := []string{"name", "count", "ratio", "wait", "on", "list", "parts", "part", "part.calls", "schema", "items", "items.size", "words", "own", "extra", "none"}
+	var rows [][4]string
+	for _, name := range names {
+		rows = append(rows, [4]string{name, ", more", "", ""})
+	}
+	var got []string
+	for _, key := range strictyaml.Reference(all{}, rows, strictyaml.OwnKey{Key: "extra", Tag: `in:"0 to 9"`, To: &given}) {
+		got = append(got, key.Name+": "+key.Type+key.Bounds)
+	}
+	want := []string{
+		"name: text, more", "count: whole number1 to 20, more", "ratio: number0 to 2, more", "wait: duration1s to 5m, more", "on: true or false, more", "list: list of text, more",
+		"parts: mapping, more", "part: mapping, more", "part.calls: whole number0, or 10 to 20, more", "schema: list of text, more", "items: list of text, more", "items.size: whole number1 to 2, more",
+		"words: mapping, more", "own: a wordone, more", "extra: number0 to 9, more", "none: , more",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -126,3 +126,30 @@ func check(t *testing.T, node *strictyaml.Node, lines int) {
 		check(t, field.Value, lines)
 	}
 }
+
+// TestLimitsOfADocument tries each limit, and one beyond it.
+func TestLimitsOfADocument(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   int
+		make func(n int) string
+	}{
+		"bytes":       {64 << 10, func(n int) string { return "a: " + strings.Repeat("x", n-len("a: ")) }},
+		"line ends":   {2000, func(n int) string { return "a: x" + strings.Repeat("\n", n) }},
+		"brackets":    {32, func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }},
+		"braces":      {32, func(n int) string { return strings.Repeat("{a: ", n) + "b" + strings.Repeat("}", n) }},
+		"dashes":      {32, func(n int) string { return strings.Repeat("- ", n) + "a" }},
+		"steps below": {32, steps},
+	} {
+		if _, err := strictyaml.Parse(c.make(c.at), 1); err != nil {
+			t.Errorf("%d %s: %v", c.at, name, err)
+		}
+		if _, err := strictyaml.Parse(c.make(c.at+1), 1); err == nil {
+			t.Errorf("%d %s are taken", c.at+1, name)
+		}
+	}
+	for _, wide := range []string{strings.Repeat("- a\n", 100), strings.Repeat("- [a]\n", 100), "[" + strings.Repeat("[a], ", 100) + "]"} {
+		if _, err := strictyaml.Parse(wide, 1); err != nil {
+			t.Errorf("a document that is wide, not deep: %v", err)
+		}
+	}
+}

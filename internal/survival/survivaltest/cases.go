@@ -31,5 +31,6 @@ var Cases = []struct {
 	{"the limit was raised", survival.Critical, 9_000, 10_000, survival.Normal},
 	{"the limit was lowered", survival.Normal, 10, 300, survival.Critical},
 	{"a budget of one call", survival.Normal, 1, 1, survival.Normal},
+	{"a budget of one call is used up", survival.Normal, 0, 1, survival.Critical},
 	{"the largest limit", survival.Normal, 199_999_999_999, 1_000_000_000_000, survival.Low},
 }
