@@ -128,7 +128,7 @@ func TestWhatIsSaidOfArguments(t *testing.T) {
 	for _, raw := range []string{
 		with(""), with(`,"state":"paid","note":null,"flag":true,"tags":["x"],"when":"now","map":{"k":1},"any":null,"one":1,"all":"abc","ref":{"x":1.5},"listed":null,"fixed":null,"free":null`),
 		with(`,"state":null,"flag":null,"when":null,"map":null,"one":null,"all":null,"ref":null,"tags":null`),
-		`{}`, ``, ` `, `null`, `[]`, `1`, `"x"`, `true`, `{"id":null,"lines":null}`, `{"id":"a","lines":[]}`, `{"id":"A1","lines":"x"}`, `{"ID":"ab"}`, `{"lines":[{"SUM":1}],"id":"ab"}`,
+		`{}`, ``, ` `, `null`, `[]`, `1`, `"x"`, `true`, `{"id":null,"lines":null}`, `{"id":"ab"}`, `{"x":1,"lines":[{"sum":1}]}`, `{"id":"a","lines":[]}`, `{"id":"A1","lines":"x"}`, `{"ID":"ab"}`, `{"lines":[{"SUM":1}],"id":"ab"}`,
 		with(`,"extra":1`), with("," + strings.Join(many, ",")), with(`,"state":"old"`), with(`,"state":4`), with(`,"note":7`), with(`,"flag":"true"`), with(`,"when":"later"`), with(`,"map":{"k":"v"}`), with(`,"any":1`), with(`,"one":true`),
 		with(`,"all":"abcd"`), with(`,"ref":{"x":1.3}`), with(`,"listed":2`), with(`,"fixed":1`), with(`,"tags":{}`), with(`,"flag":0,"note":1,"map":2`),
 		`{"id":"ab","lines":[{"sum":-1},{"sum":1.005}]}`, `{"id":"ab","lines":[{"n":1.5,"sum":1}]}`, `{"id":"ab","lines":[{}]}`, `{"id":"ab","lines":[null]}`, `{"id":"ab","lines":[{"sum":1,"n":null}]}`,
