@@ -67,7 +67,7 @@ func TestWhatTheBuiltInScriptSays(t *testing.T) {
 		{all, []inference.Message{user("```demo \t\n[{\"text\":\" kept \",\"calls\":[{\"name\":\"clock\",\"arguments\":{ \"b\" : [1, 2] , \"a\":null}},{\"name\":\"x\"}]}]\n``` rest")}},
 		{nil, []inference.Message{user("before ```demo\r\n[{\"calls\":[{\"name\":\"clock\"}]}]``` after")}},
 		{all, []inference.Message{system, {Role: inference.RoleSystem, Text: "```demo\n[{\"text\":\"of the system\"}]\n```"}, user("```demo\n[{\"text\":\"of the message\"}]\n```")}},
-		{all, []inference.Message{user("```demo\n[{\"text\":\"a\"},{\"calls\":[{\"name\":\"x\"},{\"arguments\":{}}]}]\n```")}}, {all, []inference.Message{user("```demo\n[] x\n```")}},
+		{all, []inference.Message{user("```demo\n[{\"text\":\"a\"},{\"text\":\"b\"},{\"calls\":[{\"name\":\"x\"},{\"arguments\":{}}]}]\n```")}}, {all, []inference.Message{user("```demo\n[] x\n```")}},
 		{all, []inference.Message{user("```demo\n{}\n```")}}, {all, []inference.Message{user("```demo\n[{\"say\":1}]\n```")}}, {all, []inference.Message{user("```demo\n[{\"calls\":[{\"name\":\"x\",\"arguments\":[1]}]}]\n```")}},
 	} {
 		var names []string
