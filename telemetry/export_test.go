@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,13 +10,15 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 )
 
 // A Recorder is a Telemetry whose spans stay in memory.
 type Recorder struct {
 	*Telemetry
-	kept *tracetest.InMemoryExporter
+	Named map[[8]byte]string // names of spans that several processes refer to, by id
+	kept  *tracetest.InMemoryExporter
 }
 
 // Record returns a Recorder.
@@ -33,19 +36,30 @@ func Record(ctx context.Context, o Options) (*Recorder, error) {
 // epoch is when the clock of package synctest begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Spans returns the ended spans as texts, in order of their ends: each has the name, the parent's name, kind, status,
-// duration, start and attributes.
+// Spans returns the ended spans as texts, in order of their ends: each has the name, what its id is made of, the parent's name or what
+// its id is made of, kind, status, duration, start, links and attributes.
 func (r *Recorder) Spans() []string {
-	names := map[string]string{}
+	names := map[[8]byte]string{}
 	for _, s := range r.kept.GetSpans() {
-		names[s.SpanContext.SpanID().String()] = s.Name
+		names[s.SpanContext.SpanID()] = s.Name
 	}
+	of := func(c trace.SpanContext) string { return cmp.Or(names[c.SpanID()], r.Named[c.SpanID()]) }
 	var all []string
 	for _, s := range r.kept.GetSpans() {
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s < %s, %s, %s, %s after %s", s.Name, names[s.Parent.SpanID().String()], s.SpanKind, s.Status.Code,
+		b.WriteString(s.Name)
+		if id := r.Named[s.SpanContext.SpanID()]; id != "" {
+			fmt.Fprintf(&b, " (%s)", id)
+		}
+		fmt.Fprintf(&b, " < %s, %s, %s %s, %s after %s", of(s.Parent), s.SpanKind, s.Status.Code, s.Status.Description,
 			s.EndTime.Sub(s.StartTime), s.StartTime.Sub(epoch))
+		if s.Parent.IsValid() && s.Parent.TraceID() != s.SpanContext.TraceID() {
+			b.WriteString(", in another trace than its parent")
+		}
 		var lines []string
+		for _, l := range s.Links {
+			lines = append(lines, fmt.Sprintf("\n  link to %s, same trace: %t", cmp.Or(r.Named[l.SpanContext.SpanID()], "another"), l.SpanContext.TraceID() == s.SpanContext.TraceID()))
+		}
 		for _, a := range s.Attributes {
 			lines = append(lines, fmt.Sprintf("\n  %s: %s", a.Key, a.Value.String()))
 		}

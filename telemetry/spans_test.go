@@ -17,6 +17,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/golden"
+	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/telemetry"
 )
@@ -32,6 +33,18 @@ func record(t *testing.T, content bool) *telemetry.Recorder {
 	r, err := telemetry.Record(t.Context(), telemetry.Options{Content: content, Mask: mask, Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	r.Named = map[[8]byte]string{}
+	for _, from := range []string{"", sender} {
+		place := traceparent.Of(turnkeeper.Turn{ID: 41, CreatedAt: time.Now().Add(-time.Hour)}, from)
+		for _, of := range []string{
+			traceparent.TurnSpan(41), traceparent.GrantSpan("g1"), traceparent.GrantSpan("g2"), traceparent.CallSpan(41, turnkeeper.CallKey{Round: 2, Ordinal: 3}),
+		} {
+			r.Named[place.SpanOf(of)] = of
+		}
+		if place.HasSender() {
+			r.Named[place.Sender] = "the sender"
+		}
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,5 +75,5 @@ func (s Scripts) Check(model, dir string) error {
 	}
 	existing := strings.Join(append([]string{Model}, slices.Sorted(maps.Keys(s))...), ", ")
 	return fmt.Errorf("the model %q wants the demo script %s, which does not exist; there are: %s",
-		Name+"/"+model, filepath.Join(dir, cmp.Or(model, "NAME")+Extension), existing)
+		Name+"/"+model, filepath.Join(dir, model+Extension), existing)
 }

@@ -52,7 +52,6 @@ func newMask(secrets ...string) mask {
 	// The replacer uses the first match. Longer forms come first, because a key may be the
 	// beginning of another.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
-	forms = slices.Compact(forms)
 	var pairs []string
 	for _, form := range forms {
 		pairs = append(pairs, form, redacted)
