@@ -2,7 +2,6 @@ package prompt
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,10 +15,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/turnlog"
 )
-
-var update = flag.Bool("update", false, "write the requests of testdata/window anew")
 
 // TestEviction compares requests with files: each contains a journal, and below it the
 // request fitted into the window.
@@ -35,7 +33,7 @@ func TestEviction(t *testing.T) {
 				t.Fatalf("%v: it must hold a journal and a request", err)
 			}
 			got := tell(t, readJournal(t, string(archive.Files[0].Data)))
-			if *update {
+			if golden.Updating() {
 				archive.Files[1].Data = []byte(got)
 				if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
 					t.Fatal(err)

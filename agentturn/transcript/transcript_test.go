@@ -1,6 +1,9 @@
 package transcript_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,6 +87,101 @@ func TestWhenTextIsDue(t *testing.T) {
 			t.Error("a kilobyte is not due")
 		}
 	})
+}
+
+// TestNamesOfTools checks that a name is cleaned before it is cut, at 100 characters of any size.
+func TestNamesOfTools(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "", "look": "look", "a\x00b": "ab", "\xff": "\uFFFD",
+		strings.Repeat("ä", 99): strings.Repeat("ä", 99), strings.Repeat("ä", 100): strings.Repeat("ä", 100),
+		strings.Repeat("ä", 101): strings.Repeat("ä", 100), strings.Repeat("\x00ä", 100) + "\xff": strings.Repeat("ä", 100),
+	} {
+		if got := transcript.CleanName(name); got != want {
+			t.Errorf("%q becomes %q, not %q", name, got, want)
+		}
+	}
+}
+
+// TestAnyStreamShowsItsAnswer checks, for random deltas, flushes and attempts, that the events after the last rollback are well-formed
+// blocks with new numbers and hold exactly the texts of the answer, in their order.
+func TestAnyStreamShowsItsAnswer(t *testing.T) {
+	kinds := []inference.DeltaKind{inference.DeltaThinking, inference.DeltaText, inference.DeltaTool}
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		events := transcript.New(7, 3)
+		s := events.NewStream(2, transcript.RoundStartData{Of: 5}, transcript.Sink{Known: func(string) bool { return true }})
+		for attempt := range 1 + random.IntN(3) {
+			if attempt > 0 {
+				s.Rollback("again")
+			}
+			var want, answer strings.Builder
+			open := inference.Delta{}
+			for n := range random.IntN(12) {
+				d := inference.Delta{Kind: kinds[random.IntN(3)], Text: fmt.Sprint("t", n, " "), Name: "look"}
+				if d.Kind == inference.DeltaTool {
+					d.Index = random.IntN(2)
+				}
+				if n == 0 || d.Kind != open.Kind || d.Index != open.Index {
+					fmt.Fprintf(&want, "|%s ", d.Kind)
+				}
+				open = d
+				want.WriteString(d.Text)
+				if d.Kind == inference.DeltaText {
+					answer.WriteString(d.Text)
+				}
+				s.Delta(d)
+				if random.IntN(3) == 0 {
+					s.Flush()
+				}
+			}
+			if s.Text() != answer.String() || s.Started() != (want.Len() > 0) {
+				t.Errorf("seed %d: started %t with the text %q, not %q", seed, s.Started(), s.Text(), answer.String())
+			}
+			begun := s.Started()
+			s.Complete(inference.Response{Text: answer.String()})
+			if got := shownBy(t, events.Unwritten(), 3); begun && got != want.String() {
+				t.Errorf("seed %d: the events show %q, not %q", seed, got, want.String())
+			}
+		}
+	}
+}
+
+// shownBy returns the blocks after the last rollback, each as its kind and texts.
+func shownBy(t *testing.T, events []turnkeeper.Event, block int) string {
+	t.Helper()
+	var b strings.Builder
+	open := false
+	for i, e := range events {
+		var d struct{ Kind, Text, Thinking, Arguments string }
+		if len(e.Data) > 0 {
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e.Round != 2 || e.TurnID != 7 || open && e.Block != block || !open && e.Type == turnkeeper.EventBlockStart && e.Block != block {
+			t.Fatalf("event %d: %+v, in block %d", i, e, block)
+		}
+		switch e.Type {
+		case turnkeeper.EventBlockStart:
+			open = true
+			fmt.Fprintf(&b, "|%s ", d.Kind)
+		case turnkeeper.EventBlockDelta:
+			b.WriteString(d.Text + d.Thinking + d.Arguments)
+		case turnkeeper.EventBlockStop:
+			open = false
+			block++
+		case turnkeeper.EventRoundRollback:
+			b.Reset()
+		case turnkeeper.EventRoundStart:
+			if open || b.Len() > 0 {
+				t.Fatalf("event %d begins the round again", i)
+			}
+		}
+	}
+	if open {
+		t.Fatal("the last block is open")
+	}
+	return b.String()
 }
 
 // TestRewind checks that Rewind removes the events of a start that could not be written.
