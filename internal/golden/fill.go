@@ -44,6 +44,8 @@ func (f *filler) fill(v reflect.Value, name string) {
 		v.SetString(fmt.Sprintf("%s%d", strings.ToLower(name), *f))
 	case v.CanInt():
 		v.SetInt(int64(*f))
+	case v.CanFloat():
+		v.SetFloat(float64(*f) + 0.5)
 	case v.Kind() == reflect.Bool:
 		v.SetBool(true)
 	case v.Kind() == reflect.Pointer:
