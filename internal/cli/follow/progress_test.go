@@ -2,7 +2,10 @@ package follow
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,5 +101,95 @@ func TestProgress(t *testing.T) {
 		if quiet.shows() {
 			t.Errorf("%s: it shows something", name)
 		}
+	}
+}
+
+// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: with data of which no field, and of which each
+// field, is empty.
+func TestProgressOfEachEvent(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for _, verbose := range []bool{false, true} {
+		for kind, data := range map[turnkeeper.EventType]any{
+			turnkeeper.EventTurnStart: &turnevents.TurnStartData{}, turnkeeper.EventRoundStart: &turnevents.RoundStartData{},
+			turnkeeper.EventBlockStart: &turnevents.BlockStartData{}, turnkeeper.EventBlockDelta: &turnevents.BlockDeltaData{},
+			turnkeeper.EventToolStarted: &turnevents.ToolData{}, turnkeeper.EventToolResult: &turnevents.ToolData{},
+			turnkeeper.EventNotice: &turnevents.NoticeData{}, turnkeeper.EventRoundStop: &turnevents.RoundStopData{},
+			turnkeeper.EventRoundRollback: &turnevents.RollbackData{}, turnkeeper.EventAskOpened: &turnevents.AskData{},
+			turnkeeper.EventAskClosed: &turnevents.AskData{}, turnkeeper.EventTurnWaiting: &turnevents.TurnWaitingData{},
+			turnkeeper.EventTurnResumed: &turnevents.TurnResumedData{}, turnkeeper.EventTurnComplete: &turnevents.TurnEndData{},
+			turnkeeper.EventTurnError: &turnevents.TurnEndData{},
+		} {
+			golden.Fill(data, 100)
+			full, err := json.Marshal(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end, ok := data.(*turnevents.TurnEndData); ok {
+				end.Retry = false
+			}
+			noRetry, err := json.Marshal(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{string(full), string(noRetry), "{}"} {
+				var out bytes.Buffer
+				p := NewProgress(&term.Screen{W: &out, Terminal: !verbose, Columns: 60, Colour: true}, verbose, false)
+				p.show(turnkeeper.Event{Type: kind, Round: 2, Data: json.RawMessage(text)})
+				p.end()
+				fmt.Fprintf(&b, "%s, verbose %v: %q\n", kind, verbose, out.String())
+			}
+		}
+	}
+	all := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	slices.Sort(all) // the order of a map is random
+	golden.File(t, "testdata/progress-each.txt", strings.Join(slices.Compact(all), "\n")+"\n")
+}
+
+// source gives events once it is told to.
+type source struct{ events []turnkeeper.Event }
+
+func (s source) Subscribe() (<-chan struct{}, func()) { return nil, func() {} }
+
+func (s source) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) (found []turnkeeper.Event, _ error) {
+	for _, e := range s.events {
+		if e.TurnID == turn && e.Seq > after {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+// TestWatcher shows the events of one turn after the other, each once, and nothing if its progress is hidden.
+func TestWatcher(t *testing.T) {
+	t.Parallel()
+	event := func(turn turnkeeper.TurnID, seq int64, kind turnkeeper.EventType, data string) turnkeeper.Event {
+		return turnkeeper.Event{TurnID: turn, Seq: seq, Type: kind, Round: 1, Data: json.RawMessage(data)}
+	}
+	events := source{[]turnkeeper.Event{
+		event(7, 1, turnkeeper.EventRoundStart, `{"of":3}`), event(7, 2, turnkeeper.EventTurnError, `{"state":"failed","retry":true}`),
+		event(8, 1, turnkeeper.EventRoundStart, `{"of":4}`), event(8, 2, turnkeeper.EventTurnComplete, `{"state":"succeeded","stop_reason":"none","rounds":1}`),
+	}}
+	const first = "turn 7\n  round 1 of 3\n  the turn failed; another turn will retry the message\n"
+	const second = "turn 8\n  round 1 of 4\n  succeeded after 1 round and 0 tool calls\n"
+	for verbose, want := range map[bool]string{true: first + second, false: ""} {
+		var out bytes.Buffer
+		w := Watcher{Source: events, Progress: NewProgress(&term.Screen{W: &out}, verbose, false)}
+		w.Settle(true)
+		w.Turn(t.Context(), 7)
+		w.Turn(t.Context(), 7)
+		w.Turn(t.Context(), 8)
+		w.Settle(true)
+		w.Settle(false)
+		if out.String() != want {
+			t.Errorf("verbose %v:\n%s", verbose, out.String())
+		}
+	}
+	var out bytes.Buffer // of a turn that does not end
+	w := Watcher{Source: source{events.events[:1]}, Progress: NewProgress(&term.Screen{W: &out}, true, false)}
+	w.Turn(t.Context(), 7)
+	w.Settle(false)
+	if !strings.HasPrefix("turn 7\n  round 1 of 3\n", out.String()) {
+		t.Errorf("a turn that does not end:\n%s", out.String())
 	}
 }

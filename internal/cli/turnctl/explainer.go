@@ -490,7 +490,7 @@ func (x *explainer) requests() (said []string) {
 			parts = append(parts, fmt.Sprintf("turns up to %d were shown without their results", c.LeanPast))
 		}
 		if c.Omitted > 0 {
-			parts = append(parts, term.Plural(c.Omitted, "earlier turn")+" were not shown")
+			parts = append(parts, "it left out "+term.Plural(c.Omitted, "earlier turn"))
 		}
 		if c.Summary != 0 {
 			parts = append(parts, fmt.Sprintf("a summary replaced the turns up to %d", c.Summary))

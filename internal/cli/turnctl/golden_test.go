@@ -274,11 +274,12 @@ func checkHarmless(t *testing.T, text string, colour bool) {
 	clitest.Harmless(t, text)
 }
 
-func TestLists(t *testing.T) {
+// exampleLists returns lists of example rows.
+func exampleLists() map[string]func(*term.Screen) {
 	turn, open := eventfulTurn(), openTurn()
 	long := turn.Message
 	long.ID, long.Body, long.State = 14, strings.Repeat("word ", 60), turnkeeper.MessageWaiting
-	lists := map[string]func(*term.Screen){
+	return map[string]func(*term.Screen){
 		"turns": func(s *term.Screen) {
 			running := open.Turn
 			running.State, running.DueAt, running.WorkerID = turnkeeper.TurnRunning, time.Time{}, "host-1-aaaa"
@@ -376,7 +377,10 @@ func TestLists(t *testing.T) {
 			showDiagnosis(s, d)
 		},
 	}
-	for name, show := range lists {
+}
+
+func TestLists(t *testing.T) {
+	for name, show := range exampleLists() {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			show(&term.Screen{W: &out, Columns: 110})

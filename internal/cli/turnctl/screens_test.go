@@ -8,7 +8,7 @@ import (
 	"go/token"
 	"maps"
 	"path/filepath"
-	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,64 +26,16 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A filler fills values: each text with the name of its field, and each number with another one. Times and durations differ by
-// minutes, below an hour, so that none is rounded to that of another field.
-type filler int
-
-// filled returns a value without empty fields. A map stays empty.
-func filled[T any](n int) (value T) {
-	f := filler(n)
-	f.fill(reflect.ValueOf(&value).Elem(), "value")
-	return value
-}
-
-func (f *filler) fill(v reflect.Value, name string) {
-	*f++
-	switch {
-	case v.Type() == reflect.TypeFor[time.Time]():
-		v.Set(reflect.ValueOf(utcNow.Now.Add(-time.Duration(*f%50+1) * time.Minute)))
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		v.SetInt(int64(time.Duration(*f%50+1) * time.Minute))
-	case v.Kind() == reflect.String:
-		v.SetString(fmt.Sprintf("%s%d", strings.ToLower(name), *f))
-	case v.CanInt():
-		v.SetInt(int64(*f))
-	case v.Kind() == reflect.Bool:
-		v.SetBool(true)
-	case v.Kind() == reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		f.fill(v.Elem(), name)
-	case v.Kind() == reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range v.Len() {
-			f.fill(v.Index(i), name)
-		}
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				f.fill(v.Field(i), v.Type().Field(i).Name)
-			}
-		}
-	}
-}
-
-// with returns a filled value after a change.
-func with[T any](n int, change func(*T)) T {
-	v := filled[T](n)
-	change(&v)
-	return v
-}
-
-// TestScreens compares lists and pages of filled values with testdata: a column with another field's value is seen.
-func TestScreens(t *testing.T) {
-	for name, show := range map[string]func(*term.Screen){
+// exampleScreens returns lists and pages of filled values.
+func exampleScreens() map[string]func(*term.Screen) {
+	return map[string]func(*term.Screen){
 		"webhooks": func(s *term.Screen) {
 			showWebhooks(s, utcNow, []operate.WebhookView{
-				filled[operate.WebhookView](100),
-				with(200, func(w *operate.WebhookView) {
+				golden.Filled[operate.WebhookView](100),
+				golden.With(200, func(w *operate.WebhookView) {
 					w.PausedAt, w.NotBefore, w.Dead, w.SeenAt, w.Now = time.Time{}, time.Time{}, 0, utcNow.Now, utcNow.Now
 				}),
-				with(300, func(w *operate.WebhookView) {
+				golden.With(300, func(w *operate.WebhookView) {
 					w.PausedAt, w.NotBefore, w.SeenAt, w.Now, w.Agents = time.Time{}, time.Time{}, began, utcNow.Now, nil
 				}),
 				{Webhook: outbox.Webhook{Name: "new", SeenAt: began}, Now: began},
@@ -91,9 +43,9 @@ func TestScreens(t *testing.T) {
 		},
 		"webhook": func(s *term.Screen) {
 			state := func(n int, sending bool, state outbox.DeliveryState) outbox.Delivery {
-				return with(n, func(d *outbox.Delivery) { d.State, d.Sending = state, sending })
+				return golden.With(n, func(d *outbox.Delivery) { d.State, d.Sending = state, sending })
 			}
-			showWebhook(s, utcNow, filled[operate.WebhookView](100), []outbox.Delivery{
+			showWebhook(s, utcNow, golden.Filled[operate.WebhookView](100), []outbox.Delivery{
 				state(200, true, outbox.DeliveryPending), state(300, false, outbox.DeliveryPending), state(400, false, outbox.DeliveryDelivered),
 				state(500, false, outbox.DeliveryDead), {ID: 1, AskID: 2, Webhook: "shop", State: outbox.DeliveryPending, DueAt: began},
 			})
@@ -101,31 +53,31 @@ func TestScreens(t *testing.T) {
 			showWebhook(s, utcNow, operate.WebhookView{Webhook: outbox.Webhook{Name: "lost"}, Now: began}, nil)
 		},
 		"tokens": func(s *term.Screen) {
-			showTokens(s, utcNow, []operate.Token{filled[operate.Token](100), {Name: "all", Scopes: []string{"read"}, CreatedAt: began}})
+			showTokens(s, utcNow, []operate.Token{golden.Filled[operate.Token](100), {Name: "all", Scopes: []string{"read"}, CreatedAt: began}})
 		},
 		"aside": func(s *term.Screen) {
-			showAside(s, utcNow, []granting.Aside{filled[granting.Aside](100), {Subject: granting.Subject{Kind: granting.AsideTick}, Since: began}})
+			showAside(s, utcNow, []granting.Aside{golden.Filled[granting.Aside](100), {Subject: granting.Subject{Kind: granting.AsideTick}, Since: began}})
 		},
 		"levels": func(s *term.Screen) {
 			showLevels(s, utcNow, []operate.AgentLevel{
-				with(100, func(l *operate.AgentLevel) { l.Used.TokenLimit, l.Used.CallLimit = 1000, 0 }),
+				golden.With(100, func(l *operate.AgentLevel) { l.Used.TokenLimit, l.Used.CallLimit = 1000, 0 }),
 				{Agent: "free", Level: survival.Critical, Pin: &operate.Pin{Level: survival.Critical, At: began}},
 			})
 		},
 		"logins": func(s *term.Screen) {
 			showLogins(s, utcNow, []loginState{
-				{"missing", mcpdef.Login{}}, {"ended", filled[mcpdef.Login](100)},
+				{"missing", mcpdef.Login{}}, {"ended", golden.Filled[mcpdef.Login](100)},
 				{"expired", mcpdef.Login{LoggedInAt: began, Expires: after(9 * time.Minute)}},
 				{"narrow", mcpdef.Login{LoggedInAt: began, RenewedAt: after(time.Minute), Wanted: []string{"w"}, Scopes: []string{"a", "b"}}},
 				{"well", mcpdef.Login{LoggedInAt: began, RenewedAt: after(5 * time.Minute), Expires: after(10 * time.Minute), Scopes: []string{"a"}}},
 			})
 		},
 		"agent": func(s *term.Screen) {
-			showAgent(s, utcNow, filled[views.WholeAgent](100))
+			showAgent(s, utcNow, golden.Filled[views.WholeAgent](100))
 			showAgent(s, utcNow, views.WholeAgent{Schedules: []views.Schedule{{}}})
 		},
 		"report": func(s *term.Screen) {
-			showReport(s, utcNow, with(100, func(r *agentReport) {
+			showReport(s, utcNow, golden.With(100, func(r *agentReport) {
 				r.File = ""
 				for i := range r.Schedules {
 					r.Schedules[i].TimeZone, r.Schedules[i].Agent = "Europe/Berlin", r.Agents[i]
@@ -136,8 +88,8 @@ func TestScreens(t *testing.T) {
 		},
 		"mcp-tools": func(s *term.Screen) {
 			showMCPTools(s, &config.Config{}, []mcpdef.Tool{
-				filled[mcpdef.Tool](100), with(200, func(tool *mcpdef.Tool) { tool.Gone = false }),
-				with(300, func(tool *mcpdef.Tool) { tool.Gone, tool.Pinned = false, tool.Seen }),
+				golden.Filled[mcpdef.Tool](100), golden.With(200, func(tool *mcpdef.Tool) { tool.Gone = false }),
+				golden.With(300, func(tool *mcpdef.Tool) { tool.Gone, tool.Pinned = false, tool.Seen }),
 			})
 		},
 		"applied": func(s *term.Screen) {
@@ -153,7 +105,12 @@ func TestScreens(t *testing.T) {
 				showScheduler(s, utcNow, set)
 			}
 		},
-	} {
+	}
+}
+
+// TestScreens compares lists and pages of filled values with testdata: a column with another field's value is seen.
+func TestScreens(t *testing.T) {
+	for name, show := range exampleScreens() {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			show(&term.Screen{W: &out, Columns: 160})
@@ -208,4 +165,52 @@ func takesScreen(f *ast.FuncDecl) bool {
 		of, ok := pointer.X.(*ast.SelectorExpr)
 		return ok && of.Sel.Name == "Screen"
 	})
+}
+
+// painted finds text in a colour.
+var painted = regexp.MustCompile(`\x1b\[(\d+)m(.*?)\x1b\[0m`)
+
+// TestColours compares the colours of all screens with testdata, and the text without them with that of a screen without colours.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{
+		string(term.Bold): "bold", string(term.Dim): "dim", string(term.Good): "good", string(term.Warned): "warned", string(term.Bad): "bad",
+		string(term.Active): "active",
+	}
+	screens := exampleScreens()
+	maps.Copy(screens, exampleLists())
+	screens["asks"] = func(s *term.Screen) {
+		showAsks(s, utcNow, exampleAsks())
+		for _, a := range exampleAsks() {
+			showAsk(s, utcNow, a)
+		}
+	}
+	for name, facts := range map[string][]fact{"show-ended": endedFacts(), "show-open": openFacts()} {
+		screens[name] = func(s *term.Screen) {
+			for _, f := range facts {
+				x := map[string]func() *explainer{"show-ended": endedTurn, "show-open": runningTurn}[name]()
+				f.change(x)
+				(&turnPage{Screen: s, Clock: x.Clock, TurnView: x.TurnView}).print()
+			}
+		}
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(screens)) {
+		var plain, coloured bytes.Buffer
+		screens[name](&term.Screen{W: &plain, Columns: 160})
+		screens[name](&term.Screen{W: &coloured, Columns: 160, Colour: true})
+		if got := painted.ReplaceAllString(coloured.String(), "$2"); got != plain.String() {
+			t.Errorf("%s: without colours it is\n%s\nand in colours\n%s", name, plain.String(), got)
+		}
+		seen := map[string]bool{}
+		for _, found := range painted.FindAllStringSubmatch(coloured.String(), -1) {
+			line := fmt.Sprintf("%-10s %-7s %s\n", name, names[found[1]], found[2])
+			heading := found[1] == string(term.Dim) && strings.ToUpper(found[2]) == found[2] && len(found[2]) > 1
+			if !seen[line] && !heading {
+				b.WriteString(line)
+			}
+			seen[line] = true
+		}
+	}
+	golden.File(t, "testdata/colours.txt", b.String())
 }

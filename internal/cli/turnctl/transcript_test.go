@@ -3,6 +3,10 @@ package turnctl
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"turnkeeper"
@@ -10,6 +14,7 @@ import (
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/golden"
+	"turnkeeper/internal/views"
 )
 
 // TestTranscript prints a turn whose second round was lost and started again.
@@ -62,3 +67,51 @@ func TestTranscript(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryEventIsPrinted compares what is printed of each kind of event with testdata, with data of which no field, and of which each
+// field, is empty.
+func TestEveryEventIsPrinted(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	show := func(e turnkeeper.Event) {
+		paper := newTranscript(&term.Screen{W: &b, Colour: true})
+		if err := paper.show(e); err != nil {
+			t.Fatal(err)
+		}
+		paper.end()
+	}
+	for _, row := range views.EventRows {
+		fmt.Fprintf(&b, "== %s\n", row.Type)
+		e := turnkeeper.Event{TurnID: 41, Seq: 7, Type: row.Type, Round: 2, Block: 3}
+		show(e)
+		if row.Data == nil {
+			continue
+		}
+		data := reflect.New(reflect.TypeOf(row.Data))
+		golden.Fill(data.Interface(), 100)
+		var err error
+		if e.Data, err = json.Marshal(data.Interface()); err != nil {
+			t.Fatal(err)
+		}
+		show(e)
+	}
+	golden.File(t, "testdata/events-each.txt", strings.ReplaceAll(b.String(), "\x1b", "^"))
+}
+
+// TestATranscriptReportsLostWrites checks that an event that cannot be written is an error, whatever it is.
+func TestATranscriptReportsLostWrites(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []turnkeeper.EventType{turnkeeper.EventTurnStart, turnkeeper.EventNotice, turnkeeper.EventTurnComplete} {
+		paper := newTranscript(&term.Screen{W: broken{}})
+		data := json.RawMessage(`{"text":"a","reply":"b"}`)
+		if err := paper.show(turnkeeper.Event{Type: kind, Data: data}); !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+var errBroken = errors.New("the reader is gone")
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }

@@ -319,7 +319,7 @@ func (p *turnPage) shorten(text string, indent, lines int) []string {
 	if lines == 0 || p.full || len(wrapped) <= lines {
 		return wrapped
 	}
-	return append(wrapped[:lines-1:lines-1], term.Cut(wrapped[lines-1]+" …", p.Readable()-indent-1))
+	return append(wrapped[:lines-1], term.Cut(wrapped[lines-1]+" …", p.Readable()-indent-1))
 }
 
 // refused prints the writes that had to wait for the database.
