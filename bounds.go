@@ -35,12 +35,14 @@ type Bounds struct {
 
 	Summarise bool // a model call summarises older turns that do not fit the window; false: they are left out
 
-	FreshnessWindow  time.Duration // scheduled turns: skip a call that succeeded with equal arguments this recently; 0: off
+	// scheduled turns: skip a call that succeeded with equal arguments this recently; 0: off
+	FreshnessWindow  time.Duration
 	CooldownFailures int           // equal failures that start a cooldown; 0: off
 	CooldownWindow   time.Duration // the time in which they count
 	Cooldown         time.Duration // how long the call is then skipped
 
-	MaxAttempts   int           // failed attempts of a message that count
-	GiveUpAfter   time.Duration // how long a message may wait for a failing service, since its first failure; 0: no time
-	MaxDispatches int           // lost workers after which a message gets its reply without another run
+	MaxAttempts int // failed attempts of a message that count
+	// how long a message may wait for a failing service, since its first failure; 0: no time
+	GiveUpAfter   time.Duration
+	MaxDispatches int // lost workers after which a message gets its reply without another run
 }

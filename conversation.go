@@ -26,8 +26,8 @@ func (k ConversationKey) Lane() Lane {
 	return Lane(k.Agent + "@" + laneUser.Replace(k.User) + "/" + k.Name)
 }
 
-// CheckUser returns an error unless the user's name is UTF-8 of at most MaxKeyLength bytes without control characters. It
-// may be empty. It is the same rule as the function user_may_be in SQL.
+// CheckUser returns an error unless the user's name is UTF-8 of at most MaxKeyLength bytes without control characters.
+// It may be empty. It is the same rule as the function user_may_be in SQL.
 func (k ConversationKey) CheckUser() error {
 	switch name := k.User; {
 	case len(name) > MaxKeyLength:

@@ -17,7 +17,8 @@ type Dispatch struct {
 	GrantedAt time.Time `json:"granted_at"`
 	Until     time.Time `json:"lease_until"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	Outcome   string    `json:"outcome,omitempty"` // finished, lost, handed_back, deferred or unclaimed; empty: it has not ended
+	// finished, lost, handed_back, deferred or unclaimed; empty: it has not ended
+	Outcome string `json:"outcome,omitempty"`
 }
 
 // An AgentRegistration is an agent in the database. It lets the inbox accept messages and the scheduler run

@@ -48,8 +48,9 @@ type Submission struct {
 	Conversation string // empty: DefaultConversation
 	Body         string
 	Key          string // idempotency key; empty: none
-	Priority     int    // each point counts as a second of waiting: see Message.Rank; above max_sender_priority (0) only for operators
-	TraceParent  string // W3C trace context of the sender; empty: none
+	// each point counts as a second of waiting: see Message.Rank; above max_sender_priority (0) only for operators
+	Priority    int
+	TraceParent string // W3C trace context of the sender; empty: none
 
 	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:
 	// at once. At most 3,660 days ahead.
@@ -108,7 +109,8 @@ func CheckAgentName(name string) error {
 		return fmt.Errorf("the agent's name is missing")
 	}
 	if len(name) > MaxNameLength || !nameForm.MatchString(name) {
-		return fmt.Errorf("agent name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", name, MaxNameLength)
+		return fmt.Errorf("agent name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", name,
+			MaxNameLength)
 	}
 	return nil
 }
@@ -145,7 +147,8 @@ func (s Submission) Check(maxBytes int) error {
 		return fmt.Errorf("%w: the idempotency key is longer than %d bytes", ErrInvalidMessage, MaxKeyLength)
 	}
 	if s.Priority < MinPriority || s.Priority > MaxPriority {
-		return fmt.Errorf("%w: priority %d is outside %d to %d", ErrInvalidMessage, s.Priority, MinPriority, MaxPriority)
+		return fmt.Errorf("%w: priority %d is outside %d to %d", ErrInvalidMessage, s.Priority,
+			MinPriority, MaxPriority)
 	}
 	return nil
 }

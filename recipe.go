@@ -31,8 +31,9 @@ type Recipe struct {
 	Cut bool `json:"cut,omitempty"`
 
 	// How the record of the conversation was written after the provider had refused it. The zero values: as usual.
-	Reasoned  bool   `json:"reasoned,omitempty"`   // answers without reasoning have a text in its place
-	Bare      string `json:"bare,omitempty"`       // what is left out of answers up to BareRound of BareTurn: "reasoning" or "calls"
+	Reasoned bool `json:"reasoned,omitempty"` // answers without reasoning have a text in its place
+	// what is left out of answers up to BareRound of BareTurn: "reasoning" or "calls"
+	Bare      string `json:"bare,omitempty"`
 	BareTurn  TurnID `json:"bare_turn,omitempty"`  // turns before it are bare
 	BareRound int    `json:"bare_round,omitempty"` // and its rounds up to this one
 
@@ -46,13 +47,15 @@ type Recipe struct {
 func (r Recipe) RecordNote() string {
 	var notes []string
 	if r.Reasoned {
-		notes = append(notes, "earlier answers without reasoning had a text in its place, because the provider demands some")
+		notes = append(notes,
+			"earlier answers without reasoning had a text in its place, because the provider demands some")
 	}
 	switch r.Bare {
 	case "reasoning":
 		notes = append(notes, "reasoning of earlier answers was left out, because the provider had refused it")
 	case "calls":
-		notes = append(notes, "earlier tool calls were written as text, because the provider had refused the record of the conversation")
+		notes = append(notes,
+			"earlier tool calls were written as text, because the provider had refused the record of the conversation")
 	}
 	return strings.Join(notes, "; ")
 }

@@ -13,12 +13,14 @@ import (
 )
 
 var turnStates = []turnkeeper.TurnState{
-	turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting, turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded, turnkeeper.TurnFailed,
+	turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting, turnkeeper.TurnSucceeded,
+	turnkeeper.TurnDegraded, turnkeeper.TurnFailed,
 	turnkeeper.TurnCancelled, "unheard-of",
 }
 
 var callStates = []turnkeeper.CallState{
-	turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallSkipped,
+	turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+	turnkeeper.CallFailed, turnkeeper.CallSkipped,
 	turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled, "unheard-of",
 }
 
@@ -49,26 +51,33 @@ func TestEveryState(t *testing.T) {
 				fmt.Fprintf(&written, "  %v\n", err)
 			}
 		}
-		for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce, ""} {
+		for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed,
+			turnkeeper.EffectOnce, ""} {
 			for _, starts := range []int{0, 1} {
 				call := turnkeeper.ToolCall{State: from, Effect: effect, Starts: starts}
 				if starts > 0 {
 					call.Nonce = "x"
 				}
-				fmt.Fprintf(&written, "  of effect %q, started %d times: in doubt %t, problem %q, may have acted %t, with a lost worker %t; repeatable %t\n",
-					effect, starts, call.InDoubt(), call.Problem(), turnkeeper.Turn{}.MayHaveActed(call), turnkeeper.Turn{Losses: 1}.MayHaveActed(call), effect.Repeatable())
+				fmt.Fprintf(&written,
+					"  of effect %q, started %d times: in doubt %t, problem %q, may have acted %t, with a lost worker %t; repeatable %t\n",
+					effect, starts, call.InDoubt(), call.Problem(), turnkeeper.Turn{}.MayHaveActed(call),
+					turnkeeper.Turn{Losses: 1}.MayHaveActed(call), effect.Repeatable())
 			}
 		}
 	}
-	for _, shown := range []string{"", "denied: ", "denied: no time\nmore", "no time", `denied: {"error": 1}`, "\nx", strings.Repeat("ü", 200), strings.Repeat("ü", 201)} {
+	for _, shown := range []string{"", "denied: ", "denied: no time\nmore", "no time", `denied: {"error": 1}`, "\nx",
+		strings.Repeat("ü", 200), strings.Repeat("ü", 201)} {
 		problem := turnkeeper.ToolCall{State: turnkeeper.CallDenied, Shown: shown}.Problem()
 		fmt.Fprintf(&written, "denied with %.30q: %.30q (%d characters)\n", shown, problem, len([]rune(problem)))
 	}
-	for _, preview := range []string{"", "tool error: 'x' timed out after 1.5 s\nmore", "tool error: 'x' broke", "said: tool error: 'x' timed out after 1 s"} {
-		fmt.Fprintf(&written, "failed with %q: %q\n", preview, turnkeeper.ToolCall{State: turnkeeper.CallFailed, Preview: preview}.Problem())
+	for _, preview := range []string{"", "tool error: 'x' timed out after 1.5 s\nmore", "tool error: 'x' broke",
+		"said: tool error: 'x' timed out after 1 s"} {
+		fmt.Fprintf(&written, "failed with %q: %q\n", preview, turnkeeper.ToolCall{State: turnkeeper.CallFailed,
+			Preview: preview}.Problem())
 	}
 	for _, event := range []turnkeeper.EventType{
-		turnkeeper.EventTurnStart, turnkeeper.EventRoundStop, turnkeeper.EventAskClosed, turnkeeper.EventTurnWaiting, turnkeeper.EventTurnComplete, turnkeeper.EventTurnError,
+		turnkeeper.EventTurnStart, turnkeeper.EventRoundStop, turnkeeper.EventAskClosed, turnkeeper.EventTurnWaiting,
+		turnkeeper.EventTurnComplete, turnkeeper.EventTurnError,
 	} {
 		fmt.Fprintf(&written, "event %s: terminal %t\n", event, event.Terminal())
 	}
@@ -117,10 +126,13 @@ func TestEveryLimitOfASubmission(t *testing.T) {
 		s := turnkeeper.Submission{Agent: "clerk", Body: "Hi."}
 		c.edit(&s)
 		err := s.Check(c.limit)
-		fmt.Fprintf(&written, "%s: %.150v (empty %t, invalid %t)\n", c.title, err, errors.Is(err, turnkeeper.ErrEmptyMessage), errors.Is(err, turnkeeper.ErrInvalidMessage))
+		fmt.Fprintf(&written, "%s: %.150v (empty %t, invalid %t)\n", c.title, err,
+			errors.Is(err, turnkeeper.ErrEmptyMessage), errors.Is(err, turnkeeper.ErrInvalidMessage))
 	}
 	now := time.Date(2026, 3, 2, 9, 0, 0, 500_000_000, time.UTC)
-	for _, due := range []time.Time{{}, now.Add(-time.Hour), now, now.Add(time.Microsecond), now.Add(500 * time.Millisecond), now.Add(501 * time.Millisecond), now.Add(3660 * 24 * time.Hour), now.Add(3660*24*time.Hour + 1)} {
+	for _, due := range []time.Time{{}, now.Add(-time.Hour), now, now.Add(time.Microsecond),
+		now.Add(500 * time.Millisecond), now.Add(501 * time.Millisecond), now.Add(3660 * 24 * time.Hour),
+		now.Add(3660*24*time.Hour + 1)} {
 		at, err := turnkeeper.Submission{DueAt: due}.DueFrom(now)
 		fmt.Fprintf(&written, "due at %s: %s, %v\n", due.Format(time.RFC3339Nano), at.Format(time.RFC3339Nano), err)
 	}
@@ -131,12 +143,14 @@ func TestEveryLimitOfASubmission(t *testing.T) {
 func TestKeysAndSums(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	window := turnkeeper.Window{Size: 10_000, Answer: 2000, Safety: 300, System: 1, Tools: 20, History: 300, Turn: 4000, Notice: 50_000, Factor: 1.5}
+	window := turnkeeper.Window{Size: 10_000, Answer: 2000, Safety: 300, System: 1, Tools: 20, History: 300, Turn: 4000,
+		Notice: 50_000, Factor: 1.5}
 	odd := window
 	odd.System = 2
 	odd.Factor = 0.5
 	usage := turnkeeper.Usage{InputTokens: 1, OutputTokens: 20, CachedTokens: 300, ReasoningTokens: 4000}
-	more := turnkeeper.Usage{InputTokens: 2, OutputTokens: 30, CachedTokens: 400, ReasoningTokens: 5000, Estimated: true}
+	more := turnkeeper.Usage{InputTokens: 2, OutputTokens: 30, CachedTokens: 400, ReasoningTokens: 5000,
+		Estimated: true}
 	message := turnkeeper.Message{Agent: "a", User: "u", Conversation: "c", DueAt: at, Priority: 90, SentBy: "turn:7"}
 	key := turnkeeper.CallKey{Round: 2, Ordinal: 3}
 	for _, c := range [][2]any{
@@ -144,19 +158,25 @@ func TestKeysAndSums(t *testing.T) {
 		{turnkeeper.ConversationKey{Agent: "a", User: "u/%2F", Name: "c/d"}.Lane(), turnkeeper.Lane("a@u%2F%252F/c/d")},
 		{turnkeeper.Lane("a@u/c").Agent() + turnkeeper.Lane("b/c@d").Agent(), "ab"},
 		{turnkeeper.Lane("c").Agent() + turnkeeper.Lane("d#7").Agent(), "cd"},
-		{turnkeeper.Submission{Agent: "a", User: "u"}.ConversationKey(), turnkeeper.ConversationKey{Agent: "a", User: "u", Name: "main"}},
-		{turnkeeper.Submission{Agent: "b", Conversation: "c"}.ConversationKey(), turnkeeper.ConversationKey{Agent: "b", Name: "c"}},
+		{turnkeeper.Submission{Agent: "a", User: "u"}.ConversationKey(), turnkeeper.ConversationKey{Agent: "a",
+			User: "u", Name: "main"}},
+		{turnkeeper.Submission{Agent: "b", Conversation: "c"}.ConversationKey(),
+			turnkeeper.ConversationKey{Agent: "b", Name: "c"}},
 		{message.ConversationKey(), turnkeeper.ConversationKey{Agent: "a", User: "u", Name: "c"}},
-		{turnkeeper.Turn{Agent: "t", User: "u", Conversation: "c"}.ConversationKey(), turnkeeper.ConversationKey{Agent: "t", User: "u", Name: "c"}},
+		{turnkeeper.Turn{Agent: "t", User: "u", Conversation: "c"}.ConversationKey(),
+			turnkeeper.ConversationKey{Agent: "t", User: "u", Name: "c"}},
 		{message.Rank(), at.Add(-90 * time.Second)},
 		{key.String(), "round-2-tool-3"},
 		{window.Estimate(), 54_321},
 		{window.Corrected(), 81_482},
 		{odd.Corrected(), 27_161},
 		{window.Room(), 7700},
-		{usage.Add(more), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700, ReasoningTokens: 9000, Estimated: true}},
-		{more.Add(usage), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700, ReasoningTokens: 9000, Estimated: true}},
-		{usage.Add(usage), turnkeeper.Usage{InputTokens: 2, OutputTokens: 40, CachedTokens: 600, ReasoningTokens: 8000}},
+		{usage.Add(more), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700, ReasoningTokens: 9000,
+			Estimated: true}},
+		{more.Add(usage), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700, ReasoningTokens: 9000,
+			Estimated: true}},
+		{usage.Add(usage), turnkeeper.Usage{InputTokens: 2, OutputTokens: 40, CachedTokens: 600,
+			ReasoningTokens: 8000}},
 		{usage.Total(), int64(21)},
 		{turnkeeper.ReplyID(7).WebhookID(), "reply_7"},
 		{turnkeeper.Turn{CreatedAt: at, EndedAt: at.Add(7)}.Duration(), time.Duration(7)},
@@ -164,8 +184,10 @@ func TestKeysAndSums(t *testing.T) {
 		{turnkeeper.Schedule{Cron: "a", CronOverride: "b"}.InForce(), "b"},
 		{turnkeeper.ToolCall{Arguments: "{}"}.AsRun(), "{}"},
 		{turnkeeper.ToolCall{Arguments: "{}", RunArgs: "{1}"}.AsRun(), "{1}"},
-		{turnkeeper.Recipe{Reasoned: true, Bare: "calls"}.RecordNote(), "earlier answers without reasoning had a text in its place, because the provider demands some; earlier tool calls were written as text, because the provider had refused the record of the conversation"},
-		{turnkeeper.Recipe{Bare: "reasoning"}.RecordNote(), "reasoning of earlier answers was left out, because the provider had refused it"},
+		{turnkeeper.Recipe{Reasoned: true, Bare: "calls"}.RecordNote(),
+			"earlier answers without reasoning had a text in its place, because the provider demands some; earlier tool calls were written as text, because the provider had refused the record of the conversation"},
+		{turnkeeper.Recipe{Bare: "reasoning"}.RecordNote(),
+			"reasoning of earlier answers was left out, because the provider had refused it"},
 		{turnkeeper.Recipe{}.RecordNote(), ""},
 	} {
 		if c[0] != c[1] {
@@ -175,7 +197,8 @@ func TestKeysAndSums(t *testing.T) {
 	if !message.ToSubAgent() || (turnkeeper.Message{SentBy: "token:7"}).ToSubAgent() {
 		t.Error("a message of a turn, and only that, is to a sub-agent")
 	}
-	if (turnkeeper.Turn{CreatedAt: at}).Duration() != 0 || (turnkeeper.Turn{CreatedAt: at, EndedAt: at.Add(-1)}).Duration() != 0 {
+	if (turnkeeper.Turn{CreatedAt: at}).Duration() != 0 ||
+		(turnkeeper.Turn{CreatedAt: at, EndedAt: at.Add(-1)}).Duration() != 0 {
 		t.Error("an open turn, or one whose clock was set back, has a duration")
 	}
 	if !(turnkeeper.Lease{GrantID: "g"}).Held() || (turnkeeper.Lease{Token: 7, WorkerID: "w"}).Held() {

@@ -50,7 +50,8 @@ func (s CallState) Answered() bool {
 
 // Executed reports whether the call ran, or may have run.
 func (s CallState) Executed() bool {
-	return s == CallStarted || s == CallRunning || s == CallSucceeded || s == CallFailed || s == CallUnknown || s == CallCancelled
+	return s == CallStarted || s == CallRunning || s == CallSucceeded || s == CallFailed || s == CallUnknown ||
+		s == CallCancelled
 }
 
 // MoveTo checks the move from s to next. A refused move is an error that matches ErrBadMove.
@@ -76,7 +77,8 @@ type ToolCall struct {
 	Name       string
 	Arguments  string // canonical JSON object, as planned and validated
 	RawArgs    string // as the provider sent them; empty: equal to Arguments
-	RunArgs    string // canonical, of the newest start: after a person's edit, and with texts for handles; empty: equal to Arguments
+	// canonical, of the newest start: after a person's edit, and with texts for handles; empty: equal to Arguments
+	RunArgs    string
 	ArgsHash   string // hex SHA-256 of Name, a NUL and the arguments of the newest start, or as planned
 	Effect     Effect
 	Paging     bool // reads a stored result; does not count as executed
@@ -94,8 +96,8 @@ type ToolCall struct {
 	LateResult string // a result that arrived after CallUnknown was recorded; changes nothing
 }
 
-// AsRun returns the arguments with which the call ran, or would run. Texts for handles are shortened in it if all of it would have
-// more than 256 KiB.
+// AsRun returns the arguments with which the call ran, or would run. Texts for handles are shortened in it if all of it
+// would have more than 256 KiB.
 func (c ToolCall) AsRun() string {
 	if c.RunArgs != "" {
 		return c.RunArgs

@@ -29,35 +29,46 @@ type Definition struct {
 	Model          string   `yaml:"model" check:"model"`                      // "provider/model"
 	FallbackModels []string `yaml:"fallback_models" once:"yes" check:"model"` // tried in order after Model
 
-	ExtractionModel string `yaml:"extraction_model" check:"model"` // "provider/model" that searches stored results; empty: that of the settings, else those above
+	// "provider/model" that searches stored results; empty: that of the settings, else those above
+	ExtractionModel string `yaml:"extraction_model" check:"model"`
 
-	LanePerConversation bool        `yaml:"lane" of:"agent, conversation"`
-	SharedNotes         bool        `yaml:"notes" of:"user, agent"`                                    // one set of notes for all users and conversations
-	Schedules           []Schedule  `yaml:"schedule" as:"schedules" type:"mapping, or a list of them"` // one or a list
-	QuietReply          string      `yaml:"quiet_reply" check:"quiet reply"`                           // an answer of a scheduled turn that is not sent; empty: all are sent
-	Replies             Replies     // of turns in which the model gave no answer
-	Tools               []string    `yaml:"tools" once:"yes" check:"tool"`               // names
-	SubAgents           []string    `yaml:"sub_agents" once:"yes" check:"sub-agent"`     // agents that it may spawn
-	MCPServers          []MCPServer `yaml:"mcp_servers" as:"mcp servers" type:"mapping"` // in the order of the file
-	Root                string      `yaml:"root" as:"root"`                              // folder for the file tools; empty: they are refused
-	AllowPrivateHosts   []string    `yaml:"allow_private_hosts" as:"hosts"`              // hosts http_get may reach on private addresses
+	LanePerConversation bool `yaml:"lane" of:"agent, conversation"`
+	// one set of notes for all users and conversations
+	SharedNotes bool       `yaml:"notes" of:"user, agent"`
+	Schedules   []Schedule `yaml:"schedule" as:"schedules" type:"mapping, or a list of them"` // one or a list
+	// an answer of a scheduled turn that is not sent; empty: all are sent
+	QuietReply string      `yaml:"quiet_reply" check:"quiet reply"`
+	Replies    Replies     // of turns in which the model gave no answer
+	Tools      []string    `yaml:"tools" once:"yes" check:"tool"`               // names
+	SubAgents  []string    `yaml:"sub_agents" once:"yes" check:"sub-agent"`     // agents that it may spawn
+	MCPServers []MCPServer `yaml:"mcp_servers" as:"mcp servers" type:"mapping"` // in the order of the file
+	// folder for the file tools; empty: they are refused
+	Root string `yaml:"root" as:"root"`
+	// hosts http_get may reach on private addresses
+	AllowPrivateHosts []string `yaml:"allow_private_hosts" as:"hosts"`
 
 	Overrides bounds.Overrides // of the process's bounds
 
-	Approve     map[string]string `yaml:"approve" names:"rule tool" check:"rule"`   // rules by tool; policy.AllTools: of all tools
-	WhileAsking string            `yaml:"while_asking" of:"hold, go_on"`            // empty: hold
-	AskTimeout  time.Duration     `yaml:"ask_timeout" in:"1s to 8760h"`             // 0: asks.DefaultTimeout
-	Audience    []string          `yaml:"ask_audience" once:"yes" check:"audience"` // who may answer; nil: anybody who may answer asks
-	InboxLabels []string          `yaml:"inbox_labels" once:"yes" check:"label"`    // of messages that do not come from other agents
-	OnUnknown   string            `yaml:"on_unknown" of:"degrade, ask"`             // empty: degrade
-	ReplySink   string            `yaml:"reply_sink" of:"allow, withhold, ask"`     // empty: the setting reply_sink
+	// rules by tool; policy.AllTools: of all tools
+	Approve     map[string]string `yaml:"approve" names:"rule tool" check:"rule"`
+	WhileAsking string            `yaml:"while_asking" of:"hold, go_on"` // empty: hold
+	AskTimeout  time.Duration     `yaml:"ask_timeout" in:"1s to 8760h"`  // 0: asks.DefaultTimeout
+	// who may answer; nil: anybody who may answer asks
+	Audience []string `yaml:"ask_audience" once:"yes" check:"audience"`
+	// of messages that do not come from other agents
+	InboxLabels []string `yaml:"inbox_labels" once:"yes" check:"label"`
+	OnUnknown   string   `yaml:"on_unknown" of:"degrade, ask"`         // empty: degrade
+	ReplySink   string   `yaml:"reply_sink" of:"allow, withhold, ask"` // empty: the setting reply_sink
 
-	MaxRunning      int      `yaml:"max_running" in:"0 to 1000"`                  // turns at once; 0: see turnkeeper.AgentRegistration
-	MaxOutputTokens int      `yaml:"max_output_tokens" in:"0 to 1000000"`         // reserved for each answer; 0: DefaultOutputTokens
-	ContextWindow   int      `yaml:"context_window" in:"0, or 1024 to 100000000"` // tokens the model takes; 0: by the model's name, else 32768
-	Temperature     *float64 `yaml:"temperature" in:"0 to 2"`                     // nil: the provider's default
-	Budget          Budget   `yaml:"budget"`
-	Levels          Levels   `yaml:"levels"` // what happens when little is left of the budget of the day
+	// turns at once; 0: see turnkeeper.AgentRegistration
+	MaxRunning int `yaml:"max_running" in:"0 to 1000"`
+	// reserved for each answer; 0: DefaultOutputTokens
+	MaxOutputTokens int `yaml:"max_output_tokens" in:"0 to 1000000"`
+	// tokens the model takes; 0: by the model's name, else 32768
+	ContextWindow int      `yaml:"context_window" in:"0, or 1024 to 100000000"`
+	Temperature   *float64 `yaml:"temperature" in:"0 to 2"` // nil: the provider's default
+	Budget        Budget   `yaml:"budget"`
+	Levels        Levels   `yaml:"levels"` // what happens when little is left of the budget of the day
 }
 
 // Levels hold what happens at an agent's survival levels.
@@ -68,16 +79,18 @@ type Levels struct {
 
 // A LevelEffect is what happens at a survival level. The zero value changes nothing.
 type LevelEffect struct {
-	Model       string `yaml:"model" check:"model"` // "provider/model", asked in place of Definition.Model; empty: no other
-	Schedules   *bool  `yaml:"schedules"`           // whether due slots run; nil: they do
+	// "provider/model", asked in place of Definition.Model; empty: no other
+	Model       string `yaml:"model" check:"model"`
+	Schedules   *bool  `yaml:"schedules"` // whether due slots run; nil: they do
 	MinPriority *int   `yaml:"min_priority" in:"-1000 to 1000"`
 }
 
-// Rules returns what happens at the agent's survival levels. At a level whose model the file does not name, the chain of models is that of
-// Chain.
+// Rules returns what happens at the agent's survival levels. At a level whose model the file does not name, the chain
+// of models is that of Chain.
 func (d *Definition) Rules(defaultModel string) survival.Rules {
 	rules := survival.Rules{}
-	for level, e := range map[survival.Level]LevelEffect{survival.Low: d.Levels.Low, survival.Critical: d.Levels.Critical} {
+	for level, e := range map[survival.Level]LevelEffect{survival.Low: d.Levels.Low,
+		survival.Critical: d.Levels.Critical} {
 		if e == (LevelEffect{}) {
 			continue
 		}
@@ -125,7 +138,8 @@ func (d *Definition) Settles() bool { return d.OnUnknown == "ask" }
 
 // Terms returns the settings of the agent's asks.
 func (d *Definition) Terms() asks.Terms {
-	return asks.Terms{Audience: d.Audience, Hold: d.WhileAsking != "go_on", Timeout: cmp.Or(d.AskTimeout, asks.DefaultTimeout)}
+	return asks.Terms{Audience: d.Audience, Hold: d.WhileAsking != "go_on", Timeout: cmp.Or(d.AskTimeout,
+		asks.DefaultTimeout)}
 }
 
 // DefaultOutputTokens is the default of Definition.MaxOutputTokens.
@@ -160,12 +174,17 @@ func (b Budget) Set() bool { return b != Budget{} }
 
 // A Schedule starts turns of its agent.
 type Schedule struct {
-	Name         string  `yaml:"name" check:"schedule name"`                                                    // unique in the agent; default "default"
-	Cron         string  `yaml:"cron" as:"cron" needs:": say when the agent runs, such as cron: \"0 9 * * *\""` // five fields, or @every / @hourly and the like
-	TimeZone     string  `yaml:"time_zone" check:"time zone"`                                                   // IANA name; default UTC
-	Conversation string  `yaml:"conversation" check:"conversation"`                                             // default: "main"
-	Message      string  `yaml:"message" check:"message"`                                                       // of each run; default: "Scheduled run of NAME."
-	History      History `yaml:"history" of:"none, last, all"`
+	// unique in the agent; default "default"
+	Name string `yaml:"name" check:"schedule name"`
+	// five fields, or @every / @hourly and the like
+	Cron string `yaml:"cron" as:"cron" needs:": say when the agent runs, such as cron: \"0 9 * * *\""`
+	// IANA name; default UTC
+	TimeZone string `yaml:"time_zone" check:"time zone"`
+	// default: "main"
+	Conversation string `yaml:"conversation" check:"conversation"`
+	// of each run; default: "Scheduled run of NAME."
+	Message string  `yaml:"message" check:"message"`
+	History History `yaml:"history" of:"none, last, all"`
 }
 
 // A History is the part of its conversation that a run of a schedule sees. Empty means

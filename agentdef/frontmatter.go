@@ -39,20 +39,29 @@ func (r *reader) read(front *strictyaml.Node) {
 		return
 	}
 	r.Checks = map[string]func(string) string{
-		"model":       form(modelForm.MatchString, " is %q: it must be PROVIDER/MODEL, such as openai/gpt-5-mini"),
-		"tool":        form(toolForm.MatchString, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -"),
-		"sub-agent":   r.checkSubAgent,
-		"rule tool":   form(isRuleTool, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -, or * for all tools"),
-		"rule":        form(func(rule string) bool { return strings.TrimSpace(rule) != "" }, " is %q: it must be always, never or a rule"),
-		"audience":    form(func(name string) bool { return strings.TrimSpace(name) != "" && len(name) <= 200 }, " holds %q: a name has 1 to 200 bytes"),
-		"label":       form(func(label string) bool { return slices.Contains(policy.Labels, policy.Label(label)) }, " holds %q: a label is untrusted or private"),
+		"model":     form(modelForm.MatchString, " is %q: it must be PROVIDER/MODEL, such as openai/gpt-5-mini"),
+		"tool":      form(toolForm.MatchString, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -"),
+		"sub-agent": r.checkSubAgent,
+		"rule tool": form(isRuleTool, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -, or * for all tools"),
+		"rule": form(func(rule string) bool {
+			return strings.TrimSpace(rule) != ""
+		}, " is %q: it must be always, never or a rule"),
+		"audience": form(func(name string) bool {
+			return strings.TrimSpace(name) != "" && len(name) <= 200
+		}, " holds %q: a name has 1 to 200 bytes"),
+		"label": form(func(label string) bool {
+			return slices.Contains(policy.Labels, policy.Label(label))
+		}, " holds %q: a label is untrusted or private"),
 		"mcp server":  func(name string) string { return holds(mcpdef.CheckServerName(name)) },
 		"mcp tool":    func(name string) string { return holds(mcpdef.CheckToolName(name)) },
 		"quiet reply": checkQuietReply, "on_degraded": checkOnDegraded, "on_failed": checkOnFailed,
 		"schedule name": form(scheduleForm.MatchString, " is %q: it must be 1 to 64 of a-z A-Z 0-9 . _ -"),
 		"time zone":     form(isTimeZone, " is %q: it must be an IANA time zone such as UTC or Europe/Berlin"),
-		"conversation":  form(isConversation, fmt.Sprintf(" is %%q: it must be 1 to %d bytes on one line", turnkeeper.MaxKeyLength)),
-		"message":       form(func(text string) bool { return strings.TrimSpace(text) != "" }, " is %q: it must not be empty"),
+		"conversation": form(isConversation, fmt.Sprintf(" is %%q: it must be 1 to %d bytes on one line",
+			turnkeeper.MaxKeyLength)),
+		"message": form(func(text string) bool {
+			return strings.TrimSpace(text) != ""
+		}, " is %q: it must not be empty"),
 	}
 	r.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){
 		"schedules": r.schedules, "cron": r.cron, "mcp servers": r.mcpServers, "root": r.root, "hosts": r.privateHosts,
@@ -65,7 +74,9 @@ func (r *reader) read(front *strictyaml.Node) {
 		d.Replies.OnDegraded = ""
 	}
 	if d.MaxOutputTokens > 0 && d.ContextWindow > 0 && d.MaxOutputTokens >= d.ContextWindow {
-		r.Add(front.Get("max_output_tokens").Line, "max_output_tokens is %d: it must be less than the context_window of %d", d.MaxOutputTokens, d.ContextWindow)
+		r.Add(front.Get("max_output_tokens").Line,
+			"max_output_tokens is %d: it must be less than the context_window of %d", d.MaxOutputTokens,
+			d.ContextWindow)
 	}
 }
 
@@ -108,7 +119,8 @@ func (r *reader) checkSubAgent(name string) string {
 }
 
 func checkQuietReply(text string) string {
-	if quietCore(text) == "" || utf8.RuneCountInString(text) > maxQuietReply || strings.ContainsFunc(text, unicode.IsControl) {
+	if quietCore(text) == "" || utf8.RuneCountInString(text) > maxQuietReply || strings.ContainsFunc(text,
+		unicode.IsControl) {
 		return fmt.Sprintf(" must be 1 to %d characters on one line, with a letter or digit", maxQuietReply)
 	}
 	return ""
@@ -123,7 +135,8 @@ func isTimeZone(name string) bool {
 
 // isConversation reports whether the inbox accepts a conversation's name.
 func isConversation(name string) bool {
-	return strings.TrimSpace(name) != "" && len(name) <= turnkeeper.MaxKeyLength && !strings.ContainsAny(name, "\n\r\x00")
+	return strings.TrimSpace(name) != "" && len(name) <= turnkeeper.MaxKeyLength &&
+		!strings.ContainsAny(name, "\n\r\x00")
 }
 
 // mcpServers reads the agent's tools of MCP servers. Callers that have the settings must check
@@ -172,7 +185,8 @@ func (r *reader) privateHosts(at strictyaml.Place, v *strictyaml.Node, to any) {
 	for i, host := range hosts {
 		hosts[i] = strings.ToLower(host)
 		if _, err := netip.ParseAddr(hosts[i]); err != nil && !hostForm.MatchString(hosts[i]) {
-			r.Add(v.Items[i].Line, "%s holds %q: it must be a host name or an IP address, without scheme, port or path", at.Where, host)
+			r.Add(v.Items[i].Line, "%s holds %q: it must be a host name or an IP address, without scheme, port or path",
+				at.Where, host)
 		} else if slices.Contains(hosts[:i], hosts[i]) {
 			r.Add(v.Items[i].Line, "%s holds %q twice", at.Where, hosts[i])
 		}

@@ -25,7 +25,8 @@ func TestRulesOfLevels(t *testing.T) {
 			},
 			[]string{"a/cheap", "a/spare"},
 		},
-		"no model": {"fallback_models: [a/spare]\nlevels: {low: {min_priority: 0}}", survival.Rules{survival.Low: {MinPriority: new(0)}}, []string{"a/default", "a/spare"}},
+		"no model": {"fallback_models: [a/spare]\nlevels: {low: {min_priority: 0}}",
+			survival.Rules{survival.Low: {MinPriority: new(0)}}, []string{"a/default", "a/spare"}},
 	} {
 		def, err := agentdef.Parse("x.md", []byte("---\n"+c.front+"\n---\nYou test."))
 		if err != nil {

@@ -27,7 +27,8 @@ func TestLimits(t *testing.T) {
 			return parses(t, "---\nschedule: {cron: \"@daily\"}\nquiet_reply: "+wide(n)+"\n---\nDo.\n")
 		}},
 		"maxFixedReply": {At: 2000, Takes: func(t *testing.T, n int) bool {
-			degraded, failed := parses(t, "---\non_degraded: "+wide(n)+"\n---\nDo.\n"), parses(t, "---\non_failed: "+wide(n)+"\n---\nDo.\n")
+			degraded, failed := parses(t, "---\non_degraded: "+wide(n)+"\n---\nDo.\n"),
+				parses(t, "---\non_failed: "+wide(n)+"\n---\nDo.\n")
 			if degraded != failed {
 				t.Errorf("%d characters are taken of on_degraded: %t, of on_failed: %t", n, degraded, failed)
 			}

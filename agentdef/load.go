@@ -72,7 +72,8 @@ func Overlooked(dir string) []string {
 	for _, entry := range entries {
 		name := entry.Name()
 		extension := filepath.Ext(name)
-		if entry.IsDir() || strings.HasPrefix(name, ".") || extension == ".md" || !strings.EqualFold(extension, ".md") ||
+		if entry.IsDir() || strings.HasPrefix(name, ".") || extension == ".md" ||
+			!strings.EqualFold(extension, ".md") ||
 			strings.EqualFold(name, "README.md") {
 			continue
 		}

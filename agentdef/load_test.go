@@ -81,7 +81,8 @@ func TestLoadReportsEveryFaultOfEveryFile(t *testing.T) {
 
 func TestLoadWithoutFolder(t *testing.T) {
 	_, err := agentdef.Load("/nowhere/agents")
-	if got, want := text(err), "the agents folder /nowhere/agents does not exist: create it, or set agents_dir"; got != want {
+	if got, want := text(err),
+		"the agents folder /nowhere/agents does not exist: create it, or set agents_dir"; got != want {
 		t.Errorf("got %s", got)
 	}
 }

@@ -17,20 +17,28 @@ import (
 
 // valuesOfKeys are further values of keys.
 var valuesOfKeys = map[string][]string{
-	"model": {"a/b", "a/b/c", "-a/b", "a/", "\"a/b c\""}, "fallback_models": {"[a/b, b/c]", "[a/b, a/b]", "[b]", "[]"}, "extraction_model": {"a/b"},
-	"tools": {"[clock]", "[clock, clock]", "[\"\"]", "[]"}, "sub_agents": {"[clerk]", "[desk]", "[Clerk]"}, "root": {"files", "/files", "../files", "\" \""},
+	"model": {"a/b", "a/b/c", "-a/b", "a/", "\"a/b c\""}, "fallback_models": {"[a/b, b/c]", "[a/b, a/b]", "[b]", "[]"},
+	"extraction_model": {"a/b"},
+	"tools":            {"[clock]", "[clock, clock]", "[\"\"]", "[]"}, "sub_agents": {"[clerk]", "[desk]", "[Clerk]"},
+	"root":                {"files", "/files", "../files", "\" \""},
 	"allow_private_hosts": {"[Host.Local, \"10.0.0.1\", \"::1\"]", "[\"[::1]\"]", "[\"h:80\"]", "[\"\"]", "[-h]"},
-	"mcp_servers":         {"{s: [a, b]}", "{s: []}", "{s: [a, a]}", "{S x: [a]}", "{s: [\"a b\"]}", "{s: [a], t: [a]}", "{s: a}"},
-	"approve":             {"{\"*\": always, pay: never}", "{\"a b\": always}", "{pay: \" \"}"},
-	"ask_audience":        {"[ann, bob]", "[ann, ann]", "[\" \"]", "[" + strings.Repeat("x", 200) + "]", "[" + strings.Repeat("x", 201) + "]"},
-	"inbox_labels":        {"[private, untrusted]", "[secret]", "[private, private]"}, "quiet_reply": {"Nothing.", "\"...\"", "\"a\\nb\""},
-	"on_degraded": {"silent", "summary", "Sorry."}, "on_failed": {"silent", "summary", "Sorry."}, "temperature": {"0", "2", "2.01", "-0.01", "0.7", "\"1\""},
-	"schedule.cron":         {"\"0 9 * * 1-5\"", "\"0  9 * *  7\"", "\"@daily\"", "\"@every 1s\"", "\"@every 999ms\"", "\"@every x\"", "\"TZ=UTC 0 9 * * *\"", "\"0 0 30 2 *\"", "\"0 0 29 2 *\"", "\"* * * *\""},
+	"mcp_servers": {"{s: [a, b]}", "{s: []}", "{s: [a, a]}", "{S x: [a]}", "{s: [\"a b\"]}",
+		"{s: [a], t: [a]}", "{s: a}"},
+	"approve": {"{\"*\": always, pay: never}", "{\"a b\": always}", "{pay: \" \"}"},
+	"ask_audience": {"[ann, bob]", "[ann, ann]", "[\" \"]", "[" + strings.Repeat("x", 200) + "]",
+		"[" + strings.Repeat("x", 201) + "]"},
+	"inbox_labels": {"[private, untrusted]", "[secret]", "[private, private]"}, "quiet_reply": {"Nothing.",
+		"\"...\"", "\"a\\nb\""},
+	"on_degraded": {"silent", "summary", "Sorry."}, "on_failed": {"silent", "summary", "Sorry."},
+	"temperature": {"0", "2", "2.01", "-0.01", "0.7", "\"1\""},
+	"schedule.cron": {"\"0 9 * * 1-5\"", "\"0  9 * *  7\"", "\"@daily\"", "\"@every 1s\"", "\"@every 999ms\"",
+		"\"@every x\"", "\"TZ=UTC 0 9 * * *\"", "\"0 0 30 2 *\"", "\"0 0 29 2 *\"", "\"* * * *\""},
 	"schedule.name":         {"a.b_c-D", "\"a b\"", strings.Repeat("x", 64), strings.Repeat("x", 65)},
 	"schedule.time_zone":    {"Europe/Berlin", "Local", "Mars/Base"},
 	"schedule.conversation": {"main", strings.Repeat("x", 200), strings.Repeat("x", 201), "\"a\\0\"", "\"a\\rb\""},
-	"schedule":              {"[]", "[{cron: \"@daily\"}, {cron: \"@daily\"}]", "[{cron: \"@daily\", name: a}, {cron: \"@daily\"}]", "[x]", "{}"},
-	"context_window":        {"0", "1023", "1024"}, "max_output_tokens": {"0", "1", "1000000"},
+	"schedule": {"[]", "[{cron: \"@daily\"}, {cron: \"@daily\"}]",
+		"[{cron: \"@daily\", name: a}, {cron: \"@daily\"}]", "[x]", "{}"},
+	"context_window": {"0", "1023", "1024"}, "max_output_tokens": {"0", "1", "1000000"},
 }
 
 var spanOfKey = regexp.MustCompile(`^(?:0, or )?(\S+) to (\S+?)(?: .*)?$`)
@@ -83,13 +91,15 @@ func TestEveryKeyWithEveryKindOfValue(t *testing.T) {
 				continue
 			}
 			for _, line := range golden.Fields("", reflect.ValueOf(*def)) {
-				if !slices.ContainsFunc([]string{".Name=", ".Path=", ".Hash=", ".Source=", ".Prompt="}, func(same string) bool { return strings.HasPrefix(line, same) }) {
+				if !slices.ContainsFunc([]string{".Name=", ".Path=", ".Hash=", ".Source=", ".Prompt="},
+					func(same string) bool { return strings.HasPrefix(line, same) }) {
 					fmt.Fprintf(&written, "  %s\n", shorter(line))
 				}
 			}
 		}
 	}
-	golden.File(t, filepath.Join("testdata", "keys.txt"), strings.ReplaceAll(written.String(), "  .Description=An agent.\n", ""))
+	golden.File(t, filepath.Join("testdata", "keys.txt"), strings.ReplaceAll(written.String(),
+		"  .Description=An agent.\n", ""))
 }
 
 // shorter shortens a long text.

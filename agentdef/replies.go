@@ -16,9 +16,10 @@ const maxFixedReply = 2000 // characters
 
 // Replies holds the replies of turns in which the model gave no answer.
 type Replies struct {
-	OnDegraded    string `yaml:"on_degraded" check:"on_degraded"` // ReplySilent, or a text; empty: the summary
-	OnFailed      string `yaml:"on_failed" check:"on_failed"`     // ReplySilent, or a text; empty: a sentence with the reason
-	SummaryOutput bool   `yaml:"summary_output"`                  // a summary shows the beginning of results
+	OnDegraded string `yaml:"on_degraded" check:"on_degraded"` // ReplySilent, or a text; empty: the summary
+	// ReplySilent, or a text; empty: a sentence with the reason
+	OnFailed      string `yaml:"on_failed" check:"on_failed"`
+	SummaryOutput bool   `yaml:"summary_output"` // a summary shows the beginning of results
 }
 
 func checkOnDegraded(text string) string {
@@ -30,7 +31,8 @@ func checkOnDegraded(text string) string {
 
 func checkOnFailed(text string) string {
 	if text == replySummary {
-		return fmt.Sprintf(" is %q, which only on_degraded accepts: write the text of the reply, or %s", replySummary, ReplySilent)
+		return fmt.Sprintf(" is %q, which only on_degraded accepts: write the text of the reply, or %s",
+			replySummary, ReplySilent)
 	}
 	return checkOnDegraded(text)
 }

@@ -59,7 +59,8 @@ func CronWarning(spec string) string {
 	if err != nil || !cronspec.EitherDay(schedule) {
 		return ""
 	}
-	return fmt.Sprintf("%q names days of the month and days of the week: it is due on each day that is either, not only on days that are both", spec)
+	return fmt.Sprintf(
+		"%q names days of the month and days of the week: it is due on each day that is either, not only on days that are both", spec)
 }
 
 func checkCron(spec string) error {

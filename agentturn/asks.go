@@ -38,7 +38,8 @@ func (l *ledger) put(q asks.Question) {
 	l.calls.Open(ask)
 	l.events.Event(turnkeeper.EventAskOpened, q.Call.Round, 0, transcript.OfAsk(ask))
 	l.pending.Asks = append(l.pending.Asks, q)
-	l.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)), zap.String("tool", q.Tool), zap.String("reason", q.Reason))
+	l.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)),
+		zap.String("tool", q.Tool), zap.String("reason", q.Reason))
 }
 
 // withdraw withdraws the open asks about a call that was answered without them.
@@ -54,8 +55,8 @@ func (l *ledger) withdraw(call *calls.Call) {
 	l.pending.Withdrawn = append(l.pending.Withdrawn, call.Key)
 }
 
-// putAll adds an ask about a call, and those for the approval of later calls of its answer that will need one, so that a person sees
-// them together.
+// putAll adds an ask about a call, and those for the approval of later calls of its answer that will need one, so that
+// a person sees them together.
 func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
 	l.put(q)
 	if q.Kind != asks.KindApprove {
@@ -76,8 +77,8 @@ func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) 
 	}
 }
 
-// waitForPerson suspends the turn, once nothing runs in the background. It takes the results that have arrived, because a turn that
-// has not taken one cannot wait: it would be granted again and again until the person answers.
+// waitForPerson suspends the turn, once nothing runs in the background. It takes the results that have arrived, because
+// a turn that has not taken one cannot wait: it would be granted again and again until the person answers.
 func (e *execution) waitForPerson(ctx context.Context) error {
 	if len(e.calls.Runs()) == 0 {
 		if err := e.takeCompleted(ctx); err != nil {
@@ -92,8 +93,8 @@ func (e *execution) waitForPerson(ctx context.Context) error {
 	return e.awaitRun(ctx)
 }
 
-// askToGoOn asks whether the turn may continue although its budget is used up. asked is false if a person declined, or nobody
-// answered in time.
+// askToGoOn asks whether the turn may continue although its budget is used up. asked is false if a person declined, or
+// nobody answered in time.
 func (e *execution) askToGoOn(ctx context.Context, blocked *blockedError) (asked bool, err error) {
 	key := turnkeeper.CallKey{Round: len(e.calls.Rounds) + 1}
 	earlier := e.calls.AsksAbout(key.Round, asks.KindBudget)
@@ -105,7 +106,8 @@ func (e *execution) askToGoOn(ctx context.Context, blocked *blockedError) (asked
 	if err := e.awaitRuns(ctx, true); err != nil {
 		return false, err
 	}
-	e.put(asks.Question{Call: key, Kind: asks.KindBudget, N: len(earlier) + 1, Arguments: "{}", Reason: blocked.Error()})
+	e.put(asks.Question{Call: key, Kind: asks.KindBudget, N: len(earlier) + 1, Arguments: "{}",
+		Reason: blocked.Error()})
 	e.end = e.waiting()
 	return true, nil
 }

@@ -70,20 +70,24 @@ func TestACallWaitsForItsApproval(t *testing.T) {
 		b := newBench(t, asks("pay"), says("Paid.")).with(pay)
 		b.waits()
 		ask := b.store.asked()[0]
-		if ask.Kind != askings.KindApprove || ask.Tool != "pay" || ask.Arguments != `{"n":1}` || ask.Rule != policy.Always || !ask.Hold ||
-			ask.Timeout != askings.DefaultTimeout || ask.Hash != tools.Hash("pay", `{"n":1}`) || ask.Schema != string(pay.spec.Parameters) {
+		if ask.Kind != askings.KindApprove || ask.Tool != "pay" || ask.Arguments != `{"n":1}` ||
+			ask.Rule != policy.Always || !ask.Hold ||
+			ask.Timeout != askings.DefaultTimeout || ask.Hash != tools.Hash("pay", `{"n":1}`) ||
+			ask.Schema != string(pay.spec.Parameters) {
 			t.Errorf("the ask is %+v", ask)
 		}
 		if n := len(b.store.entries); n != 1 {
 			t.Errorf("plan, ask and end took %d writes", n)
 		}
-		if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallPlanned}) || pay.runs.count() != 0 {
+		if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallPlanned}) ||
+			pay.runs.count() != 0 {
 			t.Errorf("calls %v, %d runs", got, pay.runs.count())
 		}
 		time.Sleep(48 * time.Hour)
 		b.answer(askings.Answer{Decision: askings.Approved, Comment: "the invoice is right"})
 		b.succeeds("Paid.")
-		if got := results(b.requests()[1]); got[0] != "[Comment of the person who approved this call: the invoice is right]\n\npay ran" {
+		if got := results(
+			b.requests()[1]); got[0] != "[Comment of the person who approved this call: the invoice is right]\n\npay ran" {
 			t.Errorf("the model is shown %q", got)
 		}
 		if pay.runs.count() != 1 || len(b.store.asked()) != 1 {
@@ -102,7 +106,10 @@ func TestACallThatIsNotApprovedDoesNotRun(t *testing.T) {
 			func(b *bench) { b.answer(askings.Answer{Decision: askings.Denied, Comment: "ask Bob"}) },
 			"denied: a person did not approve this call. Nothing was run.\nComment: ask Bob",
 		},
-		"expired": {func(b *bench) { time.Sleep(askings.DefaultTimeout); b.store.expire() }, "denied: nobody approved this call in time. Nothing was run."},
+		"expired": {func(b *bench) {
+			time.Sleep(askings.DefaultTimeout)
+			b.store.expire()
+		}, "denied: nobody approved this call in time. Nothing was run."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +139,8 @@ func (s *store) expire() {
 
 func TestAPersonChangesTheArguments(t *testing.T) {
 	const edited = `{"n":5}`
-	note := "[A person changed the arguments of this call before it ran. It ran with: " + edited + "]\nComment: five is enough"
+	note := "[A person changed the arguments of this call before it ran. It ran with: " + edited +
+		"]\nComment: five is enough"
 	answer := askings.Answer{Decision: askings.Approved, Edited: `{"n": 5.0 }`, Comment: "five is enough"}
 	synctest.Test(t, func(t *testing.T) {
 		pay := once("pay").needsApproval()
@@ -140,7 +148,8 @@ func TestAPersonChangesTheArguments(t *testing.T) {
 		b.waits()
 		b.answer(answer)
 		b.succeeds("Paid.")
-		if got := results(b.requests()[1]); got[0] != note+"\n\npay ran" || !slices.Equal(pay.arguments(), []string{edited}) {
+		if got := results(b.requests()[1]); got[0] != note+"\n\npay ran" || !slices.Equal(pay.arguments(),
+			[]string{edited}) {
 			t.Errorf("it ran with %q, and the model is shown %q", pay.arguments(), got)
 		}
 	})
@@ -170,7 +179,9 @@ func TestAPersonChangesTheArguments(t *testing.T) {
 				b.waits()
 				b.answer(askings.Answer{Decision: askings.Approved, Edited: invalid})
 				b.succeeds("It is not paid.")
-				if got := results(b.requests()[1]); !strings.HasPrefix(got[0], "denied: a person changed the arguments of this call, but they are invalid: ") || pay.runs.count() != 0 {
+				if got := results(b.requests()[1]); !strings.HasPrefix(got[0],
+					"denied: a person changed the arguments of this call, but they are invalid: ") ||
+					pay.runs.count() != 0 {
 					t.Errorf("the model is shown %q", got)
 				}
 			})
@@ -183,8 +194,9 @@ func TestEveryKindOfCallIsApproved(t *testing.T) {
 	transactional := once("change")
 	transactional.spec.Transactional = true
 	for name, tool := range map[string]*tool{
-		"a read": read("look"), "a keyed call": newTool("send", turnkeeper.EffectKeyed), "a call of effect once": once("pay"),
-		"a transactional call": transactional,
+		"a read": read("look"), "a keyed call": newTool("send", turnkeeper.EffectKeyed),
+		"a call of effect once": once("pay"),
+		"a transactional call":  transactional,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -226,11 +238,13 @@ func TestEveryKindOfCallIsApproved(t *testing.T) {
 	})
 	t.Run("a call in the background", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			slow := once("slow").withBackground().needsApproval().does(func(context.Context, tools.Call) (tools.Result, error) {
+			slow := once("slow").withBackground().needsApproval().does(func(context.Context,
+				tools.Call) (tools.Result, error) {
 				time.Sleep(time.Minute)
 				return tools.Result{Text: "slow ran"}, nil
 			})
-			b := newBench(t, asks("slow"), says("Waiting."), says("Done.")).with(slow, reader("get_tool_output"), reader("wait_for_tool_output"))
+			b := newBench(t, asks("slow"), says("Waiting."), says("Done.")).with(slow, reader("get_tool_output"),
+				reader("wait_for_tool_output"))
 			b.waits()
 			b.answer(askings.Answer{Decision: askings.Approved, Edited: `{"n":3}`})
 			if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || slow.runs.count() != 1 {
@@ -311,7 +325,8 @@ func TestAToolDecidesItself(t *testing.T) {
 		for _, ask := range b.store.asked() {
 			reasons = append(reasons, ask.Reason)
 		}
-		if !slices.Equal(reasons, []string{"two is much", "the tool could not decide: it cannot count"}) || pay.runs.count() != 1 {
+		if !slices.Equal(reasons, []string{"two is much", "the tool could not decide: it cannot count"}) ||
+			pay.runs.count() != 1 {
 			t.Errorf("asked because %q, %d runs", reasons, pay.runs.count())
 		}
 		b.answer(yes)
@@ -324,7 +339,8 @@ func TestAToolDecidesItself(t *testing.T) {
 	})
 }
 
-// TestADeniedCallTakesNoPlace checks that a call that a rule denies does not count towards the calls that a turn may make.
+// TestADeniedCallTakesNoPlace checks that a call that a rule denies does not count towards the calls that a turn may
+// make.
 func TestADeniedCallTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := once("pay")
@@ -334,7 +350,8 @@ func TestADeniedCallTakesNoPlace(t *testing.T) {
 		b.tools, b.def.Tools = []tools.Tool{approver{pay}}, []string{"pay"}
 		b.bounds.MaxToolCalls = 1
 		b.succeeds("Done.")
-		if got := results(b.requests()[1])[0]; got != "denied by a rule: three is too much. Nothing was run." || pay.runs.count() != 1 {
+		if got := results(b.requests()[1])[0]; got != "denied by a rule: three is too much. Nothing was run." ||
+			pay.runs.count() != 1 {
 			t.Errorf("the model is shown %q, %d runs", got, pay.runs.count())
 		}
 	})
@@ -359,7 +376,9 @@ func TestRulesOfAnAgent(t *testing.T) {
 				b := newBench(t, asks("pay"), says("Paid.")).with(pay)
 				b.def.Approve = c.rules
 				record, journal := b.store.dispatch()
-				_, err := b.runnerWith(func(cfg *agentturn.Config) { cfg.Approve = c.all }).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal)
+				_, err := b.runnerWith(func(cfg *agentturn.Config) {
+					cfg.Approve = c.all
+				}).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal)
 				if err != nil || len(b.store.asked()) != c.asked || pay.runs.count() != 1-c.asked {
 					t.Errorf("%d asks, %d runs, error %v", len(b.store.asked()), pay.runs.count(), err)
 				}
@@ -399,7 +418,8 @@ func TestAKillAfterTheApproval(t *testing.T) {
 					b.run(t.Context())
 				}
 				b.check()
-				if n := pay.runs.count(); n > 1 || len(b.store.asked()) != 1 || n == 0 && b.states()[0] != turnkeeper.CallUnknown {
+				if n := pay.runs.count(); n > 1 || len(b.store.asked()) != 1 || n == 0 &&
+					b.states()[0] != turnkeeper.CallUnknown {
 					t.Errorf("%d runs, %d asks, call %s", n, len(b.store.asked()), b.states()[0])
 				}
 			})
@@ -415,18 +435,21 @@ func TestAModelAsksAPerson(t *testing.T) {
 	}{
 		"answered": {askings.Answer{Decision: askings.Answered, Answer: `"blue"`}, "blue", turnkeeper.CallSucceeded},
 		"with a comment": {
-			askings.Answer{Decision: askings.Answered, Answer: `{"a":1}`, Comment: "sorry"}, "{\"a\":1}\nComment: sorry", turnkeeper.CallSucceeded,
+			askings.Answer{Decision: askings.Answered, Answer: `{"a":1}`, Comment: "sorry"},
+			"{\"a\":1}\nComment: sorry", turnkeeper.CallSucceeded,
 		},
 		"declined": {no, "no answer: a person declined to answer this question.", turnkeeper.CallDenied},
 		"expired":  {askings.Answer{}, "no answer: nobody answered this question in time.", turnkeeper.CallDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks(`ask_person {"options":["blue","red"],"question":"Which colour?"}`), says("Thanks.")).with(read("look"))
+				b := newBench(t, asks(`ask_person {"options":["blue","red"],"question":"Which colour?"}`),
+					says("Thanks.")).with(read("look"))
 				b.tools, b.def.Tools = append(b.tools, builtin.NewAskPerson()), append(b.def.Tools, "ask_person")
 				b.waits()
 				ask := b.store.asked()[0]
-				if ask.Kind != askings.KindQuestion || ask.Reason != "Which colour?" || ask.Schema != `{"enum":["blue","red"],"type":"string"}` {
+				if ask.Kind != askings.KindQuestion || ask.Reason != "Which colour?" ||
+					ask.Schema != `{"enum":["blue","red"],"type":"string"}` {
 					t.Errorf("the ask is %+v", ask)
 				}
 				if c.answer.Decision == "" {
@@ -497,7 +520,8 @@ func TestAPersonSettlesAnUnknownOutcome(t *testing.T) {
 					if o.State != c.end || b.states()[0] != c.state || pay.runs.count() != c.runs {
 						t.Errorf("the turn is %s, the call %s, %d runs", o.State, b.states()[0], pay.runs.count())
 					}
-					if got := results(b.requests()[1])[0]; c.answer == askings.Happened && got != "A person says that this call happened. Its result was lost.\nComment: I looked" {
+					if got := results(b.requests()[1])[0]; c.answer == askings.Happened &&
+						got != "A person says that this call happened. Its result was lost.\nComment: I looked" {
 						t.Errorf("the model is shown %q", got)
 					}
 				})
@@ -510,7 +534,8 @@ func TestAPersonLetsATurnGoOnAfterItsBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer askings.Answer
 		end    turnkeeper.TurnState
-	}{"yes": {yes, turnkeeper.TurnSucceeded}, "no": {no, turnkeeper.TurnDegraded}, "nobody": {end: turnkeeper.TurnDegraded}} {
+	}{"yes": {yes, turnkeeper.TurnSucceeded}, "no": {no, turnkeeper.TurnDegraded},
+		"nobody": {end: turnkeeper.TurnDegraded}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, asks("pay"), says("Paid.")).with(once("pay"))
@@ -573,7 +598,8 @@ func TestAnApprovedCallExtendsNoBudget(t *testing.T) {
 // A strictBudget counts the calls of a turn.
 type strictBudget struct{ calls int64 }
 
-func (s *strictBudget) Reserve(_ context.Context, who agentturn.Spender, _ turnkeeper.Usage) (agentturn.Reservation, error) {
+func (s *strictBudget) Reserve(_ context.Context, who agentturn.Spender,
+	_ turnkeeper.Usage) (agentturn.Reservation, error) {
 	if s.calls >= who.Limits.TurnCalls {
 		return agentturn.Reservation{Blocked: true, Scope: "turn", Reason: "the turn has made its calls"}, nil
 	}
@@ -587,7 +613,8 @@ func (s *strictBudget) Settle(context.Context, agentturn.Reservation, turnkeeper
 
 // TestReadsBesideOneThatAsks checks that calls which run in parallel do not take one along that needs a person.
 func TestReadsBesideOneThatAsks(t *testing.T) {
-	for name, second := range map[string]string{"an approval": "secret", "a question": `ask_person {"question":"Which?"}`} {
+	for name, second := range map[string]string{"an approval": "secret",
+		"a question": `ask_person {"question":"Which?"}`} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				look, secret := read("look"), read("secret").needsApproval()
@@ -638,17 +665,20 @@ func TestRulesSeeTheTextOfAHandle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pay := payText()
 				pay.spec.Approve = "a rule"
-				b := newBench(t, asks("page"), asks(withHandle), says("Done.")).with(labelled("page", "page ran", policy.Untrusted), pay)
+				b := newBench(t, asks("page"), asks(withHandle), says("Done.")).with(labelled("page", "page ran",
+					policy.Untrusted), pay)
 				b.bounds.OutputHandles = true
 				record, journal := b.store.dispatch()
 				rules := func(cfg *agentturn.Config) {
 					cfg.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return c.rule, nil }}
 				}
-				if _, err := b.runnerWith(rules).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+				if _, err := b.runnerWith(rules).Run(t.Context(), agentturn.Assignment{Record: record,
+					Definition: b.def}, journal); err != nil {
 					t.Fatal(err)
 				}
 				ran := map[turnkeeper.CallState]int{turnkeeper.CallSucceeded: 1}[c.want]
-				if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded, c.want}) || pay.runs.count() != ran {
+				if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded, c.want}) ||
+					pay.runs.count() != ran {
 					t.Errorf("calls %v, %d runs", got, pay.runs.count())
 				}
 			})
@@ -656,8 +686,8 @@ func TestRulesSeeTheTextOfAHandle(t *testing.T) {
 	}
 }
 
-// TestAGateStays continues a turn whose worker planned a call that needs an approval, and was lost before it asked. The rules of
-// the next worker allow the call, say nothing about it, or deny it.
+// TestAGateStays continues a turn whose worker planned a call that needs an approval, and was lost before it asked. The
+// rules of the next worker allow the call, say nothing about it, or deny it.
 func TestAGateStays(t *testing.T) {
 	for _, rule := range []string{"allow", "nothing", "deny"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -671,9 +701,11 @@ func TestAGateStays(t *testing.T) {
 			}
 			_, journal := b.store.dispatch()
 			planned := turnlog.Entry{Gates: []turnkeeper.CallKey{keyOf(1)}, Round: &turnkeeper.Round{
-				Number: 1, Charged: true, Provider: "main", Model: "model", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{{
-					Key: keyOf(1), WireID: "call", Name: "pay", Arguments: `{"n":3}`, ArgsHash: tools.Hash("pay", `{"n":3}`),
-					Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
+				Number: 1, Charged: true, Provider: "main", Model: "model", Attempts: 1, FinishReason: "tool_calls",
+				Calls: []turnkeeper.ToolCall{{
+					Key: keyOf(1), WireID: "call", Name: "pay", Arguments: `{"n":3}`,
+					ArgsHash: tools.Hash("pay", `{"n":3}`),
+					Effect:   turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
 				}},
 			}}
 			if err := journal.Append(t.Context(), planned); err != nil {
@@ -705,8 +737,8 @@ type saysNothing struct{}
 
 func (saysNothing) Decide(policy.Call) policy.Decision { return policy.Decision{} }
 
-// TestAStartedCallIsNotRuledAgain loses a worker that had started a call without an approval. The tool of the next worker denies
-// the call, which may have happened and can be repeated.
+// TestAStartedCallIsNotRuledAgain loses a worker that had started a call without an approval. The tool of the next
+// worker denies the call, which may have happened and can be repeated.
 func TestAStartedCallIsNotRuledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := newTool("pay", turnkeeper.EffectKeyed)
@@ -745,7 +777,8 @@ func TestWhichCallsAreGated(t *testing.T) {
 				for _, e := range b.store.entries {
 					gates = append(gates, e.Gates...)
 				}
-				if gated := slices.Equal(gates, []turnkeeper.CallKey{{Round: 2, Ordinal: 1}}); gated != c.gated || len(gates) > 1 {
+				if gated := slices.Equal(gates, []turnkeeper.CallKey{{Round: 2, Ordinal: 1}}); gated != c.gated ||
+					len(gates) > 1 {
 					t.Errorf("gates %v, want one: %v", gates, c.gated)
 				}
 			})
@@ -765,13 +798,15 @@ func TestOtherArgumentsThanApproved(t *testing.T) {
 		if o, err := b.resume(t.Context(), record, journal); err != nil || o.State != turnkeeper.TurnSucceeded {
 			t.Fatalf("the turn ended %+v, %v", o, err)
 		}
-		if got := results(b.requests()[1]); pay.runs.count() != 0 || !strings.HasPrefix(got[0], "denied: the arguments of this call are no longer those that were approved") {
+		if got := results(b.requests()[1]); pay.runs.count() != 0 || !strings.HasPrefix(got[0],
+			"denied: the arguments of this call are no longer those that were approved") {
 			t.Errorf("the model is shown %q, %d runs", got, pay.runs.count())
 		}
 	})
 }
 
-// TestOtherArgumentsThanStarted does the same after the worker that had started the call was lost: it may have happened.
+// TestOtherArgumentsThanStarted does the same after the worker that had started the call was lost: it may have
+// happened.
 func TestOtherArgumentsThanStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := newTool("pay", turnkeeper.EffectKeyed).needsApproval()
@@ -790,10 +825,12 @@ func TestOtherArgumentsThanStarted(t *testing.T) {
 	})
 }
 
-// TestAQuestionStaysOpen continues a turn, because the result of a call has arrived, whose question is not answered yet.
+// TestAQuestionStaysOpen continues a turn, because the result of a call has arrived, whose question is not answered
+// yet.
 func TestAQuestionStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", `ask_person {"question":"Which?"}`), says("Thanks.")).with(far("remote", turnkeeper.EffectOnce), builtin.NewAskPerson())
+		b := newBench(t, asks("remote", `ask_person {"question":"Which?"}`), says("Thanks.")).with(far("remote",
+			turnkeeper.EffectOnce), builtin.NewAskPerson())
 		b.waits()
 		b.store.arrive(keyOf(1), turnkeeper.CallSucceeded, "forty-two")
 		b.waits()
@@ -805,14 +842,15 @@ func TestAQuestionStaysOpen(t *testing.T) {
 	})
 }
 
-// TestAQuestionIsNoCallToApprove checks that a rule about all tools does not ask whether the model may ask, and what a question
-// without options takes.
+// TestAQuestionIsNoCallToApprove checks that a rule about all tools does not ask whether the model may ask, and what a
+// question without options takes.
 func TestAQuestionIsNoCallToApprove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks(`ask_person {"question":"Which?"}`), says("Thanks.")).with(builtin.NewAskPerson())
 		b.def.Approve = map[string]string{policy.AllTools: policy.Always}
 		b.waits()
-		if all := b.store.asked(); len(all) != 1 || all[0].Kind != askings.KindQuestion || all[0].Schema != `{"type":"string"}` {
+		if all := b.store.asked(); len(all) != 1 || all[0].Kind != askings.KindQuestion ||
+			all[0].Schema != `{"type":"string"}` {
 			t.Errorf("asks %+v", all)
 		}
 		b.answer(askings.Answer{Decision: askings.Answered, Answer: `"this"`})
@@ -820,11 +858,13 @@ func TestAQuestionIsNoCallToApprove(t *testing.T) {
 	})
 }
 
-// TestEachCallIsAskedAboutOnce asks about two calls together, and then about the one between them, whose handle is known by then.
+// TestEachCallIsAskedAboutOnce asks about two calls together, and then about the one between them, whose handle is
+// known by then.
 func TestEachCallIsAskedAboutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := payText().needsApproval()
-		b := newBench(t, asks("page"), asks(`pay {"text":"x"}`, withHandle, `pay {"text":"y"}`), says("Paid.")).with(read("page"), pay)
+		b := newBench(t, asks("page"), asks(`pay {"text":"x"}`, withHandle, `pay {"text":"y"}`), says("Paid.")).with(
+			read("page"), pay)
 		b.bounds.OutputHandles = true
 		b.waits()
 		b.answer(yes)
@@ -833,7 +873,8 @@ func TestEachCallIsAskedAboutOnce(t *testing.T) {
 		b.waits()
 		b.answer(yes)
 		b.succeeds("Paid.")
-		if got := pay.arguments(); !slices.Equal(got, []string{`{"text":"x"}`, `{"text":"page ran"}`, `{"text":"y"}`}) || len(b.store.asked()) != 3 {
+		if got := pay.arguments(); !slices.Equal(got, []string{`{"text":"x"}`, `{"text":"page ran"}`,
+			`{"text":"y"}`}) || len(b.store.asked()) != 3 {
 			t.Errorf("pay ran with %q, asks %+v", got, b.store.asked())
 		}
 	})
@@ -857,7 +898,8 @@ func TestWhatIsAskedAboutTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("page"), asks(c.calls...), says("Done.")).with(read("page"), payText(), reader("get_tool_output"), builtin.NewAskPerson())
+				b := newBench(t, asks("page"), asks(c.calls...), says("Done.")).with(read("page"), payText(),
+					reader("get_tool_output"), builtin.NewAskPerson())
 				b.def.Approve = map[string]string{policy.AllTools: policy.Always, "page": policy.Never}
 				b.bounds.OutputHandles = true
 				b.run(t.Context())
@@ -866,7 +908,8 @@ func TestWhatIsAskedAboutTogether(t *testing.T) {
 					t.Errorf("asks %+v, want %d", all, c.asked)
 				}
 				for _, ask := range all {
-					if question := ask.Kind == askings.KindQuestion; question != (ask.Tool == turnkeeper.ToolAskPerson) {
+					question := ask.Kind == askings.KindQuestion
+					if question != (ask.Tool == turnkeeper.ToolAskPerson) {
 						t.Errorf("the ask is %+v", ask)
 					}
 				}

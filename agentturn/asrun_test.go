@@ -16,7 +16,8 @@ import (
 // ninety approves a call with other arguments than it was planned with.
 var ninety = askings.Answer{Decision: askings.Approved, Edited: `{ "n" : 9e1 }`}
 
-// TestARepeatOfWhatRan tests that a call repeats the one before it if it would run with the arguments with which that ran.
+// TestARepeatOfWhatRan tests that a call repeats the one before it if it would run with the arguments with which that
+// ran.
 func TestARepeatOfWhatRan(t *testing.T) {
 	for name, c := range map[string]struct {
 		next string
@@ -44,8 +45,10 @@ func TestARepeatOfWhatRan(t *testing.T) {
 					t.Errorf("%d runs with %q, %d asks", pay.runs.count(), pay.arguments(), len(b.store.asked()))
 				}
 				first := b.store.calls()[0]
-				if first.Arguments != `{"n":900}` || first.AsRun() != `{"n":90}` || first.ArgsHash != tools.Hash("pay", `{"n":90}`) || pay.arguments()[0] != `{"n":90}` {
-					t.Errorf("planned %s, ran with %s, the tool got %s", first.Arguments, first.AsRun(), pay.arguments()[0])
+				if first.Arguments != `{"n":900}` || first.AsRun() != `{"n":90}` || first.ArgsHash != tools.Hash("pay",
+					`{"n":90}`) || pay.arguments()[0] != `{"n":90}` {
+					t.Errorf("planned %s, ran with %s, the tool got %s", first.Arguments, first.AsRun(),
+						pay.arguments()[0])
 				}
 			})
 		})
@@ -69,7 +72,8 @@ func TestARepeatWithHandles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, taker := handleBench(t, turnkeeper.EffectOnce, anyStrings,
-					asks("text", "binary", "broken", "cut", "large", "small"), asks(c.first), asks(c.next), says("Done."))
+					asks("text", "binary", "broken", "cut", "large", "small"), asks(c.first), asks(c.next),
+					says("Done."))
 				b.bounds.MaxRounds = 5
 				b.run(t.Context())
 				last := map[int]turnkeeper.CallState{1: turnkeeper.CallSkipped, 2: turnkeeper.CallSucceeded}[c.runs]
@@ -81,8 +85,8 @@ func TestARepeatWithHandles(t *testing.T) {
 	}
 }
 
-// TestAnEditedCallOfALostWorker tests what is recorded, asked and shown to the model about a call that a person changed, and whose
-// worker was lost while it ran.
+// TestAnEditedCallOfALostWorker tests what is recorded, asked and shown to the model about a call that a person
+// changed, and whose worker was lost while it ran.
 func TestAnEditedCallOfALostWorker(t *testing.T) {
 	for name, settles := range map[string]bool{"unknown": false, "settled by a person": true} {
 		t.Run(name, func(t *testing.T) {
@@ -95,12 +99,14 @@ func TestAnEditedCallOfALostWorker(t *testing.T) {
 				b.waits()
 				b.answer(ninety)
 				b.lose(agentturn.PointEffectDone, 1)
-				if got := b.store.calls()[0]; got.State != turnkeeper.CallStarted || got.AsRun() != `{"n":90}` || got.Arguments != `{"n":900}` {
+				if got := b.store.calls()[0]; got.State != turnkeeper.CallStarted || got.AsRun() != `{"n":90}` ||
+					got.Arguments != `{"n":900}` {
 					t.Errorf("after the loss: %s with %s, planned %s", got.State, got.AsRun(), got.Arguments)
 				}
 				if settles {
 					b.waits()
-					if ask := b.store.asked()[1]; ask.Kind != askings.KindSettle || !strings.Contains(ask.Arguments, "9e1") {
+					if ask := b.store.asked()[1]; ask.Kind != askings.KindSettle ||
+						!strings.Contains(ask.Arguments, "9e1") {
 						t.Errorf("the ask is %+v", ask)
 					}
 					b.answer(askings.Answer{Decision: askings.Answered, Answer: askings.DidNotHappen})
@@ -112,7 +118,8 @@ func TestAnEditedCallOfALostWorker(t *testing.T) {
 				}
 				b.run(t.Context())
 				const note = "[A person changed the arguments of this call before it ran. It ran with: {\"n\":90}]"
-				if got := results(b.requests()[1])[0]; !strings.HasPrefix(got, "outcome unknown: ") || !strings.HasSuffix(got, "\n\n"+note) {
+				if got := results(b.requests()[1])[0]; !strings.HasPrefix(got, "outcome unknown: ") ||
+					!strings.HasSuffix(got, "\n\n"+note) {
 					t.Errorf("the model is shown %q", got)
 				}
 				if got := b.store.calls()[0]; got.State != turnkeeper.CallUnknown || got.AsRun() != `{"n":90}` {

@@ -37,7 +37,8 @@ func (e *execution) toBackground(call *calls.Call, run *toolrun.Run) {
 	call.Run = run
 	shown := outputs.Placeholder{ID: run.ID, Tool: call.Name}.Background()
 	e.answer(call, turnlog.CallResult{
-		Key: call.Key, Nonce: run.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: run.ID,
+		Key: call.Key, Nonce: run.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown),
+		OutputID: run.ID,
 	})
 	e.log.Info("tool call continues in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("output_id", string(run.ID)), zap.Duration("running", time.Since(run.Since)))
@@ -57,7 +58,8 @@ func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
 	start := newStart(call)
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, turnlog.CallResult{
-		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
+		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview,
+		OutputID: call.OutputID,
 	})
 	e.startEvent(call)
 	if err := e.commit(ctx); err != nil {
@@ -67,7 +69,8 @@ func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
 	run := e.tooling.launch(ctx, call)
 	run.Nonce = call.Nonce
 	call.Run = run
-	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key),
+		zap.String("tool", call.Name),
 		zap.Int("start", call.Starts))
 	return nil
 }

@@ -57,8 +57,10 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		b := asyncBench(t)
 		b.with(lasting("fetcher", turnkeeper.EffectNone, 12300*time.Millisecond), read("quick"))
 		b.script.Add(asks("fetcher", "quick"), asks("wait_for_tool_output {}"),
-			inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
-				return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID)), nil
+			inferencetest.Func(func(context.Context, inference.Request,
+				func(inference.Delta)) (inference.Response, error) {
+				return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID)),
+					nil
 			}), says("Done."))
 		b.def.Tools = append(b.def.Tools, "quick")
 		outcome := b.run(t.Context())
@@ -67,20 +69,24 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		}
 		requests := b.requests()
 		if got, want := results(requests[1]), []string{
-			b.handle(0, "Tool Output ID: @\nTool: fetcher\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"@\", mode) to retrieve its output."),
+			b.handle(0,
+				"Tool Output ID: @\nTool: fetcher\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"@\", mode) to retrieve its output."),
 			"quick ran",
 		}; !cmp.Equal(got, want) {
 			t.Errorf("the second request: %s", cmp.Diff(want, got))
 		}
-		if got, want := percent.ReplaceAllString(last(requests[1]), "N%"), b.handle(0, "# System Notice\n\nThis is turn 2 of 10.\nYour context window is N% full.\n\n"+
-			"## Async Tool Status\n### Running (1)\n- fetcher (id: @, running 5.0s)\n\n"+
-			"You can:\n1. Call tools.\n2. Wait for an output that runs, with wait_for_tool_output().\n3. Answer with what you have."); got != want {
+		if got, want := percent.ReplaceAllString(last(requests[1]), "N%"),
+			b.handle(0, "# System Notice\n\nThis is turn 2 of 10.\nYour context window is N% full.\n\n"+
+				"## Async Tool Status\n### Running (1)\n- fetcher (id: @, running 5.0s)\n\n"+
+				"You can:\n1. Call tools.\n2. Wait for an output that runs, with wait_for_tool_output().\n3. Answer with what you have."); got != want {
 			t.Errorf("the notice: %s", cmp.Diff(want, got))
 		}
-		if got, want := results(requests[2])[2], b.handle(0, "Completed tools:\n- fetcher (id: @, size: 16B)"); got != want {
+		if got, want := results(requests[2])[2], b.handle(0,
+			"Completed tools:\n- fetcher (id: @, size: 16B)"); got != want {
 			t.Errorf("waiting gave %q, want %q", got, want)
 		}
-		if got, want := last(requests[2]), b.handle(0, "### Ready (1)\n- fetcher (id: @, ~5 tokens, retrieved 0 times)"); !strings.Contains(got, want) {
+		if got, want := last(requests[2]), b.handle(0,
+			"### Ready (1)\n- fetcher (id: @, ~5 tokens, retrieved 0 times)"); !strings.Contains(got, want) {
 			t.Errorf("the notice after it: %q", got)
 		}
 		if got := results(requests[3])[3]; got != "fetcher found it" {
@@ -92,15 +98,18 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		// Who watches learns it too, and that the first round is over, before the second begins.
 		var watched []string
 		for _, e := range b.store.events() {
-			if e.Type == turnkeeper.EventNotice || e.Type == turnkeeper.EventRoundStart || e.Type == turnkeeper.EventRoundStop {
+			if e.Type == turnkeeper.EventNotice || e.Type == turnkeeper.EventRoundStart ||
+				e.Type == turnkeeper.EventRoundStop {
 				watched = append(watched, fmt.Sprintf("%s %d", e.Type, e.Round))
 			}
 		}
-		if want := []string{"round_start 1", "notice 1", "round_stop 1", "round_start 2"}; !cmp.Equal(watched[:min(len(watched), 4)], want) {
+		if want := []string{"round_start 1", "notice 1", "round_stop 1", "round_start 2"}; !cmp.Equal(
+			watched[:min(len(watched), 4)], want) {
 			t.Errorf("the events: %q", watched)
 		}
 		calls := b.store.calls()
-		if calls[0].State != turnkeeper.CallSucceeded || calls[0].Starts != 1 || calls[0].Duration != 12300*time.Millisecond {
+		if calls[0].State != turnkeeper.CallSucceeded || calls[0].Starts != 1 ||
+			calls[0].Duration != 12300*time.Millisecond {
 			t.Errorf("the call ended as %+v", calls[0])
 		}
 		for _, past := range requests[1:] { // later requests keep the first results
@@ -126,7 +135,8 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 		b := asyncBench(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
 		b.with(once("camera").withBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(8 * time.Second)
-			return tools.Result{Text: "a picture", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, nil
+			return tools.Result{Text: "a picture", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png",
+				Bytes: []byte{0, 1}}}}, nil
 		}))
 		if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
 			t.Fatalf("%+v", outcome)
@@ -135,7 +145,8 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 			t.Fatalf("%+v", b.store.outputs())
 		}
 		text, picture := b.store.outputs()[0], b.store.outputs()[1]
-		if !strings.Contains(text.Text, "[image, stored as output "+string(picture.ID)) || picture.MediaType != "image/png" || len(picture.Bytes) != 2 {
+		if !strings.Contains(text.Text, "[image, stored as output "+string(picture.ID)) ||
+			picture.MediaType != "image/png" || len(picture.Bytes) != 2 {
 			t.Errorf("%+v, %+v", text, picture)
 		}
 	})
@@ -146,17 +157,20 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("slow", "slower"), says("One is enough."))
-		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second).withBackground(), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
+		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second).withBackground(),
+			lasting("slower", turnkeeper.EffectNone, 50*time.Second))
 		start := time.Now()
 		outcome := b.run(t.Context())
 		if outcome.State != turnkeeper.TurnSucceeded || time.Since(start) != 20*time.Second {
 			t.Errorf("ended %s after %s", outcome.State, time.Since(start))
 		}
-		if got := last(b.requests()[1]); !strings.Contains(got, "### Running (1)\n- slower") || !strings.Contains(got, "### Ready (1)\n- slow (") {
+		if got := last(b.requests()[1]); !strings.Contains(got, "### Running (1)\n- slower") || !strings.Contains(got,
+			"### Ready (1)\n- slow (") {
 			t.Errorf("the notice: %q", got)
 		}
 		// A call that only reads is stopped after the model's last answer.
-		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallSucceeded,
+			turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
 			t.Errorf("states %v", got)
 		}
 	})
@@ -174,22 +188,27 @@ func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 		stop  turnkeeper.StopReason
 		reply string
 	}{
-		"it ends":        {30 * time.Second, 30 * time.Second, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is over."},
-		"its time is up": {80 * time.Second, 60 * time.Second, turnkeeper.CallFailed, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is over."},
+		"it ends": {30 * time.Second, 30 * time.Second, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded,
+			turnkeeper.StopNone, "It is over."},
+		"its time is up": {80 * time.Second, 60 * time.Second, turnkeeper.CallFailed, turnkeeper.TurnSucceeded,
+			turnkeeper.StopNone, "It is over."},
 		"the turn's is first": {
-			80 * time.Second, 40 * time.Second, turnkeeper.CallCancelled, turnkeeper.TurnDegraded, turnkeeper.StopMaxDuration,
+			80 * time.Second, 40 * time.Second, turnkeeper.CallCancelled, turnkeeper.TurnDegraded,
+			turnkeeper.StopMaxDuration,
 			"Tool results: 1 succeeded, 0 failed, 1 unknown.\n- sender: unknown: it may or may not have happened\n- quick: succeeded",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := asyncBench(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes).withBackground(), read("quick"))
+				b := asyncBench(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(
+					lasting("sender", turnkeeper.EffectOnce, c.takes).withBackground(), read("quick"))
 				if name == "the turn's is first" {
 					b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 				}
 				start := time.Now()
 				outcome := b.run(t.Context())
-				if outcome.State != c.turn || outcome.StopReason != c.stop || time.Since(start) != c.after || outcome.Reply != c.reply {
+				if outcome.State != c.turn || outcome.StopReason != c.stop || time.Since(start) != c.after ||
+					outcome.Reply != c.reply {
 					t.Errorf("%+v after %s", outcome, time.Since(start))
 				}
 				if got := b.states()[0]; got != c.state {
@@ -209,12 +228,14 @@ func TestAFailureInTheBackground(t *testing.T) {
 			time.Sleep(7 * time.Second)
 			return tools.Result{}, errors.New("the mirror is down")
 		}))
-		b.script.Add(asks("fetcher"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+		b.script.Add(asks("fetcher"), inferencetest.Func(func(context.Context, inference.Request,
+			func(inference.Delta)) (inference.Response, error) {
 			return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID)), nil
 		}), says("It failed."))
 		b.run(t.Context())
 		requests := b.requests()
-		if got := last(requests[1]); !strings.Contains(got, b.handle(0, "### Failed (1)\n- fetcher (id: @, the tool failed)")) {
+		if got := last(requests[1]); !strings.Contains(got,
+			b.handle(0, "### Failed (1)\n- fetcher (id: @, the tool failed)")) {
 			t.Errorf("the notice: %q", got)
 		}
 		if got := results(requests[2])[1]; got != `{"error":"tool error: the mirror is down"}` {
@@ -229,15 +250,19 @@ func TestAskingForWhatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t)
 		b.with(lasting("fetcher", turnkeeper.EffectNone, 20*time.Second), read("quick"))
-		b.script.Add(asks("fetcher", "quick"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+		b.script.Add(asks("fetcher", "quick"), inferencetest.Func(func(context.Context, inference.Request,
+			func(inference.Delta)) (inference.Response, error) {
 			return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID),
-				`get_continuation {"tool_call_id":"call_fetcher_1"}`, `get_tool_output {"id":"nobody","mode":"raw"}`), nil
+					`get_continuation {"tool_call_id":"call_fetcher_1"}`,
+					`get_tool_output {"id":"nobody","mode":"raw"}`),
+				nil
 		}), asks("wait_for_tool_output {}"), asks("wait_for_tool_output {}"), says("Well."))
 		b.run(t.Context())
 		requests := b.requests()
 		got := results(requests[len(requests)-1])[2:]
 		want := []string{
-			`{"error":"Tool not ready. Use wait_for_tool_output."}`, `{"error":"Tool not ready. Use wait_for_tool_output."}`, `{"error":"Unknown tool ID: nobody"}`,
+			`{"error":"Tool not ready. Use wait_for_tool_output."}`,
+			`{"error":"Tool not ready. Use wait_for_tool_output."}`, `{"error":"Unknown tool ID: nobody"}`,
 			b.handle(0, "Completed tools:\n- fetcher (id: @, size: 16B)"), "No async tools running.",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -250,23 +275,30 @@ func TestAskingForWhatIsNotThere(t *testing.T) {
 // has at that point with its tools.
 func TestANoticeListsWhatApplies(t *testing.T) {
 	const callTools, answer = "Call tools.", "Answer with what you have."
-	const retrieve, wait = "Retrieve an output that is ready, with get_tool_output(id, mode)", "ait for %s that runs, with wait_for_tool_output()"
+	const retrieve, wait = "Retrieve an output that is ready, with get_tool_output(id, mode)",
+		"ait for %s that runs, with wait_for_tool_output()"
 	runs := "W" + fmt.Sprintf(wait, "an output") + "."
 	for name, c := range map[string]struct {
 		calls []string
 		set   func(*bench)
 		want  []string // options
 	}{
-		"one runs":               {[]string{"slow", "quick"}, nil, []string{callTools, runs, answer}},
-		"one is ready":           {[]string{"big"}, nil, []string{callTools, retrieve + ".", answer}},
-		"one runs, one is ready": {[]string{"slow", "big"}, nil, []string{callTools, retrieve + ", or w" + fmt.Sprintf(wait, "one") + ".", answer}},
-		"one has failed":         {[]string{"broken"}, nil, []string{callTools, answer}},
-		"no reader for handles":  {[]string{"far", "quick"}, func(b *bench) { b.tools = slices.DeleteFunc(b.tools, isReader) }, []string{callTools, answer}},
-		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *bench) { b.bounds.Async = false }, []string{callTools, runs, answer}},
+		"one runs":     {[]string{"slow", "quick"}, nil, []string{callTools, runs, answer}},
+		"one is ready": {[]string{"big"}, nil, []string{callTools, retrieve + ".", answer}},
+		"one runs, one is ready": {[]string{"slow", "big"}, nil,
+			[]string{callTools, retrieve + ", or w" + fmt.Sprintf(wait, "one") + ".", answer}},
+		"one has failed": {[]string{"broken"}, nil, []string{callTools, answer}},
+		"no reader for handles": {[]string{"far", "quick"}, func(b *bench) {
+			b.tools = slices.DeleteFunc(b.tools, isReader)
+		}, []string{callTools, answer}},
+		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *bench) {
+			b.bounds.Async = false
+		}, []string{callTools, runs, answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				broken := newTool("broken", turnkeeper.EffectNone).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+				broken := newTool("broken", turnkeeper.EffectNone).does(func(ctx context.Context,
+					_ tools.Call) (tools.Result, error) {
 					time.Sleep(6 * time.Second)
 					return tools.Result{}, errors.New("it is broken")
 				})
@@ -275,7 +307,8 @@ func TestANoticeListsWhatApplies(t *testing.T) {
 				})
 				remote := newTool("far", turnkeeper.EffectNone)
 				remote.spec.Detached, remote.spec.Timeout = true, time.Hour
-				b := asyncBench(t).with(lasting("slow", turnkeeper.EffectNone, 20*time.Second), read("quick"), big, broken, remote)
+				b := asyncBench(t).with(lasting("slow", turnkeeper.EffectNone, 20*time.Second), read("quick"), big,
+					broken, remote)
 				if c.set != nil {
 					c.set(b)
 				}
@@ -303,7 +336,8 @@ func isReader(t tools.Tool) bool { return t.Spec().Paging }
 // even if no other call goes to the background.
 func TestADetachedResultIsReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`), says("Done.")).with(far("remote", turnkeeper.EffectNone))
+		b := asyncBench(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`),
+			says("Done.")).with(far("remote", turnkeeper.EffectNone))
 		b.bounds.Async = false
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
@@ -312,7 +346,8 @@ func TestADetachedResultIsReadable(t *testing.T) {
 		for _, d := range b.requests()[1].Tools {
 			names = append(names, d.Name)
 		}
-		if got := lastResult(b.requests()[2]); got != "forty-two" || fmt.Sprint(names) != "[remote get_continuation get_tool_output wait_for_tool_output]" {
+		if got := lastResult(b.requests()[2]); got != "forty-two" ||
+			fmt.Sprint(names) != "[remote get_continuation get_tool_output wait_for_tool_output]" {
 			t.Errorf("with %v it read %q", names, got)
 		}
 	})
@@ -324,7 +359,8 @@ func TestADetachedCallWithoutPaging(t *testing.T) {
 		b := asyncBench(t, asks("remote"), says("Done.")).with(far("remote", turnkeeper.EffectNone))
 		b.bounds.Paging = false
 		b.run(t.Context())
-		if got := lastResult(b.requests()[1]); !strings.Contains(got, "paging is off, so its result could not be read. Nothing was run.") {
+		if got := lastResult(b.requests()[1]); !strings.Contains(got,
+			"paging is off, so its result could not be read. Nothing was run.") {
 			t.Errorf("answered %q", got)
 		}
 	})
@@ -403,7 +439,8 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 				if n := slow.runs.count(); n != c.runs {
 					t.Errorf("it ran %d times", n)
 				}
-				if c.state == turnkeeper.CallUnknown && !strings.Contains(last(b.requests()[2]), "### Unknown (1)\n- worker (id: "+string(call.OutputID)+", outcome unknown: ") {
+				if c.state == turnkeeper.CallUnknown && !strings.Contains(last(b.requests()[2]),
+					"### Unknown (1)\n- worker (id: "+string(call.OutputID)+", outcome unknown: ") {
 					t.Errorf("the notice: %q", last(b.requests()[2]))
 				}
 				if results(b.requests()[2])[0] != call.Shown {
@@ -427,7 +464,8 @@ func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 		if outcome.State != turnkeeper.TurnQueued {
 			t.Fatalf("ended %s", outcome.State)
 		}
-		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+			turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
 			t.Fatalf("states %v", got)
 		}
 		b.script.Add(asks("wait_for_tool_output {}"), says("Done."))
@@ -448,8 +486,9 @@ func TestAResultOverTheThreshold(t *testing.T) {
 		shown string
 	}{
 		"at the threshold": {32000, ""},
-		"one over": {32001, "Tool Output ID: @\nTool: big\nSize: ~10001 tokens\n\nUse get_tool_output(\"@\", mode) to retrieve this output:\n" +
-			"- \"extract\": Extract specific information you need\n- \"slice\": Get bytes around an anchor string"},
+		"one over": {32001,
+			"Tool Output ID: @\nTool: big\nSize: ~10001 tokens\n\nUse get_tool_output(\"@\", mode) to retrieve this output:\n" +
+				"- \"extract\": Extract specific information you need\n- \"slice\": Get bytes around an anchor string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -457,14 +496,16 @@ func TestAResultOverTheThreshold(t *testing.T) {
 				b := asyncBench(t).with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
 					return tools.Result{Text: text}, nil
 				}))
-				b.script.Add(asks("big"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+				b.script.Add(asks("big"), inferencetest.Func(func(context.Context, inference.Request,
+					func(inference.Delta)) (inference.Response, error) {
 					return asking("", `get_tool_output {"id":"1","mode":"raw"}`, `get_continuation {"id":"1"}`), nil
 				}), says("Read."))
 				b.run(t.Context())
 				requests := b.requests()
 				shown := results(requests[1])[0]
 				if c.shown == "" {
-					if !strings.Contains(shown, "[truncated — showing 6000/32000 chars.") || strings.Contains(last(requests[1]), "Notice") {
+					if !strings.Contains(shown, "[truncated — showing 6000/32000 chars.") ||
+						strings.Contains(last(requests[1]), "Notice") {
 						t.Errorf("shown %q, and %q", shown[len(shown)-100:], last(requests[1]))
 					}
 					return
@@ -472,14 +513,17 @@ func TestAResultOverTheThreshold(t *testing.T) {
 				if want := b.handle(0, c.shown); shown != want {
 					t.Errorf("shown %s", cmp.Diff(want, shown))
 				}
-				if got, want := last(requests[1]), b.handle(0, "### Ready (1)\n- big (id: @, ~10K tokens, exceeds threshold, retrieved 0 times)"); !strings.Contains(got, want) {
+				if got, want := last(requests[1]),
+					b.handle(0,
+						"### Ready (1)\n- big (id: @, ~10K tokens, exceeds threshold, retrieved 0 times)"); !strings.Contains(got, want) {
 					t.Errorf("the notice: %q", got)
 				}
 				read := results(requests[2])
 				if want := `{"error":"Response too large (64002 bytes). Use extract or slice mode."}`; read[1] != want {
 					t.Errorf("raw gave %q", read[1])
 				}
-				if !strings.HasPrefix(read[2], text[:12000]) || !strings.Contains(read[2], "[truncated — showing 0-6000/32001 chars.") {
+				if !strings.HasPrefix(read[2], text[:12000]) || !strings.Contains(read[2],
+					"[truncated — showing 0-6000/32001 chars.") {
 					t.Errorf("reading on began with %q", read[2][max(0, len(read[2])-150):])
 				}
 			})

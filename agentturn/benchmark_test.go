@@ -32,7 +32,8 @@ func BenchmarkTurn(b *testing.B) {
 
 func benchmarkTurn(b *testing.B, earlier int) {
 	model := &instantModel{}
-	client, err := openai.New(openai.Config{Name: "main", BaseURL: "http://model/v1", Read: completions.Read, HTTPClient: &http.Client{Transport: model}})
+	client, err := openai.New(openai.Config{Name: "main", BaseURL: "http://model/v1", Read: completions.Read,
+		HTTPClient: &http.Client{Transport: model}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,8 +51,11 @@ func benchmarkTurn(b *testing.B, earlier int) {
 	runner := agentturn.New(agentturn.Config{Models: oneModel{client}, Tools: registry, Bounds: bounds.Default()})
 	def := &agentdef.Definition{Name: "tester", Prompt: "You test.", Model: "main/model", Tools: []string{"noop"}}
 	record := &turnlog.Record{
-		Turn: turnkeeper.Turn{ID: turnkeeper.TurnID(earlier + 1)}, Message: turnkeeper.Message{Body: "go"}, NextBlock: 1, Remaining: time.Hour,
-		Summary: turnlog.Summary{UpTo: turnkeeper.TurnID(max(earlier-20, 0)), Text: strings.Repeat("They talked. ", 100)}, // of those not shown
+		Turn: turnkeeper.Turn{ID: turnkeeper.TurnID(earlier + 1)}, Message: turnkeeper.Message{Body: "go"},
+		NextBlock: 1, Remaining: time.Hour,
+		// of those not shown
+		Summary: turnlog.Summary{UpTo: turnkeeper.TurnID(max(earlier-20, 0)),
+			Text: strings.Repeat("They talked. ", 100)},
 	}
 	for n := range earlier {
 		record.History = append(record.History, pastTurn(turnkeeper.TurnID(n+1), result))
@@ -68,18 +72,21 @@ func benchmarkTurn(b *testing.B, earlier int) {
 
 // pastTurn returns a standard turn as history.
 func pastTurn(id turnkeeper.TurnID, result string) turnlog.Past {
-	p := turnlog.Past{TurnID: id, Body: fmt.Sprint("message ", id), Reply: "All four calls were made.", State: turnkeeper.TurnSucceeded}
+	p := turnlog.Past{TurnID: id, Body: fmt.Sprint("message ", id), Reply: "All four calls were made.",
+		State: turnkeeper.TurnSucceeded}
 	for number := 1; number <= 2; number++ {
 		r := turnkeeper.Round{Number: number, Provider: "main", Model: "model", FinishReason: "tool_calls"}
 		for i := range 2 {
 			r.Calls = append(r.Calls, turnkeeper.ToolCall{
-				Key: turnkeeper.CallKey{Round: number, Ordinal: i + 1}, WireID: fmt.Sprintf("call_%d_%d", number, i), Name: "noop",
+				Key: turnkeeper.CallKey{Round: number, Ordinal: i + 1}, WireID: fmt.Sprintf("call_%d_%d", number,
+					i), Name: "noop",
 				Arguments: fmt.Sprintf(`{"n":%d}`, number*10+i), State: turnkeeper.CallSucceeded, Shown: result,
 			})
 		}
 		p.Rounds = append(p.Rounds, r)
 	}
-	p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 3, Provider: "main", Model: "model", FinishReason: "stop", Text: p.Reply})
+	p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 3, Provider: "main", Model: "model", FinishReason: "stop",
+		Text: p.Reply})
 	return p
 }
 
@@ -103,13 +110,16 @@ func (m *instantModel) RoundTrip(r *http.Request) (*http.Response, error) {
 	m.asked++
 	var stream bytes.Buffer
 	chunk := func(delta, finish string) {
-		fmt.Fprintf(&stream, `data: {"id":"c","object":"chat.completion.chunk","model":"model","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
+		fmt.Fprintf(&stream,
+			`data: {"id":"c","object":"chat.completion.chunk","model":"model","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
 	}
 	if m.asked <= 2 {
 		calls := make([]string, 2)
 		for i := range calls {
 			arguments, _ := json.Marshal(fmt.Sprintf(`{"n":%d}`, m.asked*10+i))
-			calls[i] = fmt.Sprintf(`{"index":%d,"id":"call_%d_%d","type":"function","function":{"name":"noop","arguments":%s}}`, i, m.asked, i, arguments)
+			calls[i] = fmt.Sprintf(
+				`{"index":%d,"id":"call_%d_%d","type":"function","function":{"name":"noop","arguments":%s}}`, i,
+				m.asked, i, arguments)
 		}
 		chunk(`{"role":"assistant","content":null,"tool_calls":[`+strings.Join(calls, ",")+`]}`, "null")
 		chunk(`{}`, `"tool_calls"`)
@@ -121,8 +131,10 @@ func (m *instantModel) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		chunk(`{}`, `"stop"`)
 	}
-	stream.WriteString(`data: {"id":"c","object":"chat.completion.chunk","model":"model","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}}` + "\n\ndata: [DONE]\n\n")
+	stream.WriteString(
+		`data: {"id":"c","object":"chat.completion.chunk","model":"model","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}}` + "\n\ndata: [DONE]\n\n")
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(&stream), Request: r,
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(&stream), Request: r,
 	}, nil
 }

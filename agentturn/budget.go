@@ -13,14 +13,16 @@ import (
 	"turnkeeper/internal/survival"
 )
 
-// reserve reserves one model call in the budget, of a model that was chosen for a survival level. A *blockedError means that the
-// budget does not allow it, and a *levelError that the agent has another level. After any error the call must not be made.
+// reserve reserves one model call in the budget, of a model that was chosen for a survival level. A *blockedError means
+// that the budget does not allow it, and a *levelError that the agent has another level. After any error the call must
+// not be made.
 func (t *task) reserve(ctx context.Context, request prompt.Request, chosen survival.Level) (Reservation, error) {
-	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true}, chosen)
+	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens),
+		OutputTokens: int64(t.def.OutputTokens()), Estimated: true}, chosen)
 }
 
-// reserveCall is reserve for an estimated usage. chosen is empty if the model does not depend on the level. It is safe for
-// concurrent use.
+// reserveCall is reserve for an estimated usage. chosen is empty if the model does not depend on the level. It is safe
+// for concurrent use.
 func (t *task) reserveCall(ctx context.Context, estimate turnkeeper.Usage, chosen survival.Level) (Reservation, error) {
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
@@ -58,14 +60,15 @@ type levelError struct{ level survival.Level }
 
 func (e *levelError) Error() string { return "the agent's survival level is now " + string(e.level) }
 
-// noteLevel keeps the agent's level for the next choice of a model. It returns a *levelError if the model was chosen for another
-// one.
+// noteLevel keeps the agent's level for the next choice of a model. It returns a *levelError if the model was chosen
+// for another one.
 func (t *task) noteLevel(chosen, now survival.Level) error {
 	if now == "" {
 		return nil
 	}
 	if before := t.levelNow(); t.level.Swap(now) != now && before != now {
-		t.log.Info("the agent's survival level has changed", zap.String("level", string(now)), zap.String("before", string(before)), zap.Strings("models", t.modelNames()))
+		t.log.Info("the agent's survival level has changed", zap.String("level", string(now)),
+			zap.String("before", string(before)), zap.Strings("models", t.modelNames()))
 	}
 	if chosen != "" && chosen != now {
 		return &levelError{now}
@@ -91,7 +94,8 @@ func (t *task) settleSpend(ctx context.Context, r Reservation, used turnkeeper.U
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
 	if err := t.cfg.Budget.Settle(ctx, r, used); err != nil {
-		t.log.Error("cannot settle spend; the reservation counts as used", zap.Int64("reservation_id", r.ID), zap.Error(err))
+		t.log.Error("cannot settle spend; the reservation counts as used", zap.Int64("reservation_id", r.ID),
+			zap.Error(err))
 	}
 }
 

@@ -43,13 +43,15 @@ func TestFaultyCallsAreAnswered(t *testing.T) {
 		{"arguments against the schema", inference.Call{ID: "a", Name: "send", Arguments: `{"n": "x"}`},
 			"invalid arguments: ", `{"n":"x"}`, `{"n": "x"}`},
 		{"no arguments", inference.Call{ID: "a", Name: "look", Arguments: ``}, "look ran", `{}`, ""},
-		{"spaces", inference.Call{ID: "a", Name: "look", Arguments: "{ \"n\" : 4 }"}, "look ran", `{"n":4}`, "{ \"n\" : 4 }"},
+		{"spaces", inference.Call{ID: "a", Name: "look", Arguments: "{ \"n\" : 4 }"}, "look ran", `{"n":4}`,
+			"{ \"n\" : 4 }"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send, secret := once("send"), read("secret")
-				b := newBench(t, inferStep(inference.Response{Calls: []inference.Call{test.call}}), says("done")).with(read("look"), send)
+				b := newBench(t, inferStep(inference.Response{Calls: []inference.Call{test.call}}), says("done")).with(
+					read("look"), send)
 				b.tools = append(b.tools, secret)
 				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
 					t.Fatalf("%+v", got)
@@ -102,10 +104,13 @@ func TestACallInDoubtRunsNoEffect(t *testing.T) {
 	}
 	look := inference.Call{ID: "l", Name: "look", Arguments: `{"n":1}`}
 	for name, answer := range map[string]inference.Response{
-		"the provider doubts":           {Doubt: "a piece fits no call", Calls: []inference.Call{send(""), look}},
-		"arguments that are not whole":  {Calls: []inference.Call{send(`{"n":2}`), look, {ID: "x", Name: "look", Arguments: `{"n":`}}},
-		"arguments with more after it":  {Calls: []inference.Call{{ID: "x", Name: "look", Arguments: `{"n":1}{"n":2}`}, look, send(`{"n":2}`)}},
-		"of a call that does not exist": {Calls: []inference.Call{send(`{"n":2}`), look, {ID: "x", Name: "none", Arguments: `"n":1}`}}},
+		"the provider doubts": {Doubt: "a piece fits no call", Calls: []inference.Call{send(""), look}},
+		"arguments that are not whole": {Calls: []inference.Call{send(`{"n":2}`), look, {ID: "x", Name: "look",
+			Arguments: `{"n":`}}},
+		"arguments with more after it": {Calls: []inference.Call{{ID: "x", Name: "look", Arguments: `{"n":1}{"n":2}`},
+			look, send(`{"n":2}`)}},
+		"of a call that does not exist": {Calls: []inference.Call{send(`{"n":2}`), look, {ID: "x", Name: "none",
+			Arguments: `"n":1}`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,7 +118,8 @@ func TestACallInDoubtRunsNoEffect(t *testing.T) {
 				b := newBench(t, inferStep(answer), says("done")).with(read("look"), effect)
 				b.run(t.Context())
 				for _, call := range b.store.calls() {
-					if call.Name == "send" && (call.State != turnkeeper.CallDenied || !strings.HasPrefix(call.Shown, "denied: the tool calls of this answer did not arrive whole (")) {
+					if call.Name == "send" && (call.State != turnkeeper.CallDenied || !strings.HasPrefix(call.Shown,
+						"denied: the tool calls of this answer did not arrive whole (")) {
 						t.Errorf("%s: %q", call.State, call.Shown)
 					}
 					if call.ProviderID == "l" && call.State != turnkeeper.CallSucceeded {
@@ -123,7 +129,8 @@ func TestACallInDoubtRunsNoEffect(t *testing.T) {
 				if n := effect.runs.count(); n != 0 {
 					t.Errorf("the effect ran %d times", n)
 				}
-				if n := b.logged("the calls of an answer may not be those of the model; none with an effect runs"); n != 1 {
+				if n := b.logged(
+					"the calls of an answer may not be those of the model; none with an effect runs"); n != 1 {
 					t.Errorf("%d warnings", n)
 				}
 			})
@@ -151,7 +158,8 @@ func TestACallWithoutArgumentsIsWhole(t *testing.T) {
 func TestAStreamCutIntoManyCallsRunsNoEffect(t *testing.T) {
 	const begin = `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"send","arguments":""}}]}}]}`
 	piece := func(index int, id, arguments string) string {
-		return fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":%q,"function":{"arguments":%q}}]}}]}`, index, id, arguments)
+		return fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":%q,"function":{"arguments":%q}}]}}]}`,
+			index, id, arguments)
 	}
 	const end = `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`
 	for name, test := range map[string]struct {
@@ -161,10 +169,12 @@ func TestAStreamCutIntoManyCallsRunsNoEffect(t *testing.T) {
 		"a new id in each piece":    {[]string{begin, piece(0, "x", `{"n":`), piece(0, "y", `7}`), end}, 1},
 		"another index":             {[]string{begin, piece(1, "x", `{"n":`), piece(2, "y", `7}`), end}, 0},
 		"another index and no name": {[]string{begin, piece(1, "x", `{"n":7}`), end}, 0},
-		"cut in the arguments":      {[]string{begin, piece(0, "a", `{"n":`), strings.Replace(end, "tool_calls", "length", 1)}, 0},
+		"cut in the arguments": {[]string{begin, piece(0, "a", `{"n":`), strings.Replace(end, "tool_calls",
+			"length", 1)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(inferencetest.NewServer(inferencetest.SSE(test.events...), inferencetest.SSE(`{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}`)))
+			server := httptest.NewServer(inferencetest.NewServer(inferencetest.SSE(test.events...),
+				inferencetest.SSE(`{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}`)))
 			defer server.Close()
 			send := once("send")
 			b := newBench(t).with(send)
@@ -193,14 +203,16 @@ func TestWireIDs(t *testing.T) {
 	answer := func(calls ...inference.Call) inference.Response { return inference.Response{Calls: calls} }
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t,
-			inferStep(answer(call("x", 1), call("", 2), call("x", 3), call("round-1-tool-5", 4), call("", 5), call("bad\x00id", 6))),
+			inferStep(answer(call("x", 1), call("", 2), call("x", 3), call("round-1-tool-5", 4), call("", 5),
+				call("bad\x00id", 6))),
 			inferStep(answer(call("x", 7), call("y", 8))), says("done")).with(read("look"))
 		b.run(t.Context())
 		var wire, provider []string
 		for _, c := range b.store.calls() {
 			wire, provider = append(wire, c.WireID), append(provider, c.ProviderID)
 		}
-		want := []string{"x", "round-1-tool-2", "round-1-tool-3", "round-1-tool-5", "round-1-tool-5-2", "round-1-tool-6", "round-2-tool-1", "y"}
+		want := []string{"x", "round-1-tool-2", "round-1-tool-3", "round-1-tool-5", "round-1-tool-5-2",
+			"round-1-tool-6", "round-2-tool-1", "y"}
 		if diff := cmp.Diff(want, wire); diff != "" {
 			t.Error(diff)
 		}
@@ -261,7 +273,9 @@ func TestToolsThatFail(t *testing.T) {
 			return tools.Result{}, errors.New("no such room")
 		},
 			"tool error: no such room"},
-		{"panic", func(context.Context, tools.Call) (tools.Result, error) { panic("oops") }, "tool error: 'send' panicked: oops"},
+		{"panic", func(context.Context, tools.Call) (tools.Result, error) {
+			panic("oops")
+		}, "tool error: 'send' panicked: oops"},
 		{"hang", func(ctx context.Context, _ tools.Call) (tools.Result, error) {
 			<-ctx.Done()
 			return tools.Result{}, ctx.Err()
@@ -350,14 +364,22 @@ func TestRepeatedCalls(t *testing.T) {
 		want []turnkeeper.CallState
 		runs int
 	}{
-		{"in the next round", [][]string{{"send " + n}, {"send " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
-		{"in the same answer", [][]string{{"send " + n, "send " + n, "send " + n}}, []turnkeeper.CallState{"succeeded", "skipped", "skipped"}, 1},
-		{"a read", [][]string{{"look " + n, "look " + n}, {"look " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
-		{"a read that is guarded", [][]string{{"watch " + n, "watch " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
-		{"an effect that may repeat", [][]string{{"poke " + n, "poke " + n}, {"poke " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
-		{"written otherwise", [][]string{{"send " + n}, {`send { "n": 1.0 }`}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
-		{"with another between", [][]string{{"send " + n, "look", "send " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
-		{"with paging between", [][]string{{"send " + n, "page", "send " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "skipped"}, 2},
+		{"in the next round", [][]string{{"send " + n}, {"send " + n}}, []turnkeeper.CallState{"succeeded",
+			"skipped"}, 1},
+		{"in the same answer", [][]string{{"send " + n, "send " + n, "send " + n}}, []turnkeeper.CallState{"succeeded",
+			"skipped", "skipped"}, 1},
+		{"a read", [][]string{{"look " + n, "look " + n}, {"look " + n}}, []turnkeeper.CallState{"succeeded",
+			"succeeded", "succeeded"}, 3},
+		{"a read that is guarded", [][]string{{"watch " + n, "watch " + n}}, []turnkeeper.CallState{"succeeded",
+			"skipped"}, 1},
+		{"an effect that may repeat", [][]string{{"poke " + n, "poke " + n}, {"poke " + n}},
+			[]turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
+		{"written otherwise", [][]string{{"send " + n}, {`send { "n": 1.0 }`}}, []turnkeeper.CallState{"succeeded",
+			"skipped"}, 1},
+		{"with another between", [][]string{{"send " + n, "look", "send " + n}}, []turnkeeper.CallState{"succeeded",
+			"succeeded", "succeeded"}, 3},
+		{"with paging between", [][]string{{"send " + n, "page", "send " + n}}, []turnkeeper.CallState{"succeeded",
+			"succeeded", "skipped"}, 2},
 		{"paging itself", [][]string{{"page " + n, "page " + n}}, []turnkeeper.CallState{"succeeded", "succeeded"}, 2},
 		{"after a failure", [][]string{{"fail " + n}, {"fail " + n}}, []turnkeeper.CallState{"failed", "failed"}, 2},
 	}
@@ -366,7 +388,9 @@ func TestRepeatedCalls(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				page := read("page")
 				page.spec.Paging = true
-				fail := once("fail").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") })
+				fail := once("fail").does(func(context.Context, tools.Call) (tools.Result, error) {
+					return tools.Result{}, errors.New("no")
+				})
 				send, look, watch, poke := once("send"), read("look"), read("watch"), once("poke")
 				watch.spec.Repeat, poke.spec.Repeat = tools.RepeatGuard, tools.RepeatAllow
 				b := newBench(t).with(send, look, watch, poke, page, fail)
@@ -378,11 +402,13 @@ func TestRepeatedCalls(t *testing.T) {
 				if diff := cmp.Diff(test.want, b.states()); diff != "" {
 					t.Error(diff)
 				}
-				if runs := send.runs.count() + look.runs.count() + watch.runs.count() + poke.runs.count() + page.runs.count() + fail.runs.count(); runs != test.runs {
+				if runs := send.runs.count() + look.runs.count() + watch.runs.count() + poke.runs.count() +
+					page.runs.count() + fail.runs.count(); runs != test.runs {
 					t.Errorf("%d runs, want %d", runs, test.runs)
 				}
 				for _, call := range b.store.calls() {
-					if call.State == turnkeeper.CallSkipped && !strings.HasPrefix(call.Shown, call.Name+" ran\n\n[This is the result of round-1-tool-1 again") {
+					if call.State == turnkeeper.CallSkipped && !strings.HasPrefix(call.Shown,
+						call.Name+" ran\n\n[This is the result of round-1-tool-1 again") {
 						t.Errorf("the repeat is shown %q", call.Shown)
 					}
 				}
@@ -405,20 +431,31 @@ func TestRepeatsAndTheCap(t *testing.T) {
 		runs int
 		stop turnkeeper.StopReason
 	}{
-		{"a repeat is free", 2, []string{"send" + n, "send" + n, "look"}, []turnkeeper.CallState{"succeeded", "skipped", "succeeded"}, 2, turnkeeper.StopNone},
-		{"reads count", 2, []string{"look" + n, "look" + n, "look" + n}, []turnkeeper.CallState{"succeeded", "succeeded", "denied"}, 2, turnkeeper.StopMaxToolCalls},
-		{"at the cap", 1, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"succeeded", "skipped"}, 1, turnkeeper.StopNone},
-		{"with paging between", 1, []string{"send" + n, "page", "send" + n}, []turnkeeper.CallState{"succeeded", "succeeded", "skipped"}, 2, turnkeeper.StopNone},
-		{"after a failure it counts", 2, []string{"fail" + n, "fail" + n, "look"}, []turnkeeper.CallState{"failed", "failed", "denied"}, 2, turnkeeper.StopMaxToolCalls},
-		{"of a read that fails", 2, []string{"miss" + n, "miss" + n, "look", "page"}, []turnkeeper.CallState{"failed", "failed", "denied", "succeeded"}, 3, turnkeeper.StopMaxToolCalls},
-		{"after a failure at the cap", 1, []string{"fail" + n, "fail" + n}, []turnkeeper.CallState{"failed", "denied"}, 1, turnkeeper.StopMaxToolCalls},
-		{"others count", 2, []string{"look", "send", "send"}, []turnkeeper.CallState{"succeeded", "succeeded", "denied"}, 2, turnkeeper.StopMaxToolCalls},
-		{"no call at all", 0, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"denied", "denied"}, 0, turnkeeper.StopMaxToolCalls},
+		{"a repeat is free", 2, []string{"send" + n, "send" + n, "look"}, []turnkeeper.CallState{"succeeded", "skipped",
+			"succeeded"}, 2, turnkeeper.StopNone},
+		{"reads count", 2, []string{"look" + n, "look" + n, "look" + n}, []turnkeeper.CallState{"succeeded",
+			"succeeded", "denied"}, 2, turnkeeper.StopMaxToolCalls},
+		{"at the cap", 1, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"succeeded", "skipped"}, 1,
+			turnkeeper.StopNone},
+		{"with paging between", 1, []string{"send" + n, "page", "send" + n}, []turnkeeper.CallState{"succeeded",
+			"succeeded", "skipped"}, 2, turnkeeper.StopNone},
+		{"after a failure it counts", 2, []string{"fail" + n, "fail" + n, "look"}, []turnkeeper.CallState{"failed",
+			"failed", "denied"}, 2, turnkeeper.StopMaxToolCalls},
+		{"of a read that fails", 2, []string{"miss" + n, "miss" + n, "look", "page"}, []turnkeeper.CallState{"failed",
+			"failed", "denied", "succeeded"}, 3, turnkeeper.StopMaxToolCalls},
+		{"after a failure at the cap", 1, []string{"fail" + n, "fail" + n}, []turnkeeper.CallState{"failed", "denied"},
+			1, turnkeeper.StopMaxToolCalls},
+		{"others count", 2, []string{"look", "send", "send"}, []turnkeeper.CallState{"succeeded", "succeeded",
+			"denied"}, 2, turnkeeper.StopMaxToolCalls},
+		{"no call at all", 0, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"denied", "denied"}, 0,
+			turnkeeper.StopMaxToolCalls},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				page, failing := read("page"), func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") }
+				page, failing := read("page"), func(context.Context, tools.Call) (tools.Result, error) {
+					return tools.Result{}, errors.New("no")
+				}
 				page.spec.Paging = true
 				all := []*tool{once("send"), read("look"), page, once("fail").does(failing), read("miss").does(failing)}
 				b := newBench(t, asks(test.ask...), says("done"))
@@ -449,7 +486,8 @@ func TestARepeatInALaterRoundIsFree(t *testing.T) {
 		b := newBench(t, asks("send"), asks("send"), says("done")).with(send)
 		b.bounds.MaxToolCalls = 1
 		got := b.run(t.Context())
-		if states := b.states(); !slices.Equal(states, []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallSkipped}) || send.runs.count() != 1 || got.StopReason != turnkeeper.StopNone {
+		if states := b.states(); !slices.Equal(states, []turnkeeper.CallState{turnkeeper.CallSucceeded,
+			turnkeeper.CallSkipped}) || send.runs.count() != 1 || got.StopReason != turnkeeper.StopNone {
 			t.Errorf("calls %v, %d runs, stop %q", states, send.runs.count(), got.StopReason)
 		}
 	})
@@ -482,16 +520,20 @@ func TestScheduledCalls(t *testing.T) {
 		trigger turnkeeper.Trigger
 		want    string // result of the first call; empty: it runs
 	}{
-		{"fresh", pastCalls{ok(42500 * time.Millisecond)}, "schedule", "skipped due to freshness dedupe: last success 42 seconds ago within 600 second window"},
-		{"at the window's end", pastCalls{ok(600 * time.Second)}, "schedule", "skipped due to freshness dedupe: last success 600 seconds ago within 600 second window"},
+		{"fresh", pastCalls{ok(42500 * time.Millisecond)}, "schedule",
+			"skipped due to freshness dedupe: last success 42 seconds ago within 600 second window"},
+		{"at the window's end", pastCalls{ok(600 * time.Second)}, "schedule",
+			"skipped due to freshness dedupe: last success 600 seconds ago within 600 second window"},
 		{"stale", pastCalls{ok(601 * time.Second)}, "schedule", ""},
-		{"fresh behind a failure", pastCalls{{Ago: time.Second}, ok(9 * time.Second)}, "schedule", "skipped due to freshness dedupe: last success 9 seconds ago within 600 second window"},
+		{"fresh behind a failure", pastCalls{{Ago: time.Second}, ok(9 * time.Second)}, "schedule",
+			"skipped due to freshness dedupe: last success 9 seconds ago within 600 second window"},
 		{"not scheduled", pastCalls{ok(time.Second)}, "message", ""},
 		{"two failures", failed(5*time.Second, 10*time.Second), "schedule", ""},
 		{"three failures", failed(5*time.Second, 10*time.Second, 1800*time.Second), "schedule", cool},
 		{"three failures far apart", failed(5*time.Second, 10*time.Second, 1900*time.Second), "schedule", ""},
 		{"three failures long ago", failed(1800*time.Second, 1801*time.Second, 1802*time.Second), "schedule", ""},
-		{"a success among the failures", append(failed(5*time.Second, 10*time.Second), ok(700*time.Second), turnlog.PastCall{Ago: 800 * time.Second}), "schedule", ""},
+		{"a success among the failures", append(failed(5*time.Second, 10*time.Second), ok(700*time.Second),
+			turnlog.PastCall{Ago: 800 * time.Second}), "schedule", ""},
 		{"nothing known", noPast{}, "schedule", ""},
 	}
 	for _, test := range tests {
@@ -523,7 +565,8 @@ func TestScheduledReplies(t *testing.T) {
 		max          int
 		reply, inner string
 	}{
-		{"an answer is a reply", []inference.Response{asking("Looking.", "look"), {Text: "It changed."}}, 3, "It changed.", "Looking."},
+		{"an answer is a reply", []inference.Response{asking("Looking.", "look"), {Text: "It changed."}}, 3,
+			"It changed.", "Looking."},
 		{"a summary is none", []inference.Response{asking("Looking.", "look")}, 1, "", "Looking."},
 		{"nothing said", []inference.Response{asking("", "look")}, 1, "", ""},
 	}
@@ -551,7 +594,8 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 		b := newBench(t, asks("look", "send", "look", "send"), says("never asked")).with(send, look)
 		b.lease = 90 * time.Second // a minute for the tool, and 30 s of margin
 		got := b.run(t.Context())
-		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration || len(b.requests()) != 1 {
+		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration ||
+			len(b.requests()) != 1 {
 			t.Errorf("%+v", got)
 		}
 		calls := b.store.calls()
@@ -583,7 +627,8 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 				t.Errorf("%+v, %d runs", got, send.runs.count())
 			}
 			calls := b.store.calls()
-			if calls[0].State != turnkeeper.CallFailed || calls[0].Shown != denied || calls[1].State != turnkeeper.CallDenied {
+			if calls[0].State != turnkeeper.CallFailed || calls[0].Shown != denied ||
+				calls[1].State != turnkeeper.CallDenied {
 				t.Errorf("%+v", calls)
 			}
 		})
@@ -617,9 +662,11 @@ func TestThousandsOfCallsInOneAnswer(t *testing.T) {
 	planned := func(n int) (bytes uint64) {
 		var calls []inference.Call
 		for i := range n {
-			calls = append(calls, inference.Call{ID: fmt.Sprint("c", i), Name: "look", Arguments: fmt.Sprintf(`{"n":%d}`, i)})
+			calls = append(calls, inference.Call{ID: fmt.Sprint("c", i), Name: "look",
+				Arguments: fmt.Sprintf(`{"n":%d}`, i)})
 		}
-		b := newBench(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls}), says("Enough.")).with(read("look"))
+		b := newBench(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls}),
+			says("Enough.")).with(read("look"))
 		b.def.ContextWindow = 10_000_000
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -11,8 +11,8 @@ import (
 
 const replyCancelled = "This turn was cancelled."
 
-// CancelledReply returns the reply of a cancelled turn: that it was cancelled, and the texts of its finished rounds and of
-// the round that the cancellation stopped. Whoever watched the turn has seen them. The SQL function
+// CancelledReply returns the reply of a cancelled turn: that it was cancelled, and the texts of its finished rounds and
+// of the round that the cancellation stopped. Whoever watched the turn has seen them. The SQL function
 // turnkeeper.cancelled_reply returns the same.
 func CancelledReply(rounds []turnkeeper.Round, unfinished string) string {
 	var said []string

@@ -17,14 +17,16 @@ import (
 // TestACancelledReplyKeepsWhatWasShown cancels turns while the model writes, and while a tool runs.
 func TestACancelledReplyKeepsWhatWasShown(t *testing.T) {
 	const marked = "This turn was cancelled.\n\nBefore that it had written:\n\n"
-	writes := inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	writes := inferencetest.Func(func(ctx context.Context, _ inference.Request,
+		onDelta func(inference.Delta)) (inference.Response, error) {
 		onDelta(inference.Delta{Kind: inference.DeltaThinking, Text: "a thought"})
 		onDelta(inference.Delta{Kind: inference.DeltaText, Text: "The tap drips "})
 		<-ctx.Done()
 		return inference.Response{}, context.Cause(ctx)
 	})
 	looks := inferencetest.Answer(asking("Let me look.", "look"))
-	silent := inferencetest.Func(func(ctx context.Context, _ inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+	silent := inferencetest.Func(func(ctx context.Context, _ inference.Request,
+		_ func(inference.Delta)) (inference.Response, error) {
 		<-ctx.Done()
 		return inference.Response{}, context.Cause(ctx)
 	})
@@ -33,19 +35,28 @@ func TestACancelledReplyKeepsWhatWasShown(t *testing.T) {
 		set   func(*bench)
 		reply string
 	}{
-		"nothing was written":   {[]inferencetest.Step{silent}, func(*bench) {}, "This turn was cancelled."},
-		"the model writes":      {[]inferencetest.Step{writes}, func(*bench) {}, marked + "The tap drips "},
-		"in its second round":   {[]inferencetest.Step{looks, writes}, func(*bench) {}, marked + "Let me look.\n\nThe tap drips "},
-		"a tool runs":           {[]inferencetest.Step{looks}, func(b *bench) { b.tools[0].(*tool).does(hangs) }, marked + "Let me look."},
-		"private, may be sent":  {[]inferencetest.Step{writes}, private(policy.ReplyAllow), marked + "The tap drips "},
-		"private, is withheld":  {[]inferencetest.Step{writes}, private(policy.ReplyWithhold), "This turn was cancelled."},
+		"nothing was written": {[]inferencetest.Step{silent}, func(*bench) {}, "This turn was cancelled."},
+		"the model writes":    {[]inferencetest.Step{writes}, func(*bench) {}, marked + "The tap drips "},
+		"in its second round": {[]inferencetest.Step{looks, writes}, func(*bench) {},
+			marked + "Let me look.\n\nThe tap drips "},
+		"a tool runs": {[]inferencetest.Step{looks}, func(b *bench) {
+			b.tools[0].(*tool).does(hangs)
+		}, marked + "Let me look."},
+		"private, may be sent": {[]inferencetest.Step{writes}, private(policy.ReplyAllow), marked + "The tap drips "},
+		"private, is withheld": {[]inferencetest.Step{writes}, private(policy.ReplyWithhold),
+			"This turn was cancelled."},
 		"private, to ask about": {[]inferencetest.Step{writes}, private(policy.ReplyAsk), "This turn was cancelled."},
-		"not private":           {[]inferencetest.Step{writes}, func(b *bench) { b.def.ReplySink = policy.ReplyWithhold }, marked + "The tap drips "},
-		"a schedule":            {[]inferencetest.Step{writes}, func(b *bench) { b.store.trigger = turnkeeper.TriggerSchedule }, ""},
+		"not private": {[]inferencetest.Step{writes}, func(b *bench) {
+			b.def.ReplySink = policy.ReplyWithhold
+		}, marked + "The tap drips "},
+		"a schedule": {[]inferencetest.Step{writes}, func(b *bench) {
+			b.store.trigger = turnkeeper.TriggerSchedule
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, test.steps...).with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) {
+				b := newBench(t, test.steps...).with(read("look").does(func(context.Context,
+					tools.Call) (tools.Result, error) {
 					return tools.Result{Text: "seen"}, nil
 				}))
 				test.set(b)

@@ -25,7 +25,8 @@ const ShownPerhaps = "cancelled: the worker of this call was lost. The call may 
 // to be run again. rounds are its journal, with every call answered. open is the number of
 // a round that has begun to stream and has no answer, and is rolled back (0: none).
 // definition is the agent's file as recorded with the turn.
-func Lost(lost granting.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round, open int) (turnlog.Outcome, []turnkeeper.Event) {
+func Lost(lost granting.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round,
+	open int) (turnlog.Outcome, []turnkeeper.Event) {
 	turn, losses := lost.TurnID, lost.Losses+1
 	def, err := agentdef.ParseRecorded(agent, definition)
 	if err != nil { // no worker could run this definition: use the defaults
@@ -50,7 +51,8 @@ func Lost(lost granting.LostGrant, agent string, definition []byte, rounds []tur
 			transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)}))
 	}
 	return outcome, append(events, transcript.NewEvent(turn, turnkeeper.EventTurnComplete, 0, 0, transcript.TurnEndData{
-		State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)), Reply: outcome.Reply,
+		State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)),
+		Reply: outcome.Reply,
 	}))
 }
 

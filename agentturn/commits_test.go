@@ -31,7 +31,8 @@ func TestWrites(t *testing.T) {
 		want  []string
 	}{
 		{"no tools", []inferencetest.Step{says("hello")}, 0, []string{"answer+outcome"}},
-		{"the standard turn", []inferencetest.Step{asks("look", "look"), asks(`look {"n":5}`, `look {"n":6}`), says("done")}, 0,
+		{"the standard turn", []inferencetest.Step{asks("look", "look"), asks(`look {"n":5}`, `look {"n":6}`),
+			says("done")}, 0,
 			[]string{"answer", "results", "answer", "results", "answer+outcome"}},
 		{"one effect", []inferencetest.Step{asks("send"), says("done")}, 0,
 			[]string{"answer+start", "results", "answer+outcome"}},
@@ -45,7 +46,8 @@ func TestWrites(t *testing.T) {
 			[]string{"answer", "transaction", "answer+outcome"}},
 		{"an effect before a transactional tool", []inferencetest.Step{asks("send", "note"), says("done")}, 0,
 			[]string{"answer+start", "results", "transaction", "answer+outcome"}},
-		{"a repeat before a transactional tool", []inferencetest.Step{asks(`note {"n":1}`, `note {"n":1}`, `note {"n":2}`), says("done")}, 0,
+		{"a repeat before a transactional tool", []inferencetest.Step{asks(`note {"n":1}`, `note {"n":1}`,
+			`note {"n":2}`), says("done")}, 0,
 			[]string{"answer", "transaction", "results", "transaction", "answer+outcome"}},
 		{"a read before a transactional tool", []inferencetest.Step{asks("look", "note"), says("done")}, 0,
 			[]string{"answer", "transaction", "results", "answer+outcome"}},
@@ -75,7 +77,8 @@ func TestWrites(t *testing.T) {
 
 // stream returns a step that sends text pieces with pauses between them.
 func stream(pause time.Duration, pieces ...string) inferencetest.Step {
-	return inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	return inferencetest.Func(func(ctx context.Context, _ inference.Request,
+		onDelta func(inference.Delta)) (inference.Response, error) {
 		for _, piece := range pieces {
 			onDelta(inference.Delta{Kind: inference.DeltaText, Text: piece})
 			select {
@@ -99,7 +102,8 @@ func TestStreamedText(t *testing.T) {
 		{"a fast stream is one write", stream(time.Millisecond, "a", "b", "c"),
 			[]string{"answer+outcome"}, []string{"abc"}},
 		{"after half a second without a piece, the turn is shown", inferencetest.Func(
-			func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+			func(ctx context.Context, req inference.Request,
+				onDelta func(inference.Delta)) (inference.Response, error) {
 				time.Sleep(5 * time.Second)
 				return stream(time.Millisecond, "a", "b")(ctx, req, onDelta)
 			}), []string{"events", "answer+outcome"}, []string{"ab"}},
@@ -142,7 +146,8 @@ func TestStreamedText(t *testing.T) {
 }
 
 func TestRetryRollsBackWhatStreamed(t *testing.T) {
-	cut := inferencetest.Func(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	cut := inferencetest.Func(func(ctx context.Context, req inference.Request,
+		onDelta func(inference.Delta)) (inference.Response, error) {
 		if _, err := stream(300*time.Millisecond, "half ", "of it")(ctx, req, onDelta); err != nil {
 			return inference.Response{}, err
 		}
@@ -178,7 +183,8 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 	t.Run("an answer unlike its stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inferencetest.Func(
-				func(_ context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+				func(_ context.Context, _ inference.Request,
+					onDelta func(inference.Delta)) (inference.Response, error) {
 					onDelta(inference.Delta{Kind: inference.DeltaText, Text: "<think>hm</think>yes"})
 					return inference.Response{Text: "yes"}, nil
 				}))
@@ -217,7 +223,8 @@ func TestEventsOfATurn(t *testing.T) {
 			}
 		}
 		end := b.store.events()[len(b.store.events())-1]
-		if diff := cmp.Diff(`{"state":"succeeded","stop_reason":"none","rounds":2,"calls":2,"reply":"Done."}`, string(end.Data)); diff != "" {
+		if diff := cmp.Diff(`{"state":"succeeded","stop_reason":"none","rounds":2,"calls":2,"reply":"Done."}`,
+			string(end.Data)); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -229,7 +236,8 @@ func TestFenceWhileStreaming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		pieces := 0
-		b.script.Add(inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+		b.script.Add(inferencetest.Func(func(ctx context.Context, _ inference.Request,
+			onDelta func(inference.Delta)) (inference.Response, error) {
 			for ; ctx.Err() == nil; pieces++ {
 				if pieces == 5 {
 					b.store.dispatch() // another worker holds the turn now

@@ -26,7 +26,8 @@ func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnlog.Past {
 		}},
 	}}}
 	if text != "" {
-		p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 2, Provider: "main", Text: text, Raw: []byte(`{"content":"raw"}`)})
+		p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 2, Provider: "main", Text: text,
+			Raw: []byte(`{"content":"raw"}`)})
 	}
 	return p
 }
@@ -37,7 +38,8 @@ func TestWindowOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("look", `look {"n":2}`), asks(`look {"n":3}`), says("done")).with(read("look").does(say))
 		b.def.ContextWindow, b.def.MaxOutputTokens = 5000, 500
-		b.store.history = []turnlog.Past{{TurnID: 1, Body: "old", Reply: long}, {TurnID: 2, Body: "new", Reply: "short"}}
+		b.store.history = []turnlog.Past{{TurnID: 1, Body: "old", Reply: long}, {TurnID: 2, Body: "new",
+			Reply: "short"}}
 		if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
 			t.Fatalf("%+v", got)
 		}
@@ -82,7 +84,8 @@ func TestWindowOfARequest(t *testing.T) {
 			b.def.ContextWindow = 1500
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError || got.Retry ||
-				got.ErrorClass != "context_overflow" || got.Reply != "Tool results: 1 succeeded, 0 failed.\n- send: succeeded" {
+				got.ErrorClass != "context_overflow" ||
+				got.Reply != "Tool results: 1 succeeded, 0 failed.\n- send: succeeded" {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -100,8 +103,8 @@ func TestWindowOfARequest(t *testing.T) {
 	})
 }
 
-// TestWhoseWindow checks which context window a request to each model of a chain is built for. Other models of the worker, such as the one
-// that searches results, do not matter.
+// TestWhoseWindow checks which context window a request to each model of a chain is built for. Other models of the
+// worker, such as the one that searches results, do not matter.
 func TestWhoseWindow(t *testing.T) {
 	both := map[string]int{"main/model": 9000, "other/one": 7000}
 	for name, c := range map[string]struct {
@@ -115,16 +118,19 @@ func TestWhoseWindow(t *testing.T) {
 		"the agent's is of its own": {own: "main/model", window: 5000, known: both, first: 5000, further: 7000},
 		"of the default too":        {set: "main/model", window: 5000, known: both, first: 5000, further: 7000},
 		"in place of an unknown":    {set: "main/model", window: 5000, first: 5000, further: 5000},
-		"the file's model is first": {own: "main/model", set: "other/one", window: 5000, known: both, first: 5000, further: 7000},
+		"the file's model is first": {own: "main/model", set: "other/one", window: 5000, known: both, first: 5000,
+			further: 7000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, asks("look"), fails(inference.ClassAuth)).with(read("look"))
-				b.def.Model, b.def.FallbackModels, b.def.ContextWindow, b.extractor = c.own, []string{"other/one"}, c.window, "other/one"
+				b.def.Model, b.def.FallbackModels, b.def.ContextWindow, b.extractor = c.own, []string{"other/one"},
+					c.window, "other/one"
 				b.config = func(cfg *agentturn.Config) { cfg.DefaultModel = c.set }
 				b.models["other/one"], b.windows = inferencetest.NewScript(says("done")), c.known
 				b.run(t.Context())
-				if all := b.recipes(); len(all) != 2 || all[0].Window.Size != c.first || all[1].Window.Size != c.further {
+				if all := b.recipes(); len(all) != 2 || all[0].Window.Size != c.first ||
+					all[1].Window.Size != c.further {
 					t.Errorf("requests for windows of %d and %d", all[0].Window.Size, all[1].Window.Size)
 				}
 			})

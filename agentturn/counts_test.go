@@ -17,7 +17,8 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// A countRow is a bound that is a number: with any value of it, what is observed of one less, of as many, and of one more.
+// A countRow is a bound that is a number: with any value of it, what is observed of one less, of as many, and of one
+// more.
 type countRow struct {
 	set               func(b *bench) *int
 	see               func(b *bench, n int) string
@@ -164,20 +165,24 @@ func planned(name string) func(b *bench, n int) string {
 				}
 			}
 		}
-		return strings.ReplaceAll(fmt.Sprintf("%d planned, %d asked about", planned, len(b.store.asked())), fmt.Sprint(n), "all")
+		return strings.ReplaceAll(fmt.Sprintf("%d planned, %d asked about", planned, len(b.store.asked())),
+			fmt.Sprint(n), "all")
 	}
 }
 
 // atDepth says whether a turn with n turns above it may spawn an agent.
 func atDepth(b *bench, n int) string {
 	b.def.SubAgents = []string{"scout"}
-	b.store.lineage = turnlog.Lineage{Root: 1, Parent: 2, Limits: turnlog.TreeLimits{MaxDepth: b.bounds.MaxSubAgentDepth, MaxAgents: 9}}
+	b.store.lineage = turnlog.Lineage{Root: 1, Parent: 2,
+		Limits: turnlog.TreeLimits{MaxDepth: b.bounds.MaxSubAgentDepth, MaxAgents: 9}}
 	for i := range n + 1 {
 		b.store.lineage.Agents = append(b.store.lineage.Agents, fmt.Sprint("agent-", i))
 	}
 	b.script.Add(says("done"))
 	b.run(b.t.Context())
-	if slices.ContainsFunc(b.requests()[0].Tools, func(d inference.ToolDefinition) bool { return d.Name == turnkeeper.ToolSpawnAgent }) {
+	if slices.ContainsFunc(b.requests()[0].Tools, func(d inference.ToolDefinition) bool {
+		return d.Name == turnkeeper.ToolSpawnAgent
+	}) {
 		return "spawns"
 	}
 	return "does not spawn"
@@ -186,7 +191,9 @@ func atDepth(b *bench, n int) string {
 // resultOf says how the result of a call with a text is shown.
 func resultOf(b *bench, text string) string {
 	b.tools = builtin.NewReaders()
-	b.with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: text}, nil }))
+	b.with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) {
+		return tools.Result{Text: text}, nil
+	}))
 	b.script.Add(asks("look"), says("done"))
 	b.run(b.t.Context())
 	switch shown := results(b.requests()[1])[0]; {

@@ -70,7 +70,8 @@ func newPlot(t *testing.T, pace pace) *plot {
 }
 
 // Generate answers by the number of rounds in the request.
-func (p *plot) Generate(ctx context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p *plot) Generate(ctx context.Context, r inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		p.t.Error(err)
 	}
@@ -155,7 +156,8 @@ func (p *plot) soundEnd(where string, end turnlog.Outcome) {
 		inDoubt = "\n" + inDoubt
 	}
 	// The reply is the summary if the turn was interrupted after the model's answer.
-	summed := inDoubt != "" && strings.HasPrefix(end.Reply, "Tool results: ") && strings.Contains(end.Reply, inDoubt[1:])
+	summed := inDoubt != "" && strings.HasPrefix(end.Reply, "Tool results: ") &&
+		strings.Contains(end.Reply, inDoubt[1:])
 	if end.State != want || end.Reply != plotReply+inDoubt && !summed {
 		p.t.Errorf("%s: %+v with calls %v", where, end, p.states())
 	}
@@ -184,7 +186,8 @@ func plotWithoutFaults(t *testing.T, pace pace) {
 		p := newPlot(t, pace)
 		p.run(t.Context())
 		p.sound("no fault")
-		want := []turnkeeper.CallState{"succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "denied", "succeeded"}
+		want := []turnkeeper.CallState{"succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded",
+			"denied", "succeeded"}
 		if !slices.Equal(p.states(), want) {
 			t.Errorf("states %v", p.states())
 		}
@@ -329,7 +332,8 @@ func TestFaultPoints(t *testing.T) {
 		p.run(t.Context())
 		detached := newBench(t).with(far("remote", turnkeeper.EffectNone))
 		detached.fault = hook
-		claimed := turnlog.ClaimedCall{Limit: time.Hour, Left: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
+		claimed := turnlog.ClaimedCall{Limit: time.Hour, Left: time.Hour, Call: turnkeeper.ToolCall{Key: farKey,
+			Name: "remote", Arguments: "{}"}}
 		if _, err := detached.runner().RunDetached(t.Context(), claimed, &callBox{}); err != nil {
 			t.Error(err)
 		}

@@ -34,7 +34,8 @@ func (e *execution) detach(ctx context.Context, call *calls.Call) error {
 	start.Detached = call.Spec.Timeout
 	id := cmp.Or(call.OutputID, outputs.NewID())
 	handle := turnlog.CallResult{
-		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
+		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id,
+			Tool: call.Name}.Background(), OutputID: id,
 		Labels: e.calls.ResultLabels(call, nil), // whoever records the result, and whenever
 	}
 	call.Label(handle.Labels)
@@ -47,7 +48,8 @@ func (e *execution) detach(ctx context.Context, call *calls.Call) error {
 		return err
 	}
 	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, id
-	e.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Duration("limit", call.Spec.Timeout))
+	e.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+		zap.Duration("limit", call.Spec.Timeout))
 	return nil
 }
 
@@ -152,11 +154,13 @@ func (e *execution) closeDetached(ctx context.Context) {
 	}
 	for _, call := range e.calls.Detached() {
 		result := turnlog.CallResult{
-			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
+			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown,
+			Preview: PreviewEnded(call.Effect),
 		}
 		if call.Spawns() {
 			result.Preview = ShownReplyUnawaited
-			e.tooling.observeSpawn(ctx, call, result.State, e.tooling.age(*call.ToolCall), string(turnkeeper.CallCancelled))
+			e.tooling.observeSpawn(ctx, call, result.State, e.tooling.age(*call.ToolCall),
+				string(turnkeeper.CallCancelled))
 		}
 		if call.AwaitsReply() {
 			result.Shown = ShownReplyUnawaited
@@ -201,6 +205,7 @@ func unreportedEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	}
 	notice := rounds[len(rounds)-1].Recipe.Notice
 	return slices.DeleteFunc(prompt.CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
-		return !(&calls.Call{ToolCall: &c}).InDoubtIfStopped() || !c.State.Answered() || !prompt.WentOn(c) || !strings.Contains(notice, prompt.RunningMark(c))
+		return !(&calls.Call{ToolCall: &c}).InDoubtIfStopped() || !c.State.Answered() || !prompt.WentOn(c) ||
+			!strings.Contains(notice, prompt.RunningMark(c))
 	})
 }

@@ -46,7 +46,8 @@ func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 		}
 		id := string(handle.OutputID)
 		want := "Tool Output ID: " + id + "\nTool: remote\n\n" +
-			"When the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output."
+			"When the System Notice shows this tool is ready, use get_tool_output(\"" + id +
+			"\", mode) to retrieve its output."
 		if handle.Shown != want || len(id) != 12 {
 			t.Errorf("the model is shown %q", handle.Shown)
 		}
@@ -64,7 +65,8 @@ func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 			t.Errorf("after the result the model is shown %q", got)
 		}
 		notice := second.Messages[len(second.Messages)-1].Text
-		if !strings.HasPrefix(notice, "# System Notice") || !strings.Contains(notice, "### Ready (1)\n- remote (id: "+id) {
+		if !strings.HasPrefix(notice, "# System Notice") || !strings.Contains(notice,
+			"### Ready (1)\n- remote (id: "+id) {
 			t.Errorf("the notice is %q", notice)
 		}
 		if call := b.store.calls()[0]; call.State != turnkeeper.CallSucceeded || call.OutputID != handle.OutputID {
@@ -88,7 +90,8 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks(c.first...), says("Done.")).with(far("remote", turnkeeper.EffectNone), read("local"))
+				b := newBench(t, asks(c.first...), says("Done.")).with(far("remote", turnkeeper.EffectNone),
+					read("local"))
 				o := b.run(t.Context())
 				if got := o.State == turnkeeper.TurnWaiting; got != c.waits {
 					t.Errorf("the dispatch ended %s", o.State)
@@ -108,7 +111,8 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 // nothing new.
 func TestOneOfTwoArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", `remote {"n":2}`), asks(`remote {"n":3}`), says("Enough.")).with(far("remote", turnkeeper.EffectKeyed))
+		b := newBench(t, asks("remote", `remote {"n":2}`), asks(`remote {"n":3}`), says("Enough.")).with(far("remote",
+			turnkeeper.EffectKeyed))
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "one")
 		b.waits()
@@ -133,7 +137,8 @@ func TestOneOfTwoArrives(t *testing.T) {
 // the worker's.
 func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("local", "remote"), asks(`remote {"n":5}`), asks(`remote {"n":6}`), says("Nothing new, is there?"))
+		b := newBench(t, asks("local", "remote"), asks(`remote {"n":5}`), asks(`remote {"n":6}`),
+			says("Nothing new, is there?"))
 		b.bounds.MaxRounds, b.store.ahead = 6, time.Minute
 		b.with(far("remote", turnkeeper.EffectNone), read("local"))
 		b.waits()
@@ -149,11 +154,14 @@ func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 // during a model call.
 func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", "local"), says("I will not wait."), says("It has come.")).with(far("remote", turnkeeper.EffectOnce))
+		b := newBench(t, asks("remote", "local"), says("I will not wait."), says("It has come.")).with(far("remote",
+			turnkeeper.EffectOnce))
 		b.with(read("local").does(func(context.Context, tools.Call) (tools.Result, error) {
 			return tools.Result{Text: "here"}, nil
 		}))
-		b.fault = atPoint(agentturn.PointModelAfter, 2, func() { b.store.arrive(farKey, turnkeeper.CallSucceeded, "there") })
+		b.fault = atPoint(agentturn.PointModelAfter, 2, func() {
+			b.store.arrive(farKey, turnkeeper.CallSucceeded, "there")
+		})
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "It has come." {
 			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
 		}
@@ -186,7 +194,8 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 		ends   turnkeeper.TurnState
 		shown  string // prefix of the result that the model is shown
 	}{
-		"nobody can tell": {far("remote", turnkeeper.EffectOnce), turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
+		"nobody can tell": {far("remote", turnkeeper.EffectOnce), turnkeeper.CallUnknown, turnkeeper.TurnDegraded,
+			"Tool Output ID"},
 		"the tool can": {&reconciler{far("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
 			return tools.Result{Text: "it happened"}, true, nil
 		}}, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, "it happened"},
@@ -246,7 +255,8 @@ func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	} {
 		t.Run(string(test.effect)+" "+string(test.comes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("remote", "local"), says("It is begun."), says("It is over.")).with(far("remote", test.effect), read("local"))
+				b := newBench(t, asks("remote", "local"), says("It is begun."), says("It is over.")).with(far("remote",
+					test.effect), read("local"))
 				want, asked, reply := turnkeeper.CallCancelled, 2, "It is begun."
 				if test.comes != "" {
 					asked, reply = 3, "It is over."
@@ -327,14 +337,18 @@ func TestRunDetached(t *testing.T) {
 		"succeeds": {run: func(_ context.Context, call tools.Call) (tools.Result, error) {
 			return tools.Result{Text: string(call.Arguments) + " " + call.Agent + " " + call.IdempotencyKey}, nil
 		}, state: turnkeeper.CallSucceeded, text: `{"n":1} clerk turn-7-0-round-1-tool-1`},
-		"fails": {run: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") },
+		"fails": {run: func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{}, errors.New("no")
+		},
 			state: turnkeeper.CallFailed, text: "tool error: no"},
 		"is too slow": {run: slow, state: turnkeeper.CallFailed, text: "tool error: 'remote' timed out after 3600 s"},
 		"panics": {run: func(context.Context, tools.Call) (tools.Result, error) { panic("on purpose") },
 			state: turnkeeper.CallFailed, text: "tool error: 'remote' panicked: on purpose"},
-		"once, is cut short": {run: slow, effect: turnkeeper.EffectOnce, cut: agentturn.ErrShutdown, state: turnkeeper.CallCancelled,
-			text: "cancelled: the worker that ran this call had to stop. It may or may not have happened."},
-		"keyed, is cut short":            {run: slow, effect: turnkeeper.EffectKeyed, cut: agentturn.ErrShutdown, handedOn: true},
+		"once, is cut short": {run: slow, effect: turnkeeper.EffectOnce, cut: agentturn.ErrShutdown,
+			state: turnkeeper.CallCancelled,
+			text:  "cancelled: the worker that ran this call had to stop. It may or may not have happened."},
+		"keyed, is cut short": {run: slow, effect: turnkeeper.EffectKeyed, cut: agentturn.ErrShutdown,
+			handedOn: true},
 		"keyed, is not awaited any more": {run: slow, effect: turnkeeper.EffectKeyed, cut: turnkeeper.ErrFenced},
 		"once, is not awaited any more":  {run: slow, effect: turnkeeper.EffectOnce, cut: turnkeeper.ErrFenced},
 		"does not hear that it is cut short": {run: func(context.Context, tools.Call) (tools.Result, error) {
@@ -356,8 +370,10 @@ func TestRunDetached(t *testing.T) {
 				}
 				box := &callBox{}
 				state, err := b.runner().RunDetached(ctx, turnlog.ClaimedCall{
-					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour, Left: time.Hour,
-					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: c.effect},
+					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour,
+					Left: time.Hour,
+					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc",
+						Effect: c.effect},
 				}, box)
 				if c.text == "" {
 					if len(box.arrived) != 0 || box.handedOn != c.handedOn || (err == nil) != c.handedOn {
@@ -365,7 +381,8 @@ func TestRunDetached(t *testing.T) {
 					}
 				} else if len(box.arrived) != 1 || err != nil || state != c.state {
 					t.Errorf("%s, %v, %+v", state, err, box)
-				} else if r := box.arrived[0]; r.State != c.state || r.Output.Text != c.text || r.Output.ID != "abc" || r.Key != farKey {
+				} else if r := box.arrived[0]; r.State != c.state || r.Output.Text != c.text || r.Output.ID != "abc" ||
+					r.Key != farKey {
 					t.Errorf("%+v with output %+v", r, r.Output)
 				}
 				time.Sleep(3 * time.Hour) // until the tool that was left behind returns
@@ -379,26 +396,31 @@ func TestRunDetached(t *testing.T) {
 func TestAttachmentsOfADetachedCall(t *testing.T) {
 	for name, text := range map[string]string{"below": "two pictures", "above": strings.Repeat("long ", 2000)} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(func(context.Context, tools.Call) (tools.Result, error) {
+			b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(func(context.Context,
+				tools.Call) (tools.Result, error) {
 				return tools.Result{Text: text, Attached: []tools.Attachment{
-					{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}, {Name: "resource file:///a", Bytes: []byte{2}},
+					{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}, {Name: "resource file:///a",
+						Bytes: []byte{2}},
 				}}, nil
 			}))
 			box := &callBox{}
 			_, err := b.runner().RunDetached(t.Context(), turnlog.ClaimedCall{
 				Turn: turnkeeper.Turn{ID: 7, Agent: "clerk"}, Limit: time.Hour, Left: time.Hour,
-				Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: turnkeeper.EffectOnce},
+				Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc",
+					Effect: turnkeeper.EffectOnce},
 			}, box)
 			if err != nil || len(box.arrived) != 1 || len(box.arrived[0].Attached) != 2 {
 				t.Fatalf("%v, %+v", err, box)
 			}
 			r := box.arrived[0]
 			lines := fmt.Sprintf("[image, stored as output %s: ", r.Attached[0].ID)
-			if want := map[string]string{"below": text + "\n\n" + lines, "above": lines}[name]; !strings.HasPrefix(r.Output.Text, want) {
+			if want := map[string]string{"below": text + "\n\n" + lines, "above": lines}[name]; !strings.HasPrefix(
+				r.Output.Text, want) {
 				t.Errorf("%.300q", r.Output.Text)
 			}
 			for i, o := range r.Attached {
-				if o.TurnID != 7 || o.Call != farKey || o.ID == "" || o.SizeBytes != int64(2-i) || !strings.Contains(r.Output.Text, "stored as output "+string(o.ID)) {
+				if o.TurnID != 7 || o.Call != farKey || o.ID == "" || o.SizeBytes != int64(2-i) ||
+					!strings.Contains(r.Output.Text, "stored as output "+string(o.ID)) {
 					t.Errorf("%+v", o)
 				}
 			}
@@ -410,9 +432,11 @@ func TestAttachmentsOfADetachedCall(t *testing.T) {
 // it is answered when the turn continues.
 func TestAWaitForWhatIsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("remote", "local"), asks("wait_for_tool_output {}"), says("Done.")).with(far("remote", turnkeeper.EffectOnce), read("local"))
+		b := asyncBench(t, asks("remote", "local"), asks("wait_for_tool_output {}"), says("Done.")).with(far("remote",
+			turnkeeper.EffectOnce), read("local"))
 		b.waits()
-		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallPlanned}; !cmp.Equal(got, want) {
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+			turnkeeper.CallPlanned}; !cmp.Equal(got, want) {
 			t.Fatalf("states %v", got)
 		}
 		id := b.store.calls()[0].OutputID
@@ -436,7 +460,8 @@ func TestADetachedCallTakesNoHandles(t *testing.T) {
 		b := asyncBench(t, asks("local"), asks(`remote {"text":"output:1"}`), says("Done.")).with(remote, read("local"))
 		b.bounds.OutputHandles = true
 		b.run(t.Context())
-		if got, want := results(b.requests()[2])[1], "invalid arguments: a tool that runs detached takes no output: handles. Nothing was run."; got != want {
+		if got, want := results(b.requests()[2])[1],
+			"invalid arguments: a tool that runs detached takes no output: handles. Nothing was run."; got != want {
 			t.Errorf("the model is shown %q", got)
 		}
 	})
@@ -466,15 +491,17 @@ func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
 	})
 }
 
-// TestATurnTakesWhatArrivesWhileItAsks checks that a turn that waits for a person takes a result that arrives, and waits on: while a
-// result is not taken, it would be granted again and again.
+// TestATurnTakesWhatArrivesWhileItAsks checks that a turn that waits for a person takes a result that arrives, and
+// waits on: while a result is not taken, it would be granted again and again.
 func TestATurnTakesWhatArrivesWhileItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", "pay"), says("Paid.")).with(far("remote", turnkeeper.EffectNone), once("pay").needsApproval())
+		b := newBench(t, asks("remote", "pay"), says("Paid.")).with(far("remote", turnkeeper.EffectNone),
+			once("pay").needsApproval())
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
 		b.waits()
-		if turn, calls := b.store.turn(), b.store.calls(); turn.State != turnkeeper.TurnWaiting || calls[0].State != turnkeeper.CallSucceeded {
+		if turn, calls := b.store.turn(), b.store.calls(); turn.State != turnkeeper.TurnWaiting ||
+			calls[0].State != turnkeeper.CallSucceeded {
 			t.Errorf("the turn is %s, its call %s", turn.State, calls[0].State)
 		}
 		b.answer(yes)

@@ -77,10 +77,12 @@ func (r *Runner) RunDetached(ctx context.Context, c turnlog.ClaimedCall, box Cal
 
 // runDetached runs a claimed call. cut reports whether the run ended because ctx did.
 func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result turnlog.CallResult, cut bool) {
-	log := r.cfg.Log.With(append(TurnFields(c.Turn, c.TraceParent), zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))...)
+	log := r.cfg.Log.With(append(TurnFields(c.Turn, c.TraceParent), zap.String("tool", c.Call.Name),
+		zap.Stringer("call", c.Call.Key))...)
 	tool, ok := r.cfg.Tools.Get(c.Call.Name)
 	if !ok { // should not happen: calls are claimed by name
-		return detachedResult(c, tools.Result{Text: "tool error: this worker does not have '" + c.Call.Name + "'", IsError: true}, turnkeeper.CallFailed), false
+		return detachedResult(c, tools.Result{Text: "tool error: this worker does not have '" + c.Call.Name + "'",
+			IsError: true}, turnkeeper.CallFailed), false
 	}
 	options := tools.ExecuteOptions{Timeout: c.Left, Limit: c.Limit, Log: log}
 	if c.Left <= 0 {
@@ -119,16 +121,18 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 	return result, ending.Outcome == tools.Cancelled
 }
 
-// detachedResult returns the bounded and cleaned result of a detached call. Its labels are those that the tool returned: the others are
-// recorded since its start.
+// detachedResult returns the bounded and cleaned result of a detached call. Its labels are those that the tool
+// returned: the others are recorded since its start.
 func detachedResult(c turnlog.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnlog.CallResult {
 	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, bounds.Default().MaxToolResultChars)
 	taken := outputs.Take(
-		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
+		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete,
+			Size: raw.RawBytes},
 		outputs.Limits{},
 	)
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = c.Call.OutputID, c.Turn.ID, c.Call.Key
-	return turnlog.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: raw.Labels}
+	return turnlog.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output,
+		Attached: attached, Labels: raw.Labels}
 }
 
 // cutDetached returns the result of a call of effect once whose run was cut short by
@@ -145,13 +149,16 @@ func LostCall(c granting.LostCall) turnlog.CallResult {
 	text := ""
 	switch {
 	case c.Trouble == granting.CallOverdue:
-		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name, strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
+		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name,
+			strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
 	case c.Trouble == granting.CallUnclaimed:
-		text = fmt.Sprintf("tool error: '%s' did not start within %s: no worker had the tool and a free slot", c.Name, turnkeeper.MaxDetachedWait)
+		text = fmt.Sprintf("tool error: '%s' did not start within %s: no worker had the tool and a free slot", c.Name,
+			turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
 	default: // the tool may reconcile the call, so no output is stored
-		return turnlog.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
+		return turnlog.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown,
+			Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnlog.ClaimedCall{
 		Turn: turnkeeper.Turn{ID: c.Ref.TurnID}, Call: turnkeeper.ToolCall{Key: c.Ref.Key, OutputID: c.OutputID},

@@ -56,9 +56,11 @@ func newStart(call *calls.Call) turnlog.CallStart { return call.Start(rand.Text(
 
 // runTransactional runs a call inside the transaction that records it.
 func (e *execution) runTransactional(ctx context.Context, call *calls.Call) error {
-	if e.pending.Round != nil || e.pending.hasLabels() && e.rules.seeLabels(call) || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
-		return e.calls.Call(r.Key).Effect != turnkeeper.EffectNone // even if it did not run: another worker might run it
-	}) {
+	if e.pending.Round != nil || e.pending.hasLabels() && e.rules.seeLabels(call) ||
+		slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
+			// even if it did not run: another worker might run it
+			return e.calls.Call(r.Key).Effect != turnkeeper.EffectNone
+		}) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}
@@ -69,20 +71,21 @@ func (e *execution) runTransactional(ctx context.Context, call *calls.Call) erro
 	}
 	e.at(ctx, pointTransactEnter)
 	start := newStart(call)
-	result, err := e.journal.Transact(ctx, start, e.timeout(call.Spec)+tools.DefaultGrace, func(ctx context.Context) turnlog.CallResult {
-		execute, id := e.tooling.prepare(call)
-		done := execute(ctx)
-		result := e.tooling.callResult(call, done.Result, id)
-		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
-		result = call.WithNotes(result)
-		// The store rolls back a call that did not succeed, so its outcome is never in doubt.
-		result.State = turnkeeper.CallFailed
-		if done.Outcome == tools.Succeeded {
-			result.State = turnkeeper.CallSucceeded
-		}
-		e.at(ctx, pointTransactRan)
-		return result
-	})
+	result, err := e.journal.Transact(ctx, start, e.timeout(call.Spec)+tools.DefaultGrace,
+		func(ctx context.Context) turnlog.CallResult {
+			execute, id := e.tooling.prepare(call)
+			done := execute(ctx)
+			result := e.tooling.callResult(call, done.Result, id)
+			result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
+			result = call.WithNotes(result)
+			// The store rolls back a call that did not succeed, so its outcome is never in doubt.
+			result.State = turnkeeper.CallFailed
+			if done.Outcome == tools.Succeeded {
+				result.State = turnkeeper.CallSucceeded
+			}
+			e.at(ctx, pointTransactRan)
+			return result
+		})
 	if err != nil {
 		return &journalError{err}
 	}

@@ -71,7 +71,8 @@ func (t *endings) endingOf(ctx context.Context, err error) *ending {
 	return t.failed(err)
 }
 
-// unparsed returns the ending of a turn whose model writes tool calls as text, also after a hint. Another turn would end likewise.
+// unparsed returns the ending of a turn whose model writes tool calls as text, also after a hint. Another turn would
+// end likewise.
 func (t *endings) unparsed(failure *inference.Error) *ending {
 	t.log.Warn("the model writes tool calls as text, completing turn", zap.String("error", failure.Error()))
 	end := t.degraded(turnkeeper.StopInferenceError)
@@ -85,7 +86,8 @@ func (t *endings) stopped(cause error) *ending {
 	case errors.Is(cause, errWallTime):
 		return t.outOfTime()
 	case errors.Is(cause, ErrCancelled):
-		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: fixedReply(replyCancelled)}
+		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled,
+			reply: fixedReply(replyCancelled)}
 	default:
 		return &ending{state: turnkeeper.TurnQueued, outcome: turnlog.Outcome{Error: cause.Error()}}
 	}
@@ -112,7 +114,8 @@ func (t *endings) failure(fault Fault) Failure {
 	}
 }
 
-// waited returns how long the message has waited for services until now: not at all if none had failed before this dispatch.
+// waited returns how long the message has waited for services until now: not at all if none had failed before this
+// dispatch.
 func (t *endings) waited() time.Duration {
 	if t.record.Waited <= 0 {
 		return 0
@@ -139,7 +142,8 @@ func (t *endings) byVerdict(f Failure, stop turnkeeper.StopReason, o turnlog.Out
 	}
 	o.Retry, o.Counted, o.Backoff = v.Retry, v.Counted, v.Backoff
 	if v.Wait {
-		t.log.Warn("the turn waits for a model", zap.String("class", o.ErrorClass), zap.Duration("backoff", o.Backoff), zap.String("error", o.Error))
+		t.log.Warn("the turn waits for a model", zap.String("class", o.ErrorClass), zap.Duration("backoff", o.Backoff),
+			zap.String("error", o.Error))
 		return &ending{state: turnkeeper.TurnWaiting, outcome: o}
 	}
 	e := &ending{state: turnkeeper.TurnFailed, stop: stop, outcome: o}
@@ -147,7 +151,8 @@ func (t *endings) byVerdict(f Failure, stop turnkeeper.StopReason, o turnlog.Out
 		e.outcome.WaitsFor = nil
 		e.reply = func([]turnkeeper.Round) reply { return failedReply(o.ErrorClass, t.def.Replies) }
 	}
-	t.log.Warn("turn failed", zap.String("class", o.ErrorClass), zap.Bool("retry", o.Retry), zap.Bool("counted", o.Counted),
+	t.log.Warn("turn failed", zap.String("class", o.ErrorClass), zap.Bool("retry", o.Retry),
+		zap.Bool("counted", o.Counted),
 		zap.Duration("backoff", o.Backoff), zap.String("error", o.Error))
 	return e
 }
@@ -205,8 +210,8 @@ type blockedError struct{ Reservation }
 
 func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is used up") }
 
-// blocked returns the ending of a turn whose model call the budget did not allow. The turn
-// waits for the next day, with its journal, if that day's budget allows the call and no tool with an effect has started.
+// blocked returns the ending of a turn whose model call the budget did not allow. The turn waits for the next day, with
+// its journal, if that day's budget allows the call and no tool with an effect has started.
 func (t *endings) blocked(b *blockedError) *ending {
 	o := turnlog.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
@@ -250,7 +255,9 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 		return t.degraded(turnkeeper.StopInferenceError)
 	case slices.ContainsFunc(t.calls.All(), turnkeeper.ToolCall.InDoubt):
 		return t.degraded(turnkeeper.StopWorkerLost)
-	case slices.ContainsFunc(unreportedEffects(t.calls.Rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
+	case slices.ContainsFunc(unreportedEffects(t.calls.Rounds), func(c turnkeeper.ToolCall) bool {
+		return c.State != turnkeeper.CallSucceeded
+	}):
 		t.logCap("a call with an effect failed after the last answer, completing turn")
 		return t.degraded(turnkeeper.StopMaxRounds)
 	case t.calls.OverLimit():
@@ -290,7 +297,8 @@ func (t *endings) single(only turnkeeper.Round) *ending {
 
 // filtered returns the ending of a turn whose answer the provider's content filter stopped.
 func (t *endings) filtered() *ending {
-	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.calls.Rounds)))
+	t.log.Warn("the provider's content filter stopped the answer, completing turn",
+		zap.Int("rounds", len(t.calls.Rounds)))
 	end := t.degraded(turnkeeper.StopInferenceError)
 	end.outcome.ErrorClass = string(inference.ClassRefused)
 	end.outcome.Error = "the provider's content filter stopped the answer"
@@ -321,7 +329,8 @@ func (t *endings) degraded(stop turnkeeper.StopReason) *ending {
 
 func (t *endings) logCap(message string) {
 	t.log.Warn(message,
-		zap.Int("rounds", len(t.calls.Rounds)), zap.Int("charged_rounds", prompt.Charged(t.calls.Rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
+		zap.Int("rounds", len(t.calls.Rounds)), zap.Int("charged_rounds", prompt.Charged(t.calls.Rounds)),
+		zap.Int("max_rounds", t.bounds.MaxRounds),
 		zap.Int("executed_calls", t.calls.Executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
 		zap.Duration("max_duration", t.bounds.MaxDuration))
 }
@@ -399,7 +408,8 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 	return o
 }
 
-// sent returns what is sent of a reply: in a scheduled turn only the model's answer, unless it says that there is nothing to report.
+// sent returns what is sent of a reply: in a scheduled turn only the model's answer, unless it says that there is
+// nothing to report.
 func (t *endings) sent(r reply) reply {
 	if t.scheduled() && !r.notice && (r.said == 0 || t.def.Quiet(t.calls.Rounds[r.said-1].Text)) {
 		return reply{}

@@ -35,7 +35,8 @@ type reading struct {
 func misplacedEvents(
 	turn turnkeeper.Turn, rounds []turnkeeper.Round, asks []askings.Ask, events []turnkeeper.Event, reply string,
 ) []string {
-	r := &reading{turn: turn, rounds: rounds, asks: asks, reply: reply, stopped: map[int]int{}, results: map[turnkeeper.CallKey]int{}}
+	r := &reading{turn: turn, rounds: rounds, asks: asks, reply: reply, stopped: map[int]int{},
+		results: map[turnkeeper.CallKey]int{}}
 	for i, e := range events {
 		r.at = e
 		rule, known := eventRules[e.Type]
@@ -52,7 +53,8 @@ func misplacedEvents(
 }
 
 func (r *reading) wrong(format string, args ...any) {
-	event := fmt.Sprintf("event %d, %s of round %d, block %d, %s: ", r.at.Seq, r.at.Type, r.at.Round, r.at.Block, r.at.Data)
+	event := fmt.Sprintf("event %d, %s of round %d, block %d, %s: ", r.at.Seq, r.at.Type, r.at.Round,
+		r.at.Block, r.at.Data)
 	r.faults = append(r.faults, event+fmt.Sprintf(format, args...))
 }
 
@@ -92,7 +94,8 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 	turnkeeper.EventTurnResumed: func(r *reading) {
 		r.is(0, 0)
 		data := dataOf[transcript.TurnResumedData](r)
-		if r.resumed, data.Dispatch = data.Dispatch, r.resumed; r.resumed < max(data.Dispatch, 1) || r.resumed > r.turn.Dispatches {
+		if r.resumed, data.Dispatch = data.Dispatch, r.resumed; r.resumed < max(data.Dispatch, 1) ||
+			r.resumed > r.turn.Dispatches {
 			r.wrong("after dispatch %d, of %d", data.Dispatch, r.turn.Dispatches)
 		}
 	},
@@ -125,7 +128,8 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		r.is(r.open, r.blocks)
 		r.block = r.at.Block
 		data := dataOf[transcript.BlockStartData](r)
-		if !slices.Contains([]string{"thinking", "text", "tool_use"}, data.Kind) || (data.Kind == "tool_use") != (data.Tool != "") {
+		if !slices.Contains([]string{"thinking", "text", "tool_use"}, data.Kind) ||
+			(data.Kind == "tool_use") != (data.Tool != "") {
 			r.wrong("no such block")
 		}
 	},
@@ -226,7 +230,8 @@ func (r *reading) ask(state askings.State) {
 	data := dataOf[transcript.AskData](r)
 	for _, a := range r.asks {
 		told := transcript.AskData{
-			Ask: transcript.NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: state, Reason: a.Reason,
+			Ask: transcript.NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: state,
+			Reason: a.Reason,
 		}
 		if state == "" && a.Closed() {
 			told.State = a.State
@@ -261,12 +266,13 @@ var (
 
 const noSize = "has no size"
 
-// noticeFaults returns what is wrong with the numbers in the notice of a request: how full the window is, and how large the results are
-// that the model can read by their handles.
+// noticeFaults returns what is wrong with the numbers in the notice of a request: how full the window is, and how large
+// the results are that the model can read by their handles.
 func noticeFaults(r *turnkeeper.Recipe) (faults []string) {
 	if full := fullLine.FindStringSubmatch(r.Notice); full != nil {
 		want := min(100*r.Window.Corrected()/r.Window.Size, 100)
-		if got, err := strconv.Atoi(full[1]); err != nil || got < want-1 || got > want+1 { // the notice itself counts too
+		// the notice itself counts too
+		if got, err := strconv.Atoi(full[1]); err != nil || got < want-1 || got > want+1 {
 			faults = append(faults, fmt.Sprintf("it says that the window is %s%% full; it is %d%%", full[1], want))
 		}
 	}

@@ -158,7 +158,8 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 // others one at a time. Results are written with the next start, or before the next
 // model call.
 func (e *execution) execute(ctx context.Context) (state, error) {
-	if n := len(e.calls.Rounds); e.round.number != n && len(e.calls.Runnable()) > 0 { // the round's answer came in an earlier dispatch
+	// the round's answer came in an earlier dispatch
+	if n := len(e.calls.Rounds); e.round.number != n && len(e.calls.Runnable()) > 0 {
 		ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, n, true)
 	}
 	for open := e.calls.Runnable(); len(open) > 0; open = e.calls.Runnable() {
@@ -298,7 +299,8 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if slices.ContainsFunc(e.calls.Detached(), outlast) {
 		end = e.waiting
 	} else if len(last.Calls) == 0 && len(unreportedEffects(e.calls.Rounds)) > 0 && !e.calls.UsedUp() {
-		e.log.Info("a call with an effect ended after the answer; asking the model once more", zap.Int("round", last.Number+1))
+		e.log.Info("a call with an effect ended after the answer; asking the model once more",
+			zap.Int("round", last.Number+1))
 		return e.ask, nil
 	}
 	e.end = end()
@@ -309,8 +311,8 @@ func noCall(*calls.Call) bool { return false }
 
 func anyCall(*calls.Call) bool { return true }
 
-// continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon as
-// nothing runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
+// continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon
+// as nothing runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
 func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
 	for nextMove(e.calls.Rounds, e.dirty) == moveWait || e.finishing() && e.calls.Any(isRunning) {
 		if len(e.calls.Runs()) == 0 {
@@ -362,7 +364,8 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
 		e.events.Event(endEvent(end.state), 0, 0, transcript.TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.calls.Rounds), Calls: len(e.calls.All()),
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.calls.Rounds),
+			Calls: len(e.calls.All()),
 			Reply: outcome.Reply, Retry: outcome.Retry,
 		})
 	}

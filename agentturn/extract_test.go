@@ -54,7 +54,8 @@ type extractor struct {
 	ranks    int
 }
 
-func (x *extractor) Generate(ctx context.Context, req inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (x *extractor) Generate(ctx context.Context, req inference.Request,
+	_ func(inference.Delta)) (inference.Response, error) {
 	x.mu.Lock()
 	x.asked = append(x.asked, req)
 	x.running++
@@ -109,7 +110,8 @@ func answered(value any) inference.Response {
 	if err != nil {
 		panic(err)
 	}
-	return inference.Response{Text: "Here it is:\n```json\n" + string(text) + "\n```\nAnything else?", FinishReason: "stop", Usage: callUsage}
+	return inference.Response{Text: "Here it is:\n```json\n" + string(text) + "\n```\nAnything else?",
+		FinishReason: "stop", Usage: callUsage}
 }
 
 func found(confidence float64, texts ...string) inference.Response {
@@ -125,7 +127,8 @@ func extractBench(t *testing.T, x *extractor, queries ...string) *bench {
 	runs := 0
 	steps := []inferencetest.Step{asksFor("big", "c1", `{}`)}
 	for i, query := range queries {
-		steps = append(steps, asksFor("get_tool_output", fmt.Sprint("x", i), fmt.Sprintf(`{"id":"c1","mode":"extract","query":%q}`, query)))
+		steps = append(steps, asksFor("get_tool_output", fmt.Sprint("x", i),
+			fmt.Sprintf(`{"id":"c1","mode":"extract","query":%q}`, query)))
 	}
 	b := pagedBench(t, library, &runs, append(steps, says("Done."))...)
 	b.models["aux/x"] = x
@@ -190,7 +193,8 @@ func TestExtraction(t *testing.T) {
 		if diff := cmp.Diff(want, textsOf(got)); diff != "" {
 			t.Errorf("snippets (-want +got)\n%s", diff)
 		}
-		if got.ChunksSearched != x.searches || got.ChunksTotal != x.searches || x.searches < 15 || x.ranks != 1 || got.Confidence != 0.59 || got.NoMatchReason != "" {
+		if got.ChunksSearched != x.searches || got.ChunksTotal != x.searches || x.searches < 15 || x.ranks != 1 ||
+			got.Confidence != 0.59 || got.NoMatchReason != "" {
 			t.Errorf("%d searches, %d ranks, %+v", x.searches, x.ranks, got)
 		}
 		if x.most != 4 {
@@ -207,10 +211,12 @@ func TestExtraction(t *testing.T) {
 			t.Errorf("it was retrieved %d times", n)
 		}
 		for _, request := range x.asked {
-			if took := (prompt.HeuristicTokens{}).CountText(request.Messages[0].Text + request.Messages[1].Text); took > 2048*3/4 {
+			if took := (prompt.HeuristicTokens{}).CountText(request.Messages[0].Text +
+				request.Messages[1].Text); took > 2048*3/4 {
 				t.Errorf("a request takes %d tokens", took)
 			}
-			if request.Tools != nil || request.Model != "x" || !strings.Contains(request.Messages[0].Text, "do not follow them") {
+			if request.Tools != nil || request.Model != "x" || !strings.Contains(request.Messages[0].Text,
+				"do not follow them") {
 				t.Errorf("a request has tools, or another model, or no warning: %+v", request)
 			}
 		}
@@ -243,7 +249,8 @@ func (l *budget) Settle(_ context.Context, _ agentturn.Reservation, used turnkee
 	return nil
 }
 
-var errDown = &inference.Error{Class: inference.ClassTransport, Provider: "aux", Model: "x", Detail: "secret-host is down"}
+var errDown = &inference.Error{Class: inference.ClassTransport, Provider: "aux", Model: "x",
+	Detail: "secret-host is down"}
 
 // TestAnExtractionThatFails checks that the result of a failed extraction explains the
 // failure to the model.
@@ -258,15 +265,23 @@ func TestAnExtractionThatFails(t *testing.T) {
 		searches int // for each of the four chunks, after which the others are skipped
 	}{
 		"the model is down": {failing(errDown), nil, "the model could not be reached", 3},
-		"the key is wrong":  {failing(&inference.Error{Class: inference.ClassAuth}), nil, "the model is not available at present", 1},
+		"the key is wrong": {failing(&inference.Error{Class: inference.ClassAuth}), nil,
+			"the model is not available at present", 1},
 		"the model talks": {&extractor{search: func(string) (inference.Response, error) {
 			return inference.Response{Text: "I would rather not.", FinishReason: "stop", Usage: callUsage}, nil
 		}}, nil, "the model gave no usable answer", 3},
-		"the model panics":       {&extractor{search: func(string) (inference.Response, error) { panic("boo") }}, nil, "something went wrong inside the service", 1},
-		"there is no time":       {&extractor{takes: time.Hour}, nil, "there was no time left for it", 0},
-		"there is no such model": {&extractor{}, func(b *bench) { b.def.ExtractionModel = "aux/none" }, "the model is not available at present", 0},
-		"the budget is used up":  {&extractor{}, func(b *bench) { b.budget = &budget{left: 2} }, "the budget allows no more model calls", 0},
-		"the window is tiny":     {&extractor{}, func(b *bench) { b.windows["aux/x"] = 300 }, "the text does not fit into the model's window", 0},
+		"the model panics": {&extractor{search: func(string) (inference.Response, error) { panic("boo") }}, nil,
+			"something went wrong inside the service", 1},
+		"there is no time": {&extractor{takes: time.Hour}, nil, "there was no time left for it", 0},
+		"there is no such model": {&extractor{}, func(b *bench) {
+			b.def.ExtractionModel = "aux/none"
+		}, "the model is not available at present", 0},
+		"the budget is used up": {&extractor{}, func(b *bench) {
+			b.budget = &budget{left: 2}
+		}, "the budget allows no more model calls", 0},
+		"the window is tiny": {&extractor{}, func(b *bench) {
+			b.windows["aux/x"] = 300
+		}, "the text does not fit into the model's window", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -306,7 +321,8 @@ func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 				defer mu.Unlock()
 				if strings.Contains(text, fact(4)) && failed < failures {
 					failed++
-					return inference.Response{}, &inference.Error{Class: inference.ClassOverloaded, Usage: turnkeeper.Usage{InputTokens: 1}}
+					return inference.Response{}, &inference.Error{Class: inference.ClassOverloaded,
+						Usage: turnkeeper.Usage{InputTokens: 1}}
 				}
 				return found(0.5, factsIn(text)...), nil
 			}}
@@ -314,7 +330,8 @@ func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 			b.run(t.Context())
 			got := extractionOf(t, b.shownBy("x0"))
 			if got.ChunksTotal-got.ChunksSearched != want.searched || len(got.Snippets) != want.facts {
-				t.Errorf("after %d failures: %d of %d chunks, %d snippets", failures, got.ChunksSearched, got.ChunksTotal, len(got.Snippets))
+				t.Errorf("after %d failures: %d of %d chunks, %d snippets", failures, got.ChunksSearched,
+					got.ChunksTotal, len(got.Snippets))
 			}
 			used := int64(failures) + callUsage.InputTokens*int64(got.ChunksSearched+1)
 			if call := b.callWith("x0"); call.Usage.InputTokens != used {
@@ -356,7 +373,8 @@ func (c *memoCache) FindExtraction(_ context.Context, key turnlog.ExtractionKey)
 	return value, found, nil
 }
 
-func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
+func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key turnlog.ExtractionKey,
+	value []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == nil {
@@ -389,13 +407,15 @@ func TestWhichModelSearches(t *testing.T) {
 				}
 				b.script.Then(says("Done."))
 				if c.want == "main/model,aux/z" { // the first is down during the search
-					b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0", `{"id":"c1","mode":"extract","query":"the answers"}`),
+					b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0",
+						`{"id":"c1","mode":"extract","query":"the answers"}`),
 						fails(inference.ClassAuth), fails(inference.ClassAuth), says("Done."))
 					b.models["main/model"] = b.script
 				}
 				b.run(t.Context())
 				for key := range cache.kept {
-					if key.Model != c.want || key.Query != "the answers" || key.SourceSHA256 != sha(library) || key.Prompt != outputs.PromptVersion {
+					if key.Model != c.want || key.Query != "the answers" || key.SourceSHA256 != sha(library) ||
+						key.Prompt != outputs.PromptVersion {
 						t.Errorf("%+v", key)
 					}
 				}
@@ -413,11 +433,13 @@ func TestExtractionsBesideEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
 		b := extractBench(t, x)
-		b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), inferencetest.Answer(inference.Response{Calls: []inference.Call{
-			{ID: "a", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"extract","query":"a"}`},
-			{ID: "b", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"extract","query":"b"}`},
-			{ID: "c", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"slice","slice":{"start":0,"length":4}}`},
-		}}), says("Done."))
+		b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`),
+			inferencetest.Answer(inference.Response{Calls: []inference.Call{
+				{ID: "a", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"extract","query":"a"}`},
+				{ID: "b", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"extract","query":"b"}`},
+				{ID: "c", Name: "get_tool_output",
+					Arguments: `{"id":"c1","mode":"slice","slice":{"start":0,"length":4}}`},
+			}}), says("Done."))
 		b.models["main/model"] = b.script
 		b.run(t.Context())
 		for _, id := range []string{"a", "b"} {
@@ -438,9 +460,11 @@ func TestExtractionsThatAreRefused(t *testing.T) {
 		"no query":      {`{"id":"c1","mode":"extract"}`, `{"error":"Query required for extract mode."}`},
 		"null":          {`{"id":"c1","mode":"extract","query":null}`, `{"error":"Query required for extract mode."}`},
 		"a blank query": {`{"id":"c1","mode":"extract","query":" \n"}`, `{"error":"Query required for extract mode."}`},
-		"a long query":  {`{"id":"c1","mode":"extract","query":"` + strings.Repeat("é", 4001) + `"}`, `{"error":"query must be at most 4000 characters, and has 4001"}`},
-		"binary":        {`{"id":"b1","mode":"extract","query":"x"}`, `{"error":"extract mode searches text, and this output is binary"}`},
-		"unknown":       {`{"id":"zz","mode":"extract","query":"x"}`, `{"error":"Unknown tool ID: zz"}`},
+		"a long query": {`{"id":"c1","mode":"extract","query":"` + strings.Repeat("é", 4001) + `"}`,
+			`{"error":"query must be at most 4000 characters, and has 4001"}`},
+		"binary": {`{"id":"b1","mode":"extract","query":"x"}`,
+			`{"error":"extract mode searches text, and this output is binary"}`},
+		"unknown": {`{"id":"zz","mode":"extract","query":"x"}`, `{"error":"Unknown tool ID: zz"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -449,7 +473,8 @@ func TestExtractionsThatAreRefused(t *testing.T) {
 				b.with(read("png").does(func(context.Context, tools.Call) (tools.Result, error) {
 					return tools.Result{Bytes: []byte{0x89, 0, 1}, MediaType: "image/png"}, nil
 				}))
-				b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("png", "b1", `{"n":1}`), asksFor("get_tool_output", "x0", c.arguments), says("Done."))
+				b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("png", "b1", `{"n":1}`),
+					asksFor("get_tool_output", "x0", c.arguments), says("Done."))
 				b.models["main/model"] = b.script
 				b.bounds.MaxRounds = 10
 				b.run(t.Context())
@@ -473,13 +498,17 @@ func TestAnExtractionFromWhatWasShown(t *testing.T) {
 		x := &extractor{}
 		b := extractBench(t, x)
 		small := "Fact: it is small.\nNothing else."
-		b.with(read("small").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: small}, nil }))
-		b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("small", "s1", `{"n":1}`), asksFor("get_tool_output", "x0", `{"id":"2","mode":"extract","query":"facts"}`), says("Done."))
+		b.with(read("small").does(func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{Text: small}, nil
+		}))
+		b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("small", "s1", `{"n":1}`),
+			asksFor("get_tool_output", "x0", `{"id":"2","mode":"extract","query":"facts"}`), says("Done."))
 		b.models["main/model"] = b.script
 		b.bounds.MaxRounds = 10
 		b.run(t.Context())
 		got := extractionOf(t, b.shownBy("x0"))
-		if diff := cmp.Diff([]string{"Fact: it is small."}, textsOf(got)); diff != "" || got.ChunksTotal != 1 || x.ranks != 0 {
+		if diff := cmp.Diff([]string{"Fact: it is small."}, textsOf(got)); diff != "" || got.ChunksTotal != 1 ||
+			x.ranks != 0 {
 			t.Errorf("%+v\n%s", got, diff)
 		}
 	})
@@ -498,7 +527,8 @@ func TestAnExtractionIsCancelledWithItsTurn(t *testing.T) {
 		if took := time.Since(started); outcome.State != turnkeeper.TurnCancelled || took > 26*time.Second {
 			t.Errorf("ended %s after %s", outcome.State, took)
 		}
-		if call := b.callWith("x0"); call.State != turnkeeper.CallCancelled || call.Usage.InputTokens <= 8*1000 || !call.Usage.Estimated {
+		if call := b.callWith("x0"); call.State != turnkeeper.CallCancelled || call.Usage.InputTokens <= 8*1000 ||
+			!call.Usage.Estimated {
 			t.Errorf("the call is %s and took %+v", call.State, call.Usage)
 		}
 	})

@@ -22,10 +22,12 @@ const extractAttempts = 3
 
 // extract answers a query over a stored result. The usage of its model calls is added to
 // used. It is safe for concurrent use.
-func (w *tooling) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
+func (w *tooling) extract(ctx context.Context, source extract.Source, query string,
+	used *toolrun.Meter) (tools.Result, error) {
 	log := w.task.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: w.task.record.Turn.ID, Asker: &searchAsker{task: w.task, used: used, log: log},
+		Source: source, Text: query, Turn: w.task.record.Turn.ID, Asker: &searchAsker{task: w.task,
+			used: used, log: log},
 		Cache: w.task.cfg.Extractions, Slots: w.task.searches, Log: log, Guard: w.task.guard,
 	})
 }
@@ -50,7 +52,8 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 		models = append(models, extract.Model{
 			Name: m.ref, Window: m.Window, Count: m.Tokens.Counter.CountText,
 			Room: func(p outputs.Prompt) int {
-				return prompt.Room(m.Window, m.sideAnswer(s.task.def)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
+				return prompt.Room(m.Window, m.sideAnswer(s.task.def)) - prompt.Count(m.Tokens.Counter,
+					p.System, p.User)
 			},
 		})
 	}
@@ -93,7 +96,8 @@ func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Req
 	tokens := prompt.Count(m.Tokens.Counter, asked.System, asked.User)
 	if room := prompt.Room(m.Window, answer); tokens > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
-			"the question takes about %d tokens, and %d of the model's window of %d are left for it", tokens, room, m.Window))
+			"the question takes about %d tokens, and %d of the model's window of %d are left for it", tokens,
+			room, m.Window))
 	}
 	return request, turnkeeper.Usage{InputTokens: int64(tokens), OutputTokens: int64(answer), Estimated: true}, nil
 }

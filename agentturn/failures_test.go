@@ -31,17 +31,21 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
 				Retry: true, WaitsFor: []string{"main/model"}, Backoff: 2 * time.Second}},
 		{"refused after a call that was denied", inference.ClassInvalid, 0, 0, true,
-			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Counted: true,
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+				ErrorClass: "invalid", Counted: true,
 				Reply: "This message could not be answered: the model does not take it as it is; the operator was told."}},
 		{"unusable answers", inference.ClassBadOutput, 1, 0, false,
-			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output",
-				Retry: true, Counted: true, Backoff: 4 * time.Second}},
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+				ErrorClass: "bad_output",
+				Retry:      true, Counted: true, Backoff: 4 * time.Second}},
 		{"unusable answers for the third time", inference.ClassBadOutput, 2, 0, false,
-			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output", Counted: true,
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+				ErrorClass: "bad_output", Counted: true,
 				Reply: "This message could not be answered: the model gave no usable answer; please send it again."}},
 		{"given up", inference.ClassTransport, 0, 24 * time.Hour, false,
-			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "transport",
-				Reply: "This message could not be answered: the model could not be reached; please send it again later."}},
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+				ErrorClass: "transport",
+				Reply:      "This message could not be answered: the model could not be reached; please send it again later."}},
 		{"given up, bad key", inference.ClassAuth, 0, 24 * time.Hour, false,
 			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
 				Reply: "This message could not be answered: the model is not available at present; the operator was told."}},
@@ -80,9 +84,11 @@ func TestModelFailsAfterATool(t *testing.T) {
 		reply string
 	}{
 		{"summary", "", fails(inference.ClassAuth), "auth", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
-		{"text before the tool", "I send it.", fails(inference.ClassOverloaded), "overloaded", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
+		{"text before the tool", "I send it.", fails(inference.ClassOverloaded), "overloaded",
+			"Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
 		{"silence", "", says(""), "bad_output", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
-		{"panic", "", inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+		{"panic", "", inferencetest.Func(func(context.Context, inference.Request,
+			func(inference.Delta)) (inference.Response, error) {
 			panic("provider bug")
 		}), "internal", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
 	}
@@ -136,7 +142,8 @@ func TestFallbackModels(t *testing.T) {
 			b := newBench(t)
 			b.def.Model = ""
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnFailed || !strings.Contains(got.Error, "the agent has no model and there is no default") {
+			if got.State != turnkeeper.TurnFailed || !strings.Contains(got.Error,
+				"the agent has no model and there is no default") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -167,16 +174,19 @@ func TestUsage(t *testing.T) {
 	})
 	t.Run("of failed attempts counts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
+			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport,
+				Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
 			b.run(t.Context())
-			if u := b.store.turn().Usage; u.InputTokens != 110 || u.Estimated || b.store.rounds()[0].Usage.InputTokens != 10 {
+			if u := b.store.turn().Usage; u.InputTokens != 110 || u.Estimated ||
+				b.store.rounds()[0].Usage.InputTokens != 10 {
 				t.Errorf("the turn took %+v, its round %+v", u, b.store.rounds()[0].Usage)
 			}
 		})
 	})
 	transport := &inference.Error{Class: inference.ClassTransport, Detail: "cut"}
 	streams := func(err error) inferencetest.Step {
-		return inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+		return inferencetest.Func(func(ctx context.Context, _ inference.Request,
+			onDelta func(inference.Delta)) (inference.Response, error) {
 			onDelta(inference.Delta{Kind: inference.DeltaThinking, Text: "I should say half."})
 			onDelta(inference.Delta{Kind: inference.DeltaText, Text: strings.Repeat("half a sentence ", 1000)})
 			onDelta(inference.Delta{Kind: inference.DeltaTool, Name: "put", Text: `{"n":`})
@@ -193,12 +203,15 @@ func TestUsage(t *testing.T) {
 		worked bool // the model did work, so its usage is estimated
 		said   bool
 	}{
-		"a stream that is cut":            {streams(transport), "transport", true, true},
-		"a stream that the provider ends": {streams(&inference.Error{Class: inference.ClassOverloaded, Status: 200}), "overloaded", true, true},
+		"a stream that is cut": {streams(transport), "transport", true, true},
+		"a stream that the provider ends": {streams(&inference.Error{Class: inference.ClassOverloaded, Status: 200}),
+			"overloaded", true, true},
 		"a stream that outlasts the turn": {streams(nil), "interrupted", true, true},
 		"an answer that does not come":    {inferencetest.Fail(transport), "transport", true, false},
-		"a request that was not sent":     {inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Unsent: true}), "transport", false, false},
-		"a refusal":                       {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited, Status: 429}), "rate_limited", false, false},
+		"a request that was not sent": {inferencetest.Fail(&inference.Error{Class: inference.ClassTransport,
+			Unsent: true}), "transport", false, false},
+		"a refusal": {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited,
+			Status: 429}), "rate_limited", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -208,14 +221,17 @@ func TestUsage(t *testing.T) {
 					t.Fatalf("%d failed attempts are kept", len(b.store.failed()))
 				}
 				f := b.store.failed()[0]
-				if f.Round != 1 || f.Attempt != 1 || f.Class != c.class || f.Usage.Estimated != c.worked || (f.Usage.InputTokens > 0) != c.worked {
+				if f.Round != 1 || f.Attempt != 1 || f.Class != c.class || f.Usage.Estimated != c.worked ||
+					(f.Usage.InputTokens > 0) != c.worked {
 					t.Errorf("%+v", f)
 				}
-				if c.said && (f.Usage.OutputTokens < 4000 || len(f.Text) > 9000 || !strings.HasPrefix(f.Text, "half a sentence half") ||
+				if c.said && (f.Usage.OutputTokens < 4000 || len(f.Text) > 9000 || !strings.HasPrefix(f.Text,
+					"half a sentence half") ||
 					!strings.HasSuffix(f.Text, `[call of put] {"n":`) || f.Reasoning != "I should say half.") {
 					t.Errorf("%+v", f)
 				}
-				for _, text := range []string{b.store.turn().InnerDialogue, b.store.outcomes()[len(b.store.outcomes())-1].Reply} {
+				for _, text := range []string{b.store.turn().InnerDialogue,
+					b.store.outcomes()[len(b.store.outcomes())-1].Reply} {
 					if strings.Contains(text, "half a sentence") {
 						t.Errorf("%q was told", text)
 					}
@@ -265,7 +281,8 @@ type till struct {
 	spender  agentturn.Spender
 }
 
-func (b *till) Reserve(_ context.Context, s agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+func (b *till) Reserve(_ context.Context, s agentturn.Spender,
+	estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	b.spender = s
 	if b.n--; b.n < 0 {
 		return b.block, b.err
@@ -292,14 +309,18 @@ func TestBudget(t *testing.T) {
 		{"the day's, after a read", till{n: 1, block: day}, turnlog.Outcome{
 			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
 		{"the day's, in which there is never room", till{block: agentturn.Reservation{
-			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnlog.Outcome{
-			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
-			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "no day has room"}},
+			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}},
+			turnlog.Outcome{
+				State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
+				Reply: "This message could not be answered: the budget for it is used up; the operator was told.",
+				Error: "no day has room"}},
 		{"the turn's, before any tool", till{block: turn}, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
-			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "the turn is spent"}},
+			Reply: "This message could not be answered: the budget for it is used up; the operator was told.",
+			Error: "the turn is spent"}},
 		{"that cannot be asked", till{err: errors.New("no connection")}, turnlog.Outcome{
-			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Counted: true, Backoff: 2 * time.Second, Error: "no connection"}},
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal",
+			Retry: true, Counted: true, Backoff: 2 * time.Second, Error: "no connection"}},
 		{"that suffices", till{n: 9}, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done"}},
 	}
@@ -315,7 +336,8 @@ func TestBudget(t *testing.T) {
 				if len(test.budget.reserved) != len(test.budget.settled) {
 					t.Errorf("%d reserved, %d settled", len(test.budget.reserved), len(test.budget.settled))
 				}
-				want := agentturn.Spender{Turn: 7, Agent: "tester", Limits: agentturn.SpendLimits{TurnCalls: 1, DayTokens: 5}}
+				want := agentturn.Spender{Turn: 7, Agent: "tester", Limits: agentturn.SpendLimits{TurnCalls: 1,
+					DayTokens: 5}}
 				if diff := cmp.Diff(want, test.budget.spender); diff != "" {
 					t.Error(diff)
 				}

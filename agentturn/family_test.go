@@ -32,10 +32,12 @@ func (s *stage) checkFamily() {
 	scenes, keys := s.scenes(), map[string]turnlog.CallRef{}
 	for _, c := range scenes {
 		var start transcript.TurnStartData
-		if c.StopReason == turnkeeper.StopWorkerLost && len(c.events) > 0 && c.events[0].Type == turnkeeper.EventTurnComplete {
+		if c.StopReason == turnkeeper.StopWorkerLost && len(c.events) > 0 &&
+			c.events[0].Type == turnkeeper.EventTurnComplete {
 			continue // each of its workers was lost before it wrote anything
 		}
-		if len(c.events) == 0 || json.Unmarshal(c.events[0].Data, &start) != nil || !cmp.Equal(start.Parent, c.parent(scenes)) {
+		if len(c.events) == 0 || json.Unmarshal(c.events[0].Data, &start) != nil || !cmp.Equal(start.Parent,
+			c.parent(scenes)) {
 			s.fault("turn %d begins with the parent %+v, want %+v", c.ID, start.Parent, c.parent(scenes))
 		}
 	}
@@ -68,7 +70,8 @@ func (s *stage) checkFamily() {
 // storedAs matches the line that names an attachment.
 var storedAs = regexp.MustCompile(`\[a chart, stored as output (\w+): `)
 
-// checkOutput checks that the content of a result is stored as its tool returned it, under the ids that the model is shown.
+// checkOutput checks that the content of a result is stored as its tool returned it, under the ids that the model is
+// shown.
 func (s *stage) checkOutput(c scene, call turnkeeper.ToolCall) {
 	p := propOf(strings.TrimPrefix(call.Name, "server__"))
 	if call.State != turnkeeper.CallSucceeded || p.gives == "" || strings.HasPrefix(call.Shown, "A person says") {
@@ -94,7 +97,8 @@ func (s *stage) checkOutput(c scene, call turnkeeper.ToolCall) {
 		id = turnkeeper.OutputID(named[1])
 	}
 	o, err := s.conn.DescribeOutput(context.Background(), c.ID, id)
-	if err != nil || o.MediaType != mediaType || o.SHA256 != outputs.SHA256(string(want)) || o.Call != call.Key || o.TurnID != c.ID ||
+	if err != nil || o.MediaType != mediaType || o.SHA256 != outputs.SHA256(string(want)) || o.Call != call.Key ||
+		o.TurnID != c.ID ||
 		o.SizeBytes != int64(len(want)) || o.RawBytes != int64(len(want)) || o.Incomplete {
 		s.fault("the output %s of %s is stored as %+v, %v", id, call.WireID, o, err)
 	}

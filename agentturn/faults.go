@@ -77,8 +77,10 @@ func writesOf(e turnlog.Entry) []string {
 func FaultPoints() []string {
 	return []string{
 		PointStart, PointReconcile, pointVerdictBefore, pointVerdictAfter,
-		PointProbed, PointModelBefore, pointModelFirst, pointModelMore, pointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
-		pointPlanBefore, PointPlanAfter, pointAskBefore, pointAskAfter, pointSeenBefore, pointSeenAfter, PointStartBefore, PointStartAfter, PointChecked,
+		PointProbed, PointModelBefore, pointModelFirst, pointModelMore, pointStreamBefore, PointStreamAfter,
+		PointModelAfter, PointPlanned,
+		pointPlanBefore, PointPlanAfter, pointAskBefore, pointAskAfter, pointSeenBefore, pointSeenAfter,
+		PointStartBefore, PointStartAfter, PointChecked,
 		PointEffectDone, pointReadsDone, pointTransactEnter, pointTransactRan, pointTransactLeave,
 		PointResultsBefore, pointResultsAfter, pointFinishBefore, pointFinishAfter, PointLate,
 		pointDetachedClaimed, pointDetachedRan, pointDetachedArrived,

@@ -14,13 +14,15 @@ import (
 // TestAFencedProgressNoteKillsTheTool checks that a worker kills its tools when the fence
 // refuses a write, even if the write only stores a call's progress.
 func TestAFencedProgressNoteKillsTheTool(t *testing.T) {
-	for name, effect := range map[string]turnkeeper.Effect{"a read": turnkeeper.EffectNone, "an effect": turnkeeper.EffectKeyed} {
+	for name, effect := range map[string]turnkeeper.Effect{"a read": turnkeeper.EffectNone,
+		"an effect": turnkeeper.EffectKeyed} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var b *bench
 				began := time.Now()
 				var killed time.Duration
-				b = newBench(t, asks("slow")).with(newTool("slow", effect).does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
+				b = newBench(t, asks("slow")).with(newTool("slow", effect).does(func(ctx context.Context,
+					call tools.Call) (tools.Result, error) {
 					b.store.dispatch() // another worker has the turn now
 					call.Progress("half way")
 					<-ctx.Done()

@@ -8,8 +8,8 @@ import (
 	"turnkeeper/agentturn/toolrun"
 )
 
-// A turn that is to finish answers with what it has: it starts no more calls, stops those of effect none, lets calls with
-// an effect end, and then asks the model once more, without tools. It asks nobody.
+// A turn that is to finish answers with what it has: it starts no more calls, stops those of effect none, lets calls
+// with an effect end, and then asks the model once more, without tools. It asks nobody.
 
 // errFinish stops calls of effect none of a turn that is to finish.
 var errFinish = errors.New("the turn was asked to finish")

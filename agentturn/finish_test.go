@@ -57,8 +57,10 @@ func (b *bench) wantLastRound(requests int) {
 		b.t.Fatalf("%d requests, want %d", len(all), requests)
 	}
 	for i, r := range all {
-		if final := r.ToolChoice == inference.ToolChoiceNone && strings.Contains(last(r), finishNotice); final != (i == requests-1) {
-			b.t.Errorf("request %d is announced as the last: %t; tool choice %q, it ends %q", i+1, final, r.ToolChoice, last(r))
+		final := r.ToolChoice == inference.ToolChoiceNone && strings.Contains(last(r), finishNotice)
+		if final != (i == requests-1) {
+			b.t.Errorf("request %d is announced as the last: %t; tool choice %q, it ends %q", i+1, final,
+				r.ToolChoice, last(r))
 		}
 	}
 }
@@ -86,10 +88,16 @@ func TestATurnFinishes(t *testing.T) {
 		took   time.Duration // at most
 		shown  []string      // nil: not compared
 	}{
-		"a read runs":                 {[]string{"look", "send"}, func(b *bench) { b.bounds.AsyncTimeout = 0 }, []turnkeeper.CallState{cancel, denied}, 2 * time.Second, nil},
-		"a read in the background":    {[]string{"slow", "look"}, func(b *bench) { b.bounds.AsyncTimeout = 500 * time.Millisecond }, []turnkeeper.CallState{cancel, cancel}, 2 * time.Second, nil},
-		"an effect runs":              {[]string{"send", "send", "look"}, func(*bench) {}, []turnkeeper.CallState{done, denied, denied}, 62 * time.Second, []string{sent, notRun, notRun}},
-		"an effect in the background": {[]string{"post", "slow"}, func(*bench) {}, []turnkeeper.CallState{done, denied}, 62 * time.Second, nil},
+		"a read runs": {[]string{"look", "send"}, func(b *bench) {
+			b.bounds.AsyncTimeout = 0
+		}, []turnkeeper.CallState{cancel, denied}, 2 * time.Second, nil},
+		"a read in the background": {[]string{"slow", "look"}, func(b *bench) {
+			b.bounds.AsyncTimeout = 500 * time.Millisecond
+		}, []turnkeeper.CallState{cancel, cancel}, 2 * time.Second, nil},
+		"an effect runs": {[]string{"send", "send", "look"}, func(*bench) {}, []turnkeeper.CallState{done,
+			denied, denied}, 62 * time.Second, []string{sent, notRun, notRun}},
+		"an effect in the background": {[]string{"post", "slow"}, func(*bench) {}, []turnkeeper.CallState{done, denied},
+			62 * time.Second, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +107,8 @@ func TestATurnFinishes(t *testing.T) {
 				b.bounds.ToolTimeout = 2 * time.Minute
 				b.bounds.MaxDuration = 3 * time.Minute
 				b.with(finishes(b, "look", turnkeeper.EffectNone), finishes(b, "send", turnkeeper.EffectOnce),
-					finishes(b, "post", turnkeeper.EffectKeyed).withBackground(), lasting("slow", turnkeeper.EffectNone, 100*time.Second))
+					finishes(b, "post", turnkeeper.EffectKeyed).withBackground(), lasting("slow", turnkeeper.EffectNone,
+						100*time.Second))
 				b.lease = 10 * time.Minute
 				started := time.Now()
 				b.wantFinished(b.run(t.Context()), turnkeeper.TurnSucceeded, "What I have.")
@@ -126,13 +135,16 @@ func TestATurnFinishesAtOnce(t *testing.T) {
 		reply    string
 		requests int
 	}{
-		"it answers in its first round": {[]inferencetest.Step{says("Nothing yet.")}, turnkeeper.TurnSucceeded, "Nothing yet.", 1},
-		"it calls a tool all the same":  {[]inferencetest.Step{inferencetest.Answer(asking("Here is a part.", "send"))}, turnkeeper.TurnDegraded, "Here is a part.", 1},
+		"it answers in its first round": {[]inferencetest.Step{says("Nothing yet.")}, turnkeeper.TurnSucceeded,
+			"Nothing yet.", 1},
+		"it calls a tool all the same": {[]inferencetest.Step{inferencetest.Answer(asking("Here is a part.", "send"))},
+			turnkeeper.TurnDegraded, "Here is a part.", 1},
 		"it calls a tool and says nothing": {[]inferencetest.Step{asks("send")}, turnkeeper.TurnDegraded,
 			"This message could not be answered: it was asked to finish before there was an answer.", 1},
 		"it calls a tool that does not exist": {[]inferencetest.Step{asks("shout")}, turnkeeper.TurnDegraded,
 			"This message could not be answered: it was asked to finish before there was an answer.", 1},
-		"it writes and calls a tool that does not exist": {[]inferencetest.Step{inferencetest.Answer(asking("Here is a part.", "shout"))},
+		"it writes and calls a tool that does not exist": {
+			[]inferencetest.Step{inferencetest.Answer(asking("Here is a part.", "shout"))},
 			turnkeeper.TurnDegraded, "Here is a part.", 1},
 		"it says nothing": {[]inferencetest.Step{says(""), says(""), says(""), says("")}, turnkeeper.TurnDegraded,
 			"This message could not be answered: it was asked to finish before there was an answer.", 3},
@@ -166,12 +178,14 @@ func TestARunningModelCallIsLetEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, send := finishing(t), once("send")
-				b.with(send).script.Add(inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+				b.with(send).script.Add(inferencetest.Func(func(context.Context, inference.Request,
+					func(inference.Delta)) (inference.Response, error) {
 					close(b.finish)
 					return test.answer, nil
 				}), says("What I have."))
 				o := b.run(t.Context())
-				if o.State != turnkeeper.TurnSucceeded || o.StopReason != test.stop || len(b.requests()) != test.rounds || send.runs.count() != 0 {
+				if o.State != turnkeeper.TurnSucceeded || o.StopReason != test.stop ||
+					len(b.requests()) != test.rounds || send.runs.count() != 0 {
 					t.Errorf("%+v after %d requests, and send ran %d times", o, len(b.requests()), send.runs.count())
 				}
 			})
@@ -194,7 +208,8 @@ func TestAParkedTurnFinishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, pay := newBench(t, asks(test.calls...), says("Without it.")), once("pay").needsApproval()
-				b.with(pay, once("book").asksFor(1), newTool("rent", turnkeeper.EffectKeyed).asksFor(1), read("look").asksFor(1), builtin.NewAskPerson())
+				b.with(pay, once("book").asksFor(1), newTool("rent", turnkeeper.EffectKeyed).asksFor(1),
+					read("look").asksFor(1), builtin.NewAskPerson())
 				b.waits()
 				if _, err := b.store.conn.FinishTurn(t.Context(), b.store.turn().ID); err != nil {
 					t.Fatal(err)
@@ -264,14 +279,16 @@ func TestATurnThatFinishesIsTakenOver(t *testing.T) {
 		for n := range 3 {
 			synctest.Test(t, func(t *testing.T) {
 				b := finishing(t)
-				answer := inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+				answer := inferencetest.Func(func(_ context.Context, r inference.Request,
+					_ func(inference.Delta)) (inference.Response, error) {
 					if r.ToolChoice != inference.ToolChoiceNone {
 						return asking("", "send", "look", "send"), nil
 					}
 					return inference.Response{Text: "What I have.", FinishReason: "stop"}, nil
 				})
 				b.script.Add(answer, answer, answer, answer)
-				b.with(newTool("send", turnkeeper.EffectKeyed).does(func(context.Context, tools.Call) (tools.Result, error) {
+				b.with(newTool("send", turnkeeper.EffectKeyed).does(func(context.Context,
+					tools.Call) (tools.Result, error) {
 					if _, err := b.store.conn.FinishTurn(b.t.Context(), b.store.turn().ID); err != nil {
 						t.Error(err)
 					}
@@ -293,7 +310,8 @@ func TestATurnThatFinishesIsTakenOver(t *testing.T) {
 					o = b.run(b.t.Context())
 				}
 				b.wantFinished(o, turnkeeper.TurnSucceeded, "What I have.")
-				if got := b.states(); !cmp.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied, turnkeeper.CallDenied}) {
+				if got := b.states(); !cmp.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded,
+					turnkeeper.CallDenied, turnkeeper.CallDenied}) {
 					t.Errorf("%s, %d: calls %v", label, n+1, got)
 				}
 			})
@@ -318,8 +336,8 @@ func (b *bench) mayDie(label string, n int) (o turnlog.Outcome, died bool) {
 	return o, died
 }
 
-// TestATurnThatWaitsForMoreFinishes asks turns to finish that wait for a person to raise their budget, to approve their reply, or
-// to settle a call. They make no other model call, or no other call.
+// TestATurnThatWaitsForMoreFinishes asks turns to finish that wait for a person to raise their budget, to approve their
+// reply, or to settle a call. They make no other model call, or no other call.
 func TestATurnThatWaitsForMoreFinishes(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind  askings.Kind
@@ -350,7 +368,8 @@ func TestATurnThatWaitsForMoreFinishes(t *testing.T) {
 				}
 				o := b.run(t.Context())
 				all := b.store.asked()
-				if o.State != test.state || o.StopReason != test.stop || len(all) != 1 || all[0].State != askings.Withdrawn || pay.runs.count() != 1 {
+				if o.State != test.state || o.StopReason != test.stop || len(all) != 1 ||
+					all[0].State != askings.Withdrawn || pay.runs.count() != 1 {
 					t.Errorf("%+v, asks %+v; pay ran %d times", o, all, pay.runs.count())
 				}
 			})
@@ -358,16 +377,19 @@ func TestATurnThatWaitsForMoreFinishes(t *testing.T) {
 	}
 }
 
-// TestDetachedCallsOfATurnThatFinishes checks that a turn that finishes cancels its detached reads and waits for its detached effects.
+// TestDetachedCallsOfATurnThatFinishes checks that a turn that finishes cancels its detached reads and waits for its
+// detached effects.
 func TestDetachedCallsOfATurnThatFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("read", "act"), says("What I have.")).with(far("read", turnkeeper.EffectNone), far("act", turnkeeper.EffectOnce))
+		b := newBench(t, asks("read", "act"), says("What I have.")).with(far("read", turnkeeper.EffectNone),
+			far("act", turnkeeper.EffectOnce))
 		b.waits()
 		if _, err := b.store.conn.FinishTurn(t.Context(), b.store.turn().ID); err != nil {
 			t.Fatal(err)
 		}
 		b.waits()
-		if got := b.states(); !cmp.Equal(got, []turnkeeper.CallState{turnkeeper.CallCancelled, turnkeeper.CallRunning}) {
+		if got := b.states(); !cmp.Equal(got, []turnkeeper.CallState{turnkeeper.CallCancelled,
+			turnkeeper.CallRunning}) {
 			t.Fatalf("calls %v", got)
 		}
 		b.store.arrive(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallSucceeded, "done")
@@ -381,9 +403,11 @@ func TestATurnWithoutRoundsLeftFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := finishing(t, asks("send", "send"))
 		b.with(finishes(b, "send", turnkeeper.EffectOnce))
-		b.bounds.MaxRounds, b.bounds.ToolTimeout, b.bounds.MaxDuration, b.lease = 1, 2*time.Minute, 3*time.Minute, 10*time.Minute
+		b.bounds.MaxRounds, b.bounds.ToolTimeout, b.bounds.MaxDuration, b.lease = 1, 2*time.Minute, 3*time.Minute,
+			10*time.Minute
 		o := b.run(t.Context())
-		if o.StopReason != turnkeeper.StopMaxRounds || !strings.HasPrefix(o.Reply, "Tool results: 1 succeeded, 1 failed.") {
+		if o.StopReason != turnkeeper.StopMaxRounds || !strings.HasPrefix(o.Reply,
+			"Tool results: 1 succeeded, 1 failed.") {
 			t.Errorf("%+v", o)
 		}
 	})

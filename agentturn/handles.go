@@ -28,7 +28,9 @@ func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 		}
 	}
 	values := &values{exec: e, stored: e.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
-	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
+	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) {
+		return values.resolve(ctx, text)
+	})
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
 		fault = turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run."
 	} else if errors.Is(err, turnkeeper.ErrNotFound) {
@@ -46,7 +48,8 @@ func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 
 // outputsBefore returns the stored results of the calls before a call.
 func (w *tooling) outputsBefore(call *calls.Call) *toolrun.OutputStore {
-	return &toolrun.OutputStore{Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, PageOf: w.task.offered.MaxChars, Calls: w.calls.Earlier(call)}
+	return &toolrun.OutputStore{Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs,
+		PageOf: w.task.offered.MaxChars, Calls: w.calls.Earlier(call)}
 }
 
 // values resolves the handles of one call.
@@ -88,20 +91,25 @@ func (v *values) resolve(ctx context.Context, text string) (string, error) {
 }
 
 func (v *values) tooMuch() error {
-	return outputs.NewRefusal(fmt.Sprintf("the texts of its handles have more than %d bytes together", turnkeeper.MaxOutputBytes))
+	return outputs.NewRefusal(fmt.Sprintf("the texts of its handles have more than %d bytes together",
+		turnkeeper.MaxOutputBytes))
 }
 
 // find returns the result that a handle names, or a refusal if its text cannot be used.
 func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Output, err error) {
 	i := prompt.IndexOf(v.stored.Calls, handle.ID)
 	if i < 0 {
-		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call or result of this turn has that id", handle.ID))
+		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call or result of this turn has that id",
+			handle.ID))
 	}
 	switch call := v.stored.Calls[i]; {
 	case !call.State.Answered():
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: that call of %s has no result yet", handle.ID, call.Name))
 	case call.State != turnkeeper.CallSucceeded:
-		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: that call of %s did not succeed, so there is no result to pass on", handle.ID, call.Name))
+		return o,
+			outputs.NewRefusal(
+				fmt.Sprintf("output:%s: that call of %s did not succeed, so there is no result to pass on",
+					handle.ID, call.Name))
 	}
 	var found bool
 	err = v.exec.retryRead(ctx, func() (err error) {
@@ -113,9 +121,12 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 	case !found:
 		err = turnkeeper.ErrNotFound
 	case o.Binary:
-		err = outputs.NewRefusal(fmt.Sprintf("output:%s: that result is binary, and cannot be passed on as text", handle.ID))
+		err = outputs.NewRefusal(fmt.Sprintf("output:%s: that result is binary, and cannot be passed on as text",
+			handle.ID))
 	case o.Cut && !handle.Part:
-		err = outputs.NewRefusal(fmt.Sprintf("output:%s: only the beginning of that result was kept; say output:%s[0:%d] to pass that on", handle.ID, handle.ID, o.Chars))
+		err = outputs.NewRefusal(
+			fmt.Sprintf("output:%s: only the beginning of that result was kept; say output:%s[0:%d] to pass that on",
+				handle.ID, handle.ID, o.Chars))
 	}
 	return o, err
 }

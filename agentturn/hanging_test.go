@@ -98,11 +98,13 @@ type (
 	snaggedReconciler struct{ snaggedTool }
 )
 
-// surroundings are the interfaces through which a turn reaches what may hang. Each method with a context must have been tried.
+// surroundings are the interfaces through which a turn reaches what may hang. Each method with a context must have been
+// tried.
 var surroundings = []reflect.Type{
 	reflect.TypeFor[agentturn.Journal](), reflect.TypeFor[toolrun.Drafts](), reflect.TypeFor[agentturn.Budget](),
 	reflect.TypeFor[agentturn.Freshness](),
-	reflect.TypeFor[toolrun.Outputs](), reflect.TypeFor[extract.Cache](), reflect.TypeFor[inference.Provider](), reflect.TypeFor[tools.Tool](),
+	reflect.TypeFor[toolrun.Outputs](), reflect.TypeFor[extract.Cache](), reflect.TypeFor[inference.Provider](),
+	reflect.TypeFor[tools.Tool](),
 	reflect.TypeFor[tools.Approver](), reflect.TypeFor[tools.Reconciler](),
 }
 
@@ -159,7 +161,8 @@ func (j snaggedJournal) DropDraft(ctx context.Context, id turnkeeper.OutputID) e
 	return j.journal.DropDraft(ctx, id)
 }
 
-func (b snaggedBudget) Reserve(ctx context.Context, who agentturn.Spender, u turnkeeper.Usage) (r agentturn.Reservation, err error) {
+func (b snaggedBudget) Reserve(ctx context.Context, who agentturn.Spender,
+	u turnkeeper.Usage) (r agentturn.Reservation, err error) {
 	if err := b.hang(ctx, "Reserve"); err != nil {
 		return r, err
 	}
@@ -173,7 +176,8 @@ func (b snaggedBudget) Settle(ctx context.Context, r agentturn.Reservation, u tu
 	return b.Budget.Settle(ctx, r, u)
 }
 
-func (f snaggedFreshness) RecentCalls(ctx context.Context, agent, name, hash string, within time.Duration) ([]turnlog.PastCall, error) {
+func (f snaggedFreshness) RecentCalls(ctx context.Context, agent, name, hash string,
+	within time.Duration) ([]turnlog.PastCall, error) {
 	if err := f.hang(ctx, "RecentCalls"); err != nil {
 		return nil, err
 	}
@@ -189,7 +193,8 @@ func (o snaggedOutputs) DescribeOutput(
 	return o.Outputs.DescribeOutput(ctx, turn, id)
 }
 
-func (o snaggedOutputs) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
+func (o snaggedOutputs) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from,
+	to int64) (string, error) {
 	if err := o.hang(ctx, "ReadOutput"); err != nil {
 		return "", err
 	}
@@ -210,14 +215,16 @@ func (c snaggedCache) FindExtraction(ctx context.Context, key turnlog.Extraction
 	return c.Cache.FindExtraction(ctx, key)
 }
 
-func (c snaggedCache) KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
+func (c snaggedCache) KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey,
+	value []byte) error {
 	if err := c.hang(ctx, "KeepExtraction"); err != nil {
 		return err
 	}
 	return c.Cache.KeepExtraction(ctx, turn, key, value)
 }
 
-func (m snaggedModel) Generate(ctx context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (m snaggedModel) Generate(ctx context.Context, r inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := m.hang(ctx, "Generate"); err != nil {
 		return inference.Response{}, err
 	}
@@ -276,7 +283,8 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 		b := newBench(t, asks("look", "send", "note", "put", "judged"), says("Done."))
 		b.store.trigger, b.freshness = turnkeeper.TriggerSchedule, pastCalls{}
 		b.bounds.FreshnessWindow = time.Hour
-		return b.with(read("look"), once("send"), note, newTool("put", turnkeeper.EffectKeyed), approver{once("judged")})
+		return b.with(read("look"), once("send"), note, newTool("put", turnkeeper.EffectKeyed),
+			approver{once("judged")})
 	},
 	"a search in a stored result": func(t *testing.T) *bench {
 		b := extractBench(t, &extractor{}, "the answers")
@@ -284,7 +292,8 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 		return b
 	},
 	"a handle": func(t *testing.T) *bench {
-		b, _ := handleBench(t, turnkeeper.EffectOnce, anyStrings, asks("text"), asks(`taker {"a":"output:1[5:8]"}`), says("Done."))
+		b, _ := handleBench(t, turnkeeper.EffectOnce, anyStrings, asks("text"), asks(`taker {"a":"output:1[5:8]"}`),
+			says("Done."))
 		return b
 	},
 	"more of a stored result": func(t *testing.T) *bench {
@@ -293,12 +302,14 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 		return pagedBench(t, library, &runs, asksFor("big", "c1", `{}`), more, says("Done."))
 	},
 	"a large result": func(t *testing.T) *bench {
-		return newBench(t, asks("big"), says("Done.")).with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
+		return newBench(t, asks("big"), says("Done.")).with(read("big").does(func(context.Context,
+			tools.Call) (tools.Result, error) {
 			return tools.Result{Body: strings.NewReader(strings.Repeat("words and more words. ", 1<<16))}, nil
 		}))
 	},
 	"a call that lasts": func(t *testing.T) *bench {
-		return newBench(t, asks("send"), says("Done.")).with(once("send").does(func(context.Context, tools.Call) (tools.Result, error) {
+		return newBench(t, asks("send"), says("Done.")).with(once("send").does(func(context.Context,
+			tools.Call) (tools.Result, error) {
 			time.Sleep(hangTime + 100*time.Millisecond) // whatever becomes of its context
 			return tools.Result{Text: "sent"}, nil
 		}))
@@ -338,22 +349,27 @@ var stopCauses = map[string]struct {
 	cause error // nil: the wall
 	ends  func(turnlog.Outcome, error) bool
 }{
-	"a cancel": {agentturn.ErrCancelled, func(o turnlog.Outcome, err error) bool { return err == nil && o.State == turnkeeper.TurnCancelled }},
+	"a cancel": {agentturn.ErrCancelled, func(o turnlog.Outcome, err error) bool {
+		return err == nil && o.State == turnkeeper.TurnCancelled
+	}},
 	"a shutdown": {agentturn.ErrShutdown, func(o turnlog.Outcome, err error) bool {
 		return err == nil && o.State == turnkeeper.TurnQueued && o.Error == agentturn.ErrShutdown.Error()
 	}},
-	"a lost lease": {turnkeeper.ErrFenced, func(_ turnlog.Outcome, err error) bool { return errors.Is(err, turnkeeper.ErrFenced) }},
+	"a lost lease": {turnkeeper.ErrFenced, func(_ turnlog.Outcome, err error) bool {
+		return errors.Is(err, turnkeeper.ErrFenced)
+	}},
 	"the wall": {nil, func(o turnlog.Outcome, err error) bool {
 		return err == nil && o.StopReason == turnkeeper.StopMaxDuration
 	}},
 }
 
-// stopTime is the longest time from the end of a turn's context to the end of its dispatch, if its surroundings hang in one call. It is
-// the timeout for late results, and that for settling the budget.
+// stopTime is the longest time from the end of a turn's context to the end of its dispatch, if its surroundings hang in
+// one call. It is the timeout for late results, and that for settling the budget.
 const stopTime = 7 * time.Second
 
-// TestAStopEndsWhateverHangs lets each call of a turn's surroundings hang, one in each run, until the turn is stopped. The call learns of
-// it, the dispatch ends soon, as the cause of the stop says, and what is written keeps the rules of the journal.
+// TestAStopEndsWhateverHangs lets each call of a turn's surroundings hang, one in each run, until the turn is stopped.
+// The call learns of it, the dispatch ends soon, as the cause of the stop says, and what is written keeps the rules of
+// the journal.
 func TestAStopEndsWhateverHangs(t *testing.T) {
 	hung := map[string]bool{}
 	for _, port := range surroundings {
@@ -369,11 +385,14 @@ func TestAStopEndsWhateverHangs(t *testing.T) {
 		for _, method := range slices.Sorted(maps.Keys(calls)) {
 			for n := range calls[method] {
 				hung[method] = true
-				for _, cause := range testrun.Sample(slices.Concat(causes[runs%len(causes):], causes[:runs%len(causes)]), 1) {
+				for _, cause := range testrun.Sample(slices.Concat(causes[runs%len(causes):],
+					causes[:runs%len(causes)]), 1) {
 					t.Run(fmt.Sprintf("%s/%s %d/%s", name, method, n+1, cause), func(t *testing.T) {
 						came := false // another order of the turn's goroutines may write less often
 						for try := 0; !came && try < 20; try++ {
-							synctest.Test(t, func(t *testing.T) { came = hangIn(t, name, &snag{method: method, n: n + 1}, cause) })
+							synctest.Test(t, func(t *testing.T) {
+								came = hangIn(t, name, &snag{method: method, n: n + 1}, cause)
+							})
 						}
 						if !came {
 							t.Error("the call did not come")
@@ -406,7 +425,8 @@ func callsIn(t *testing.T, name string) (calls map[string]int) {
 	return calls
 }
 
-// hangIn runs a turn with a snag, which is stopped once that has hung for a while. It returns whether the call came that is to hang.
+// hangIn runs a turn with a snag, which is stopped once that has hung for a while. It returns whether the call came
+// that is to hang.
 func hangIn(t *testing.T, name string, s *snag, cause string) bool {
 	b := hangingTurns[name](t)
 	s.calls = map[string]int{}
@@ -434,7 +454,8 @@ func hangIn(t *testing.T, name string, s *snag, cause string) bool {
 	case s.n == 0 || !s.hit:
 	case s.deaf:
 		t.Error("the context of the call did not end")
-	case late < 0 && (cause == "the wall" && outcome.State == turnkeeper.TurnSucceeded || s.method == "Settle"): // it has a timeout of its own
+	// it has a timeout of its own
+	case late < 0 && (cause == "the wall" && outcome.State == turnkeeper.TurnSucceeded || s.method == "Settle"):
 	case late < 0 || late > stopTime || !stopCauses[cause].ends(outcome, err):
 		t.Errorf("%s after the stop: %+v, %v", late, outcome, err)
 	}

@@ -111,7 +111,8 @@ func (b *bench) dispatch(ctx context.Context) (turnlog.Outcome, error) {
 	return b.resume(ctx, record, journal)
 }
 
-func (b *bench) resume(ctx context.Context, record *turnlog.Record, journal agentturn.Journal) (turnlog.Outcome, error) {
+func (b *bench) resume(ctx context.Context, record *turnlog.Record,
+	journal agentturn.Journal) (turnlog.Outcome, error) {
 	a := agentturn.Assignment{Record: record, Definition: b.def, Newest: b.newest, Retired: b.retired, Finish: b.finish}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
@@ -303,7 +304,8 @@ func newTool(name string, effect turnkeeper.Effect) *tool {
 	return &tool{
 		spec: tools.Spec{
 			Name: name, Description: "A tool of a test.", Effect: effect,
-			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
 		},
 		runs: &ledger{},
 	}
@@ -332,13 +334,15 @@ func (r *reconciler) Reconcile(context.Context, tools.Call) (tools.Result, bool,
 func asks(calls ...string) inferencetest.Step { return inferencetest.Answer(asking("", calls...)) }
 
 func asking(text string, calls ...string) inference.Response {
-	res := inference.Response{Text: text, FinishReason: "tool_calls", Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
+	res := inference.Response{Text: text, FinishReason: "tool_calls", Usage: turnkeeper.Usage{InputTokens: 10,
+		OutputTokens: 5}}
 	for i, call := range calls {
 		name, args, _ := strings.Cut(call, " ")
 		if args == "" {
 			args = fmt.Sprintf(`{"n":%d}`, i+1)
 		}
-		res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprintf("call_%s_%d", name, i+1), Name: name, Arguments: args})
+		res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprintf("call_%s_%d", name, i+1), Name: name,
+			Arguments: args})
 	}
 	return res
 }

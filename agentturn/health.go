@@ -22,7 +22,8 @@ type modelHealth struct {
 	lane     turnkeeper.Lane
 	known    map[string]modelhealth.Health  // models that are down, by name
 	suspects map[string]modelhealth.Suspect // models that have failed the message, by name
-	asked    map[string]int                 // of models that got a request in the current call: how many were the turn's own
+	// of models that got a request in the current call: how many were the turn's own
+	asked map[string]int
 	// refusedProbe are models that have refused the worker's own request.
 	refusedProbe map[string]bool
 }
@@ -41,8 +42,9 @@ func newModelHealth(record *turnlog.Record) modelHealth {
 	return h
 }
 
-// inDoubt reports whether the worker must make a request of its own before it asks a model: the message itself, or one of its lane,
-// may be what the model fails at. Either the turn probes the model, or the model has answered nobody since it failed the message.
+// inDoubt reports whether the worker must make a request of its own before it asks a model: the message itself, or one
+// of its lane, may be what the model fails at. Either the turn probes the model, or the model has answered nobody since
+// it failed the message.
 func (h *modelHealth) inDoubt(name string) bool {
 	return h.probed(name) && slices.Contains(h.known[name].Failed, h.lane) || h.suspects[name].Open
 }
@@ -68,20 +70,22 @@ func (h *modelHealth) isUp(name string) {
 	}
 }
 
-// failed records a fault of the service and returns the failure to write. requests is the number of the turn's requests that
-// may have caused it.
+// failed records a fault of the service and returns the failure to write. requests is the number of the turn's requests
+// that may have caused it.
 func (h *modelHealth) failed(name string, err *inference.Error, requests int) modelhealth.Failure {
 	m := h.known[name]
 	f := modelhealth.Failure{
-		Model: name, Seen: m.Failures, ErrorClass: string(err.Class), Error: firstChars(err.Error(), maxHealthError), RetryAfter: err.RetryAfter,
-		Requests: requests,
+		Model: name, Seen: m.Failures, ErrorClass: string(err.Class), Error: firstChars(err.Error(), maxHealthError),
+		RetryAfter: err.RetryAfter,
+		Requests:   requests,
 	}
 	m.Model, m.ErrorClass, m.Error, m.Probe = name, f.ErrorClass, f.Error, ""
 	h.known[name] = m
 	return f
 }
 
-// causes returns the number of requests of the current call that may have caused a failure: 0 if it concerns every request alike.
+// causes returns the number of requests of the current call that may have caused a failure: 0 if it concerns every
+// request alike.
 func (h *modelHealth) causes(name string, err *inference.Error) int {
 	if !err.Class.OfService() || !err.ByRequest {
 		return 0
@@ -89,13 +93,15 @@ func (h *modelHealth) causes(name string, err *inference.Error) int {
 	return h.asked[name]
 }
 
-// guilty reports whether a failure is the message's own: the model has answered others often enough while it failed this message.
+// guilty reports whether a failure is the message's own: the model has answered others often enough while it failed
+// this message.
 func (h *modelHealth) guilty(name string, err *inference.Error) bool {
 	n := h.causes(name, err)
 	return n > 0 && h.suspects[name].Guilty(n)
 }
 
-// pause returns how long the turn leaves a model alone after a failure. A message that has a pair with the model waits for itself.
+// pause returns how long the turn leaves a model alone after a failure. A message that has a pair with the model waits
+// for itself.
 func (h *modelHealth) pause(name string, err *inference.Error) time.Duration {
 	n := h.known[name].Failures
 	if s := h.suspects[name]; s.Paired() && h.causes(name, err) > 0 {
@@ -124,11 +130,13 @@ func (m *models) gaveUp(next *pending, name string, err *inference.Error) {
 	switch {
 	case !asked: // nothing was sent
 	case m.health.guilty(name, err):
-		m.log.Warn("a model fails at this message, and answers others", zap.String("model", name), zap.String("class", string(err.Class)))
+		m.log.Warn("a model fails at this message, and answers others", zap.String("model", name),
+			zap.String("class", string(err.Class)))
 	case err.Class.OfService():
 		f := m.health.failed(name, err, m.health.causes(name, err))
 		next.failed(f)
-		m.log.Warn("a model is unavailable", zap.String("model", name), zap.String("class", f.ErrorClass), zap.Duration("pause", f.Pause()))
+		m.log.Warn("a model is unavailable", zap.String("model", name), zap.String("class", f.ErrorClass),
+			zap.Duration("pause", f.Pause()))
 	default:
 		delete(m.health.known, name)
 		next.refused(name)
@@ -212,7 +220,8 @@ func (e *guiltyError) Unwrap() error { return e.err }
 // worker that knows them may come, or the settings may be corrected. The error says
 // nothing about the models.
 func (t *task) unconfigured(names []string, err *inference.Error) error {
-	return &serviceError{err: err, class: string(err.Class), waitsFor: names, pause: modelhealth.Backoff(t.record.Failures + 1)}
+	return &serviceError{err: err, class: string(err.Class), waitsFor: names,
+		pause: modelhealth.Backoff(t.record.Failures + 1)}
 }
 
 // allDown returns the error of a call that is not made because every model is down and

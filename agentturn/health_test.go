@@ -20,7 +20,8 @@ import (
 func TestFaultsOfAChain(t *testing.T) {
 	const up = inference.Class("")
 	down := func(model string, probe turnkeeper.GrantID) modelhealth.Health {
-		return modelhealth.Health{Model: model, DownSince: time.Now(), Failures: 2, ErrorClass: "quota", Error: "no credit", Probe: probe}
+		return modelhealth.Health{Model: model, DownSince: time.Now(), Failures: 2, ErrorClass: "quota",
+			Error: "no credit", Probe: probe}
 	}
 	cases := map[string]struct {
 		main, other inference.Class // classes of their failures; up: the model answers
@@ -36,22 +37,27 @@ func TestFaultsOfAChain(t *testing.T) {
 		answered []string
 	}{
 		"the first is away, the second answers": {
-			main: inference.ClassAuth, asked: [2]int{1, 1}, state: turnkeeper.TurnSucceeded, failed: []string{"main/model"}, answered: []string{"other/big"},
+			main: inference.ClassAuth, asked: [2]int{1, 1}, state: turnkeeper.TurnSucceeded,
+			failed: []string{"main/model"}, answered: []string{"other/big"},
 		},
 		"both are away": {
-			main: inference.ClassAuth, other: inference.ClassQuota, asked: [2]int{1, 1}, state: turnkeeper.TurnFailed, class: "auth", retry: true,
+			main: inference.ClassAuth, other: inference.ClassQuota, asked: [2]int{1, 1}, state: turnkeeper.TurnFailed,
+			class: "auth", retry: true,
 			waitsFor: []string{"main/model", "other/big"}, failed: []string{"main/model", "other/big"},
 		},
 		"the first is away, the second refuses": {
-			main: inference.ClassAuth, other: inference.ClassInvalid, asked: [2]int{1, 1}, state: turnkeeper.TurnFailed, class: "auth", retry: true,
+			main: inference.ClassAuth, other: inference.ClassInvalid, asked: [2]int{1, 1}, state: turnkeeper.TurnFailed,
+			class: "auth", retry: true,
 			waitsFor: []string{"main/model"}, failed: []string{"main/model"}, answered: []string{"other/big"},
 		},
 		"both refuse": {
-			main: inference.ClassInvalid, other: inference.ClassRefused, asked: [2]int{1, 1}, state: turnkeeper.TurnFailed, class: "refused", counted: true,
+			main: inference.ClassInvalid, other: inference.ClassRefused, asked: [2]int{1, 1},
+			state: turnkeeper.TurnFailed, class: "refused", counted: true,
 			answered: []string{"main/model", "other/big"},
 		},
 		"the first gives nothing usable, the second is away": {
-			main: inference.ClassBadOutput, other: inference.ClassAuth, asked: [2]int{3, 1}, state: turnkeeper.TurnFailed, class: "bad_output", retry: true, counted: true,
+			main: inference.ClassBadOutput, other: inference.ClassAuth, asked: [2]int{3, 1},
+			state: turnkeeper.TurnFailed, class: "bad_output", retry: true, counted: true,
 			failed: []string{"other/big"}, answered: []string{"main/model"},
 		},
 		"one that is down is not asked": {
@@ -59,11 +65,13 @@ func TestFaultsOfAChain(t *testing.T) {
 			state: turnkeeper.TurnSucceeded, answered: []string{"other/big"},
 		},
 		"one that is down is tried once": {
-			main: inference.ClassOverloaded, other: up, down: []modelhealth.Health{down("main/model", "own")}, asked: [2]int{1, 1},
+			main: inference.ClassOverloaded, other: up, down: []modelhealth.Health{down("main/model", "own")},
+			asked: [2]int{1, 1},
 			state: turnkeeper.TurnSucceeded, failed: []string{"main/model"}, answered: []string{"other/big"},
 		},
 		"nobody is asked where all are down": {
-			main: up, other: up, down: []modelhealth.Health{down("main/model", "another"), down("other/big", "")}, asked: [2]int{0, 0},
+			main: up, other: up, down: []modelhealth.Health{down("main/model", "another"), down("other/big", "")},
+			asked: [2]int{0, 0},
 			state: turnkeeper.TurnFailed, class: "quota", retry: true, waitsFor: []string{"main/model", "other/big"},
 		},
 	}
@@ -106,7 +114,8 @@ func TestFaultsOfAChain(t *testing.T) {
 				if asked := [2]int{len(b.script.Requests()), len(other.Requests())}; asked != c.asked {
 					t.Errorf("asked %v times, want %v", asked, c.asked)
 				}
-				if got.State != c.state || got.ErrorClass != c.class || got.Retry != c.retry || got.Counted != c.counted {
+				if got.State != c.state || got.ErrorClass != c.class || got.Retry != c.retry ||
+					got.Counted != c.counted {
 					t.Errorf("%+v", got)
 				}
 				if strings.Contains(got.Error, "no credit") {
@@ -115,7 +124,8 @@ func TestFaultsOfAChain(t *testing.T) {
 				if got.Retry && got.Backoff <= 0 {
 					t.Error("it would be granted again at once, and fail again")
 				}
-				for _, diff := range []string{cmp.Diff(c.waitsFor, got.WaitsFor), cmp.Diff(c.failed, failed), cmp.Diff(c.answered, answered)} {
+				for _, diff := range []string{cmp.Diff(c.waitsFor, got.WaitsFor), cmp.Diff(c.failed, failed),
+					cmp.Diff(c.answered, answered)} {
 					if diff != "" {
 						t.Error(diff)
 					}

@@ -17,10 +17,11 @@ import (
 )
 
 // A tool that needs input from a person returns a tools.InputRequest. The call stays started, and an ask of kind input
-// is opened. After the ask is closed, a write marks it as used, and the call runs again with the answer. This is the same
-// start of the call. If the worker is lost after that write, it is like a loss in any other run.
+// is opened. After the ask is closed, a write marks it as used, and the call runs again with the answer. This is the
+// same start of the call. If the worker is lost after that write, it is like a loss in any other run.
 
-// askForInput opens an ask if a run needs input. It fails a call that asks too often. It returns false if the run did not ask.
+// askForInput opens an ask if a run needs input. It fails a call that asks too often. It returns false if the run did
+// not ask.
 func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool) {
 	request, ok := errors.AsType[*tools.InputRequest](run.Result.Err)
 	if !ok || run.Result.Outcome != tools.NeedsInput || !call.Spec.AsksInput {
@@ -71,5 +72,6 @@ const shownInputNotUsed = "not finished: the turn was stopped before the call we
 func (l *ledger) logInput(call *calls.Call) {
 	ask := call.Asks.Input()
 	l.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
-		zap.String("state", string(ask.State)), zap.Duration("waited", ask.ClosedAt.Sub(ask.OpenedAt).Round(time.Second)))
+		zap.String("state", string(ask.State)), zap.Duration("waited", ask.ClosedAt.Sub(ask.OpenedAt).Round(
+			time.Second)))
 }

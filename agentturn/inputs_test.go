@@ -27,11 +27,13 @@ func (t *tool) asksFor(n int) *tool {
 		in := call.Input
 		switch {
 		case in == nil && n > 0:
-			return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: json.RawMessage(inputSchema), State: "state 1"}
+			return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: json.RawMessage(inputSchema),
+				State: "state 1"}
 		case in != nil && in.State != fmt.Sprintf("state %d", in.N):
 			return tools.Result{Text: "it got the state " + in.State, IsError: true}, nil
 		case in != nil && in.N < n && in.Answer != nil:
-			return tools.Result{}, &tools.InputRequest{Question: "And which seat?", Schema: json.RawMessage(inputSchema), State: fmt.Sprintf("state %d", in.N+1)}
+			return tools.Result{}, &tools.InputRequest{Question: "And which seat?",
+				Schema: json.RawMessage(inputSchema), State: fmt.Sprintf("state %d", in.N+1)}
 		case in == nil:
 			return tools.Result{Text: "booked"}, nil
 		}
@@ -52,7 +54,8 @@ func TestACallWaitsForInput(t *testing.T) {
 				b := newBench(t, asks("book"), says("Booked.")).with(book)
 				b.waits()
 				ask := b.store.asked()[0]
-				if ask.Kind != askings.KindInput || ask.Tool != "book" || ask.Reason != "Which seat?" || ask.Schema != inputSchema || ask.Used {
+				if ask.Kind != askings.KindInput || ask.Tool != "book" || ask.Reason != "Which seat?" ||
+					ask.Schema != inputSchema || ask.Used {
 					t.Errorf("the ask is %+v", ask)
 				}
 				if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallStarted}) {
@@ -61,14 +64,16 @@ func TestACallWaitsForInput(t *testing.T) {
 				time.Sleep(48 * time.Hour)
 				b.answer(seat(1))
 				b.waits()
-				if all := b.store.asked(); len(all) != 2 || !all[0].Used || all[1].N != 2 || all[1].Reason != "And which seat?" {
+				if all := b.store.asked(); len(all) != 2 || !all[0].Used || all[1].N != 2 ||
+					all[1].Reason != "And which seat?" {
 					t.Errorf("the asks are %+v", all)
 				}
 				last := seat(2)
 				last.Comment = "at the window"
 				b.answer(last)
 				b.succeeds("Booked.")
-				want := "[Comment of the person who gave the input of this call: at the window]\n\n{\"seat\":2}, denied false"
+				want :=
+					"[Comment of the person who gave the input of this call: at the window]\n\n{\"seat\":2}, denied false"
 				if got := results(b.requests()[1]); got[0] != want || b.states()[0] != turnkeeper.CallSucceeded {
 					t.Errorf("the model is shown %q, the call is %s", got, b.states()[0])
 				}
@@ -121,7 +126,8 @@ func TestInputIsBounded(t *testing.T) {
 			book.spec.AsksInput = true
 			book.does(func(_ context.Context, call tools.Call) (tools.Result, error) {
 				if call.Input == nil {
-					return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: json.RawMessage(inputSchema)}
+					return tools.Result{}, &tools.InputRequest{Question: "Which seat?",
+						Schema: json.RawMessage(inputSchema)}
 				}
 				return tools.Result{Text: fmt.Sprintf("%d %s", call.Input.N, call.Input.Answer)}, nil
 			})
@@ -130,13 +136,15 @@ func TestInputIsBounded(t *testing.T) {
 			for n := 1; n < tools.MaxInputs; n++ {
 				b.answer(askings.Answer{Decision: askings.Answered, Answer: `{"seat":"none"}`})
 				b.waits()
-				if ask := b.store.asked()[n]; ask.N != n+1 || !strings.HasPrefix(ask.Reason, "The answer was invalid (") || !strings.HasSuffix(ask.Reason, "). Which seat?") {
+				if ask := b.store.asked()[n]; ask.N != n+1 || !strings.HasPrefix(ask.Reason,
+					"The answer was invalid (") || !strings.HasSuffix(ask.Reason, "). Which seat?") {
 					t.Errorf("the ask is %+v", ask)
 				}
 			}
 			b.answer(askings.Answer{Decision: askings.Answered, Answer: `[]`})
 			b.succeeds("Done.")
-			want := "[denied: nobody gave the input that this call asked for in time. The tool then returned the following.]\n\n3 "
+			want :=
+				"[denied: nobody gave the input that this call asked for in time. The tool then returned the following.]\n\n3 "
 			if got := results(b.requests()[1]); got[0] != want || book.runs.count() != 2 {
 				t.Errorf("the model is shown %q, %d runs", got, book.runs.count())
 			}
@@ -152,7 +160,8 @@ func TestInputIsBounded(t *testing.T) {
 			}
 			b.answer(seat(9))
 			b.succeeds("Done.")
-			if got := results(b.requests()[1]); got[0] != "tool error: 'book' asked for input more than 3 times, and did not finish" || b.states()[0] != turnkeeper.CallFailed {
+			if got := results(
+				b.requests()[1]); got[0] != "tool error: 'book' asked for input more than 3 times, and did not finish" || b.states()[0] != turnkeeper.CallFailed {
 				t.Errorf("the model is shown %q, the call is %s", got, b.states()[0])
 			}
 		})
@@ -163,15 +172,16 @@ func TestInputIsBounded(t *testing.T) {
 			book.spec.AsksInput = false
 			b := newBench(t, asks("book"), says("Done.")).with(book)
 			b.succeeds("Done.")
-			if got := results(b.requests()[1]); got[0] != "tool error: it asked for input, and nobody can be asked here: Which seat?" {
+			if got := results(
+				b.requests()[1]); got[0] != "tool error: it asked for input, and nobody can be asked here: Which seat?" {
 				t.Errorf("the model is shown %q", got)
 			}
 		})
 	})
 }
 
-// A worker is killed at each point, before the input is asked for and after it was given. A call of effect once goes on at
-// most once: if its worker is lost from then on, its outcome is unknown. Others run again with the same input.
+// A worker is killed at each point, before the input is asked for and after it was given. A call of effect once goes on
+// at most once: if its worker is lost from then on, its outcome is unknown. Others run again with the same input.
 func TestAKillAroundInput(t *testing.T) {
 	for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
 		for _, label := range agentturn.FaultPoints() {
@@ -201,7 +211,8 @@ func killAroundInput(t *testing.T, effect turnkeeper.Effect, label string) {
 		b.models["main/model"] = b.script
 	}
 	if !b.store.turn().State.Terminal() && b.store.turn().State != turnkeeper.TurnWaiting {
-		if o := b.run(t.Context()); o.State != turnkeeper.TurnWaiting && (o.State != turnkeeper.TurnDegraded || b.states()[0] != turnkeeper.CallUnknown) {
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnWaiting &&
+			(o.State != turnkeeper.TurnDegraded || b.states()[0] != turnkeeper.CallUnknown) {
 			t.Fatalf("the turn is %s, the call %s", o.State, b.states()[0])
 		}
 	}
@@ -222,10 +233,12 @@ func killAroundInput(t *testing.T, effect turnkeeper.Effect, label string) {
 	}
 	call := b.store.calls()[0]
 	switch {
-	case effect == turnkeeper.EffectOnce && (went > 1 || call.Starts != 1 || call.State != turnkeeper.CallUnknown && (went != 1 || call.State != turnkeeper.CallSucceeded)),
+	case effect == turnkeeper.EffectOnce && (went > 1 || call.Starts != 1 || call.State != turnkeeper.CallUnknown &&
+		(went != 1 || call.State != turnkeeper.CallSucceeded)),
 		effect != turnkeeper.EffectOnce && (went == 0 || call.State != turnkeeper.CallSucceeded),
 		len(b.store.asked()) != 1:
-		t.Errorf("it went on %d times in %d starts, the call is %s, %d asks", went, call.Starts, call.State, len(b.store.asked()))
+		t.Errorf("it went on %d times in %d starts, the call is %s, %d asks", went, call.Starts, call.State,
+			len(b.store.asked()))
 	}
 }
 
@@ -243,7 +256,8 @@ func TestATurnIsCancelledWhileACallWaitsForInput(t *testing.T) {
 	})
 }
 
-// A worker is lost after the call went on. A person says that it did not happen, and it goes on again with the same input.
+// A worker is lost after the call went on. A person says that it did not happen, and it goes on again with the same
+// input.
 func TestAPersonSettlesACallThatGotItsInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := once("book").asksFor(1)
@@ -265,7 +279,8 @@ func TestAPersonSettlesACallThatGotItsInput(t *testing.T) {
 		}
 		b.answer(askings.Answer{Decision: askings.Answered, Answer: askings.DidNotHappen})
 		b.succeeds("Booked.")
-		if got := results(b.requests()[1]); got[0] != `{"seat":4}, denied false` || book.runs.count() != 3 || b.store.calls()[0].Starts != 2 {
+		if got := results(b.requests()[1]); got[0] != `{"seat":4}, denied false` || book.runs.count() != 3 ||
+			b.store.calls()[0].Starts != 2 {
 			t.Errorf("the model is shown %q after %d runs", got, book.runs.count())
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// TestWhichResultsAreReportedLate fences turns while a call runs. The result of a call that is started on record is kept, whatever it is.
-// A call without a start on record is run again by whoever has the turn now.
+// TestWhichResultsAreReportedLate fences turns while a call runs. The result of a call that is started on record is
+// kept, whatever it is. A call without a start on record is run again by whoever has the turn now.
 func TestWhichResultsAreReportedLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		effect turnkeeper.Effect
@@ -29,7 +29,8 @@ func TestWhichResultsAreReportedLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				b := newBench(t, asks("tool")).with(newTool("tool", c.effect).does(func(context.Context, tools.Call) (tools.Result, error) {
+				b := newBench(t, asks("tool")).with(newTool("tool", c.effect).does(func(context.Context,
+					tools.Call) (tools.Result, error) {
 					cancel(turnkeeper.ErrFenced)
 					return c.result, nil
 				}))

@@ -32,11 +32,15 @@ type ledger struct {
 
 func newLedger(t *task, journal Journal, sizes map[turnkeeper.OutputID]int64) *ledger {
 	all := calls.New(t.record, t.offered, t.labelsBefore())
-	runs := &tooling{task: t, calls: all, memory: t.cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), sizes: sizes}
+	runs := &tooling{task: t, calls: all, memory: t.cfg.ResultMemory.Account(),
+		progress: toolrun.NewProgress(), sizes: sizes}
 	runs.drafts, _ = journal.(toolrun.Drafts)
 	return &ledger{
-		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: transcript.New(t.record.Turn.ID, t.record.NextBlock),
-		rules: &rules{task: t, calls: all, toolCall: func(call *calls.Call) tools.Call { return runs.toolCall(call, nil, &toolrun.Meter{}) }},
+		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: transcript.New(t.record.Turn.ID,
+			t.record.NextBlock),
+		rules: &rules{task: t, calls: all, toolCall: func(call *calls.Call) tools.Call {
+			return runs.toolCall(call, nil, &toolrun.Meter{})
+		}},
 	}
 }
 
@@ -69,7 +73,8 @@ func (l *ledger) apply(call *calls.Call, result turnlog.CallResult) {
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
-		l.events.Event(turnkeeper.EventNotice, call.Key.Round, 0, transcript.NoticeData{Text: call.Name + " goes on in the background"})
+		l.events.Event(turnkeeper.EventNotice, call.Key.Round, 0,
+			transcript.NoticeData{Text: call.Name + " goes on in the background"})
 		l.stopRound(call.Key.Round)
 		return
 	}
@@ -124,7 +129,8 @@ func (l *ledger) endCall(call *calls.Call, step calls.Step) (answered bool) {
 	return true
 }
 
-// endCalls answers the calls as they end in a phase that executes none, and reports whether there was one that does not go on.
+// endCalls answers the calls as they end in a phase that executes none, and reports whether there was one that does not
+// go on.
 func (l *ledger) endCalls(phase calls.Phase, open []*calls.Call) (any bool) {
 	for _, call := range open {
 		any = l.endCall(call, call.Next(calls.Turn{Phase: phase})) || any
@@ -145,7 +151,8 @@ func (l *ledger) markUnknown(call *calls.Call) {
 func (l *ledger) openStream() {
 	turn := l.record.Turn
 	if turn.LastSeq == 0 {
-		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
+		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID,
+			Attempt: turn.Attempt}
 		if lineage := l.record.Lineage; lineage.Parent != 0 {
 			data.Parent = &transcript.ParentData{Turn: lineage.Parent, Call: lineage.Call.String(), Root: lineage.Root}
 		}
@@ -153,7 +160,8 @@ func (l *ledger) openStream() {
 		return
 	}
 	if l.record.OpenRound != 0 {
-		l.events.Event(turnkeeper.EventRoundRollback, l.record.OpenRound, 0, transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
+		l.events.Event(turnkeeper.EventRoundRollback, l.record.OpenRound, 0,
+			transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
 	}
 	l.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
 }
@@ -202,7 +210,8 @@ func (w *tooling) inline(r *turnlog.CallResult) {
 		r.Attached = append(slices.Clip(r.Attached), late)
 		r.Shown = attachedLine("the result", late)
 	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Name)}).Shown
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType},
+			outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Name)}).Shown
 	}
 }
 
@@ -212,14 +221,16 @@ func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.C
 	if !w.task.offered.Retrieves() {
 		return w.callResult(call, raw, call.OutputID)
 	}
-	if note := call.ApprovalNote(); note != "" && raw.Bytes == nil && raw.Kept == nil { // also where the model reads it by its handle
+	// also where the model reads it by its handle
+	if note := call.ApprovalNote(); note != "" && raw.Bytes == nil && raw.Kept == nil {
 		raw.Text = note + "\n\n" + raw.Text
 	}
 	raw, attached := w.attach(call, raw)
 	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, w.task.record.Turn.ID, call.Key
 	w.sizes[call.OutputID] = taken.Output.Tokens
-	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output,
+		Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
 }
 
 // recordRun records the result of a run. If the end of the turn's context cut the run short,
@@ -227,7 +238,8 @@ func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.C
 func (l *ledger) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
 	l.held = append(l.held, done.Result.Memory)
 	result := l.tooling.callResult(call, done.Result.Result, done.ID)
-	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
+	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging,
+		stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
 	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !call.WentOn() { // settle asks a person
 		call.Doubt = result.Preview
@@ -259,6 +271,7 @@ func (l *ledger) add(round turnkeeper.Round, made []*calls.Call) {
 // unknown.
 func (l *ledger) denyRest(open []*calls.Call) {
 	l.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
-		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(l.lease)), zap.Duration("margin", l.bounds.Margin))
+		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(l.lease)), zap.Duration("margin",
+			l.bounds.Margin))
 	l.endCalls(calls.OutOfTime, open)
 }

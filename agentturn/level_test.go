@@ -25,7 +25,8 @@ type tank struct {
 	chosen []survival.Level // as the turn took them
 }
 
-func (b *tank) Reserve(ctx context.Context, s agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+func (b *tank) Reserve(ctx context.Context, s agentturn.Spender,
+	estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	b.chosen = append(b.chosen, s.Level)
 	if s.Level != "" && s.Level != b.levels[0] {
 		return agentturn.Reservation{Level: b.levels[0]}, nil
@@ -45,8 +46,8 @@ func modelsOf(b *bench) (models []string) {
 	return models
 }
 
-// TestALevelChoosesTheModel runs turns of an agent whose level changes before its model calls. Each round is asked of the level's model,
-// and its request can be made again from the record.
+// TestALevelChoosesTheModel runs turns of an agent whose level changes before its model calls. Each round is asked of
+// the level's model, and its request can be made again from the record.
 func TestALevelChoosesTheModel(t *testing.T) {
 	levels := agentdef.Levels{
 		Low:      agentdef.LevelEffect{Model: "cheap/model"},
@@ -58,13 +59,18 @@ func TestALevelChoosesTheModel(t *testing.T) {
 		models []string
 		asked  int // reservations
 	}{
-		"normal":                  {[]survival.Level{"normal"}, levels, []string{"main/model", "main/model"}, 2},
-		"low from the beginning":  {[]survival.Level{"low"}, levels, []string{"cheap/model", "cheap/model"}, 3},
-		"low in the middle":       {[]survival.Level{"normal", "low"}, levels, []string{"main/model", "cheap/model"}, 3},
-		"low, then critical":      {[]survival.Level{"low", "critical"}, levels, []string{"cheap/model", "free/model"}, 4},
-		"back":                    {[]survival.Level{"critical", "normal"}, levels, []string{"free/model", "main/model"}, 4},
-		"a level without a model": {[]survival.Level{"low"}, agentdef.Levels{Critical: levels.Critical}, []string{"main/model", "main/model"}, 3},
-		"an agent without levels": {[]survival.Level{"critical"}, agentdef.Levels{}, []string{"main/model", "main/model"}, 2},
+		"normal":                 {[]survival.Level{"normal"}, levels, []string{"main/model", "main/model"}, 2},
+		"low from the beginning": {[]survival.Level{"low"}, levels, []string{"cheap/model", "cheap/model"}, 3},
+		"low in the middle": {[]survival.Level{"normal", "low"}, levels, []string{"main/model",
+			"cheap/model"}, 3},
+		"low, then critical": {[]survival.Level{"low", "critical"}, levels, []string{"cheap/model",
+			"free/model"}, 4},
+		"back": {[]survival.Level{"critical", "normal"}, levels, []string{"free/model",
+			"main/model"}, 4},
+		"a level without a model": {[]survival.Level{"low"}, agentdef.Levels{Critical: levels.Critical},
+			[]string{"main/model", "main/model"}, 3},
+		"an agent without levels": {[]survival.Level{"critical"}, agentdef.Levels{}, []string{"main/model",
+			"main/model"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,13 +117,15 @@ func TestNoModelAtALevel(t *testing.T) {
 		b := newBench(t, says("done"))
 		b.def.Levels.Low.Model = "cheap/model"
 		b.budget = &tank{till: till{n: 9}, levels: []survival.Level{"low"}}
-		if got := b.run(t.Context()); !got.Retry || got.Reply != "" || !slices.Equal(got.WaitsFor, []string{"cheap/model"}) {
+		if got := b.run(t.Context()); !got.Retry || got.Reply != "" || !slices.Equal(got.WaitsFor,
+			[]string{"cheap/model"}) {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// TestASummaryIsOfTheLevelsModel checks that the summary of older turns is not asked of a model that the level rules out.
+// TestASummaryIsOfTheLevelsModel checks that the summary of older turns is not asked of a model that the level rules
+// out.
 func TestASummaryIsOfTheLevelsModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := talk(t, 12, summarises("a summary"), says("done"))
@@ -147,7 +155,8 @@ func TestALevelLeadsAroundAModel(t *testing.T) {
 				budget := &tank{till: till{n: 9}, levels: []survival.Level{level}}
 				b.budget = budget
 				record, journal := b.store.dispatch()
-				record.Level, record.Down = level, []modelhealth.Health{{Model: down, DownSince: time.Now(), ErrorClass: "overloaded"}}
+				record.Level, record.Down = level, []modelhealth.Health{{Model: down, DownSince: time.Now(),
+					ErrorClass: "overloaded"}}
 				got, err := b.resume(t.Context(), record, journal)
 				if err != nil || got.Reply != "done" || len(budget.chosen) != 1 {
 					t.Errorf("%+v, error %v, after %d reservations", got, err, len(budget.chosen))
@@ -157,8 +166,8 @@ func TestALevelLeadsAroundAModel(t *testing.T) {
 	}
 }
 
-// TestNoModelAtALevelAfterAnEffect checks that a turn whose level changes to one without a model that is configured, after an effect,
-// names that model.
+// TestNoModelAtALevelAfterAnEffect checks that a turn whose level changes to one without a model that is configured,
+// after an effect, names that model.
 func TestNoModelAtALevelAfterAnEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("order")).with(once("order"))
@@ -171,7 +180,8 @@ func TestNoModelAtALevelAfterAnEffect(t *testing.T) {
 	})
 }
 
-// TestAToolsQuestionIsOfTheLevelsModel checks that a question of a tool is asked of the model of the level that the agent has then.
+// TestAToolsQuestionIsOfTheLevelsModel checks that a question of a tool is asked of the model of the level that the
+// agent has then.
 func TestAToolsQuestionIsOfTheLevelsModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answer tools.Sampled
@@ -183,8 +193,10 @@ func TestAToolsQuestionIsOfTheLevelsModel(t *testing.T) {
 		if got := b.run(t.Context()); got.Reply != "Done." || answer.Text != "a rhyme" || answer.Model != "small" {
 			t.Errorf("%+v; the tool was answered %+v", got, answer)
 		}
-		if want := []survival.Level{"normal", "normal", "low", "low"}; !slices.Equal(budget.chosen, want) || len(budget.settled) != 3 {
-			t.Errorf("the models were chosen for %q, want %q; %d calls were settled", budget.chosen, want, len(budget.settled))
+		if want := []survival.Level{"normal", "normal", "low", "low"}; !slices.Equal(budget.chosen, want) ||
+			len(budget.settled) != 3 {
+			t.Errorf("the models were chosen for %q, want %q; %d calls were settled", budget.chosen, want,
+				len(budget.settled))
 		}
 	})
 }

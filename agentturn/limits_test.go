@@ -15,8 +15,8 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// A timeRow is a bound that is a time: with any value of it, what is observed a millisecond before it, exactly at it, and a millisecond
-// after it.
+// A timeRow is a bound that is a time: with any value of it, what is observed a millisecond before it, exactly at it,
+// and a millisecond after it.
 type timeRow struct {
 	set               func(b *bench, limit time.Duration)
 	see               func(b *bench, at time.Duration) string // something takes, or has taken, so long
@@ -40,7 +40,8 @@ func agentSets(name string) func(*bench, time.Duration) {
 }
 
 var timeRows = map[string]timeRow{
-	"ToolTimeout": {set: agentSets("tool_timeout"), see: callLasts(turnkeeper.EffectOnce), before: "once found it", after: "timed out"},
+	"ToolTimeout": {set: agentSets("tool_timeout"), see: callLasts(turnkeeper.EffectOnce), before: "once found it",
+		after: "timed out"},
 	"AsyncTimeout": {set: func(b *bench, limit time.Duration) {
 		b.bounds.AsyncTimeout = limit
 	}, see: callLasts(turnkeeper.EffectNone), before: "none found it", after: "Tool Output ID"},
@@ -48,11 +49,17 @@ var timeRows = map[string]timeRow{
 		b.bounds.MaxDuration, b.wall, b.bounds.ToolTimeout = limit, limit, time.Hour
 	}, see: callLasts(turnkeeper.EffectOnce), before: "once found it", after: "was cancelled: the turn's time is over"},
 	"FreshnessWindow": {set: func(b *bench, limit time.Duration) { b.bounds.FreshnessWindow = limit },
-		see: earlierCalls(func(at time.Duration) pastCalls { return pastCalls{{Succeeded: true, Ago: at}} }), before: "skipped due to freshness", at: "skipped due to freshness", after: "once ran"},
+		see:    earlierCalls(func(at time.Duration) pastCalls { return pastCalls{{Succeeded: true, Ago: at}} }),
+		before: "skipped due to freshness", at: "skipped due to freshness", after: "once ran"},
 	"Cooldown": {set: func(b *bench, limit time.Duration) { b.bounds.CooldownFailures, b.bounds.Cooldown = 2, limit },
-		see: earlierCalls(func(at time.Duration) pastCalls { return pastCalls{{Ago: at}, {Ago: at + time.Second}} }), before: "skipped due to failure", at: "once ran", after: "once ran"},
-	"CooldownWindow": {set: func(b *bench, limit time.Duration) { b.bounds.CooldownFailures, b.bounds.CooldownWindow = 2, limit },
-		see: earlierCalls(func(at time.Duration) pastCalls { return pastCalls{{Ago: time.Second}, {Ago: at + time.Second}} }), before: "skipped due to failure", at: "skipped due to failure", after: "once ran"},
+		see:    earlierCalls(func(at time.Duration) pastCalls { return pastCalls{{Ago: at}, {Ago: at + time.Second}} }),
+		before: "skipped due to failure", at: "once ran", after: "once ran"},
+	"CooldownWindow": {set: func(b *bench, limit time.Duration) {
+		b.bounds.CooldownFailures, b.bounds.CooldownWindow = 2, limit
+	},
+		see: earlierCalls(func(at time.Duration) pastCalls {
+			return pastCalls{{Ago: time.Second}, {Ago: at + time.Second}}
+		}), before: "skipped due to failure", at: "skipped due to failure", after: "once ran"},
 	"Margin": {set: func(b *bench, limit time.Duration) {
 		// The call may take all but a minute of the lease. It starts only if more than the margin is left.
 		b.bounds.ToolTimeout, b.bounds.Margin, b.lease, b.wall = time.Minute, limit, time.Hour, 2*time.Hour
@@ -60,7 +67,8 @@ var timeRows = map[string]timeRow{
 		b.lease = b.bounds.ToolTimeout + 2*b.bounds.Margin - at
 		return callLasts(turnkeeper.EffectOnce)(b, 0)
 	}, before: "once found it", at: "denied: not enough time", after: "denied: not enough time"},
-	"GiveUpAfter": {set: agentSets("give_up_after"), see: failingFor, before: "waits", at: "gives up", after: "gives up"},
+	"GiveUpAfter": {set: agentSets("give_up_after"), see: failingFor, before: "waits", at: "gives up",
+		after: "gives up"},
 }
 
 // TestEachTimeActsAtItsLimit checks each bound that is a time with two values of it.
@@ -74,7 +82,8 @@ func TestEachTimeActsAtItsLimit(t *testing.T) {
 			t.Errorf("the bound %s must have a row, or be named with another test", field.Name)
 		}
 		for _, limit := range []time.Duration{7 * time.Second, 11 * time.Second} {
-			for at, want := range map[time.Duration]string{limit - time.Millisecond: row.before, limit: row.at, limit + time.Millisecond: row.after} {
+			for at, want := range map[time.Duration]string{limit - time.Millisecond: row.before, limit: row.at,
+				limit + time.Millisecond: row.after} {
 				if !has || want == "" {
 					continue
 				}
@@ -98,7 +107,8 @@ func callLasts(effect turnkeeper.Effect) func(b *bench, at time.Duration) string
 	return func(b *bench, at time.Duration) string {
 		name := string(effect)
 		b.tools = builtin.NewReaders()
-		b.with(lasting(name, effect, at)).script.Add(append([]inferencetest.Step{asks(name)}, repeat(3, says("done"))...)...)
+		b.with(lasting(name, effect, at)).script.Add(append([]inferencetest.Step{asks(name)},
+			repeat(3, says("done"))...)...)
 		b.run(b.t.Context())
 		result := b.store.calls()[0].Shown
 		if requests := b.requests(); len(requests) > 1 { // a result that comes later replaces it

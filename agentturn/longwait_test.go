@@ -32,7 +32,8 @@ func newLongRun(b *bench) *longRun {
 	mem := memory.New(memory.Options{LeaseTTL: time.Hour})
 	r := &longRun{bench: b, mem: mem, conn: mem.Connect(nil)}
 	r.ticks = scheduler.New(scheduler.Config{Store: r.conn, LeaseTTL: time.Hour, Log: zap.NewNop()})
-	if err := r.conn.RegisterAgents(b.t.Context(), []turnkeeper.AgentRegistration{{Name: "tester", DefinitionHash: "hash"}}); err != nil {
+	if err := r.conn.RegisterAgents(b.t.Context(), []turnkeeper.AgentRegistration{{Name: "tester",
+		DefinitionHash: "hash"}}); err != nil {
 		b.t.Fatal(err)
 	}
 	r.conn.Present(longRunner)
@@ -41,7 +42,8 @@ func newLongRun(b *bench) *longRun {
 
 func (r *longRun) says(conversation string) turnkeeper.MessageID {
 	r.t.Helper()
-	return must(r.conn.Enqueue(r.t.Context(), turnkeeper.Submission{Agent: "tester", Conversation: conversation, Body: "Hello."}))
+	return must(r.conn.Enqueue(r.t.Context(), turnkeeper.Submission{Agent: "tester", Conversation: conversation,
+		Body: "Hello."}))
 }
 
 // work grants and runs what is ready.
@@ -49,7 +51,8 @@ func (r *longRun) work() {
 	r.t.Helper()
 	ctx := r.t.Context()
 	for range 3 { // the turns that a turn has held up are granted by a later tick
-		if err := r.conn.Beat(ctx, presence.Heartbeat{WorkerID: longRunner, Slots: 4, TakeoverAfter: time.Minute}); err != nil {
+		if err := r.conn.Beat(ctx, presence.Heartbeat{WorkerID: longRunner, Slots: 4,
+			TakeoverAfter: time.Minute}); err != nil {
 			r.t.Fatal(err)
 		}
 		if _, err := r.ticks.Tick(ctx); err != nil {
@@ -68,7 +71,8 @@ func (r *longRun) dispatch(ctx context.Context, job memory.Job) {
 	}
 	record := must(r.conn.LoadPatiently(ctx, job.TurnID, job.GrantID))
 	journal := r.conn.Journal(record, turnkeeper.Grant{
-		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID, JobID: job.ID, WorkerID: longRunner,
+		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
+		JobID: job.ID, WorkerID: longRunner,
 	})
 	if _, err := r.runner().Run(ctx, agentturn.Assignment{Record: record, Definition: r.def}, journal); err != nil {
 		r.t.Fatal(err)
@@ -81,8 +85,8 @@ func (r *longRun) replied(id turnkeeper.MessageID) bool {
 	return ok
 }
 
-// One ask waits for days while other conversations of the agent, in the same lane, are answered. Then it is answered, and the
-// messages of its conversation follow in order.
+// One ask waits for days while other conversations of the agent, in the same lane, are answered. Then it is answered,
+// and the messages of its conversation follow in order.
 func TestAnAskWaitsForDays(t *testing.T) {
 	const days = 6
 	for name, ask := range map[string]struct {
@@ -122,7 +126,8 @@ func TestAnAskWaitsForDays(t *testing.T) {
 				for _, reply := range r.mem.Replies() {
 					bodies = append(bodies, reply.Body)
 				}
-				if want := append(slices.Repeat([]string{"Good day."}, days), "Paid.", "Later."); !slices.Equal(bodies, want) {
+				if want := append(slices.Repeat([]string{"Good day."}, days), "Paid.", "Later."); !slices.Equal(
+					bodies, want) {
 					t.Errorf("the replies are %q", bodies)
 				}
 				for _, v := range r.mem.Check(time.Minute) {

@@ -30,7 +30,8 @@ func counts(res inference.Response, input int64) inferencetest.Step {
 // reportsTimes returns a step that answers, and reports as input tokens the heuristic
 // estimate of the request's texts times a factor.
 func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
-	return inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+	return inferencetest.Func(func(_ context.Context, r inference.Request,
+		_ func(inference.Delta)) (inference.Response, error) {
 		answer := res
 		answer.Usage = turnkeeper.Usage{InputTokens: int64(factor * float64(estimateOf(r))), OutputTokens: 5}
 		return answer, nil
@@ -59,7 +60,9 @@ func (b *bench) recipes() (all []turnkeeper.Recipe) {
 
 func gives(name string, chars int) *tool {
 	text := strings.Repeat("a long word ", chars/12+1)[:chars]
-	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: text}, nil })
+	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) {
+		return tools.Result{Text: text}, nil
+	})
 }
 
 // TestReportsCorrectEstimates checks that reports above the estimates make later requests
@@ -69,7 +72,8 @@ func TestReportsCorrectEstimates(t *testing.T) {
 		b := newBench(t).with(gives("look", 3000))
 		b.bounds.MaxRounds, b.bounds.MaxToolCalls = 6, 100
 		n := 0
-		b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request, d func(inference.Delta)) (inference.Response, error) {
+		b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request,
+			d func(inference.Delta)) (inference.Response, error) {
 			n++
 			return reportsTimes(2, asking("", fmt.Sprintf(`look {"n":%d}`, n)))(ctx, r, d)
 		}))
@@ -92,7 +96,9 @@ func TestReportsCorrectEstimates(t *testing.T) {
 		written := b.store.entries
 		b.store = newStore()
 		_, journal := b.store.dispatch()
-		for _, e := range written[:slices.IndexFunc(written, func(e turnlog.Entry) bool { return e.Round != nil && e.Round.Number == len(recipes) })] {
+		for _, e := range written[:slices.IndexFunc(written, func(e turnlog.Entry) bool {
+			return e.Round != nil && e.Round.Number == len(recipes)
+		})] {
 			if err := journal.Append(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +125,8 @@ func TestAProcessKeepsWhatItLearnt(t *testing.T) {
 		factors := []float64{}
 		for range 2 {
 			record, journal := b.store.dispatch()
-			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def},
+				journal); err != nil {
 				t.Fatal(err)
 			}
 			factors = append(factors, b.recipes()[0].Window.Factor)
@@ -146,7 +153,8 @@ func TestASilentCutIsSaid(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				answer := asking("", "look")
 				answer.Usage = c.usage
-				b := newBench(t, inferencetest.Answer(answer), counts(inference.Response{Text: "done", FinishReason: "stop"}, 9000)).with(read("look"))
+				b := newBench(t, inferencetest.Answer(answer),
+					counts(inference.Response{Text: "done", FinishReason: "stop"}, 9000)).with(read("look"))
 				b.store.body = strings.Repeat("a long word ", 2500)
 				b.bounds.MaxRounds = 5
 				b.run(t.Context())
@@ -159,7 +167,8 @@ func TestASilentCutIsSaid(t *testing.T) {
 				if got := b.recipes()[0].Cut; got != c.cut {
 					t.Errorf("the round's diagnostics say %v", got)
 				}
-				logged := b.logged("the provider seems to have truncated the request: it counted far fewer tokens than were sent")
+				logged := b.logged(
+					"the provider seems to have truncated the request: it counted far fewer tokens than were sent")
 				if logged == 1 != c.cut {
 					t.Errorf("it was logged %d times", logged)
 				}
@@ -170,7 +179,8 @@ func TestASilentCutIsSaid(t *testing.T) {
 
 func overflows(have, limit int) inferencetest.Step {
 	return inferencetest.Fail(&inference.Error{
-		Class: inference.ClassContextOverflow, Provider: "main", Model: "model", Status: 400, Have: have, Limit: limit, Detail: "prompt is too long",
+		Class: inference.ClassContextOverflow, Provider: "main", Model: "model", Status: 400, Have: have, Limit: limit,
+		Detail: "prompt is too long",
 	})
 }
 
@@ -204,7 +214,8 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 	t.Run("in the middle, by the provider's numbers, and for the rest of the turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("look"), asks(`look {"n":2}`), overflows(9000, 6000), asks(`look {"n":3}`), says("done")).with(gives("look", 6000))
+			b := newBench(t, asks("look"), asks(`look {"n":2}`), overflows(9000, 6000), asks(`look {"n":3}`),
+				says("done")).with(gives("look", 6000))
 			b.bounds.MaxRounds = 6
 			b.store.body = strings.Repeat("word ", 200)
 			got := b.run(t.Context())
@@ -224,7 +235,8 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, asks("look"), overflows(0, 0), overflows(0, 0)).with(gives("look", 6000))
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopInferenceError || got.ErrorClass != "context_overflow" {
+			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopInferenceError ||
+				got.ErrorClass != "context_overflow" {
 				t.Errorf("%+v", got)
 			}
 			if n := len(b.requests()); n != 3 || b.logged(sentAgain) != 1 {
@@ -237,8 +249,10 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 			b := newBench(t, overflows(0, 0))
 			b.store.body = long
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 || b.logged(sentAgain) != 0 {
-				t.Errorf("%+v after %d requests; logged %d times that a smaller one is sent", got, len(b.requests()), b.logged(sentAgain))
+			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 ||
+				b.logged(sentAgain) != 0 {
+				t.Errorf("%+v after %d requests; logged %d times that a smaller one is sent", got, len(b.requests()),
+					b.logged(sentAgain))
 			}
 		})
 	})
@@ -247,7 +261,8 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 			b := newBench(t, asks("look"), overflows(0, 0), asks(`look {"n":2}`)).with(gives("look", 6000))
 			b.bounds.MaxRounds = 6
 			ctx, stop := context.WithCancelCause(t.Context())
-			b.script.Then(inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+			b.script.Then(inferencetest.Func(func(context.Context, inference.Request,
+				func(inference.Delta)) (inference.Response, error) {
 				stop(agentturn.ErrShutdown)
 				return inference.Response{}, context.Cause(ctx)
 			}))
@@ -292,7 +307,8 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 			b.store.history = []turnlog.Past{{TurnID: 1, Body: "old", Reply: long}}
 			b.store.body = fmt.Sprint(n, strings.Repeat(" words", 100))
 			record, journal := b.store.dispatch()
-			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def},
+				journal); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -312,20 +328,23 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 // read by the handle in the line that replaces it, whether it had been stored or shown
 // whole.
 func TestWhatGaveWayIsReadAgain(t *testing.T) {
-	handle := regexp.MustCompile(`^\[result of look dropped to fit the context window; to read it again call get_tool_output\("([^"]+)", mode\) ` +
-		`or get_continuation with tool_call_id="([^"]+)" offset=0\]$`)
+	handle := regexp.MustCompile(
+		`^\[result of look dropped to fit the context window; to read it again call get_tool_output\("([^"]+)", mode\) ` +
+			`or get_continuation with tool_call_id="([^"]+)" offset=0\]$`)
 	for name, chars := range map[string]int{"shown whole": 4000, "stored": 7000} {
 		for _, reader := range []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput} {
 			t.Run(name+"/"+reader, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					n, look := 0, read("look")
-					b := newBench(t, asks("look"), asks(`look {"n":2}`), asks(`look {"n":3}`)).with(look.does(func(context.Context, tools.Call) (tools.Result, error) {
-						n++
-						return tools.Result{Text: strings.Repeat(fmt.Sprintf("%d words ", n), chars/8)}, nil
-					}))
+					b := newBench(t, asks("look"), asks(`look {"n":2}`), asks(`look {"n":3}`)).with(
+						look.does(func(context.Context, tools.Call) (tools.Result, error) {
+							n++
+							return tools.Result{Text: strings.Repeat(fmt.Sprintf("%d words ", n), chars/8)}, nil
+						}))
 					b.tools = append(b.tools, builtin.NewReaders()...)
 					b.def.ContextWindow, b.def.MaxOutputTokens, b.bounds.MaxRounds = 4400, 500, 20
-					asked := inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+					asked := inferencetest.Func(func(_ context.Context, r inference.Request,
+						_ func(inference.Delta)) (inference.Response, error) {
 						m := handle.FindStringSubmatch(results(r)[0])
 						if m == nil || m[1] != m[2] {
 							t.Fatalf("the first result is %.200q", results(r)[0])
@@ -334,11 +353,13 @@ func TestWhatGaveWayIsReadAgain(t *testing.T) {
 						if reader == turnkeeper.ToolGetToolOutput {
 							arguments = fmt.Sprintf(`{"id":%q,"mode":"raw"}`, m[1])
 						}
-						return inference.Response{Calls: []inference.Call{{ID: "again", Name: reader, Arguments: arguments}}}, nil
+						return inference.Response{Calls: []inference.Call{{ID: "again", Name: reader,
+							Arguments: arguments}}}, nil
 					})
 					var last string
 					steps := 0
-					b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request, d func(inference.Delta)) (inference.Response, error) {
+					b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request,
+						d func(inference.Delta)) (inference.Response, error) {
 						if steps++; steps == 1 {
 							return asked(ctx, r, d)
 						}

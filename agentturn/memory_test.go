@@ -18,14 +18,17 @@ import (
 // journal has them, and that the reads of a turn do not wait for each other.
 func TestResultsAreCountedUntilTheyAreRecorded(t *testing.T) {
 	const text = 1 << 20
-	big := tools.Func(tools.Spec{Name: "big", Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) {
-		return strings.Repeat("x", text), nil
-	})
-	read := tools.Func(tools.Spec{Name: "read", Effect: turnkeeper.EffectNone}, func(ctx context.Context, _ struct{}) (string, error) {
+	big := tools.Func(tools.Spec{Name: "big", Effect: turnkeeper.EffectNone},
+		func(context.Context, struct{}) (string, error) {
+			return strings.Repeat("x", text), nil
+		})
+	read := tools.Func(tools.Spec{Name: "read", Effect: turnkeeper.EffectNone}, func(ctx context.Context,
+		_ struct{}) (string, error) {
 		return "ok", membudget.Of(ctx).Grow(ctx, text) // all of the budget
 	})
 	b := newBench(t,
-		inferencetest.Answer(inference.Response{Calls: []inference.Call{{ID: "a", Name: "big"}, {ID: "b", Name: "read"}, {ID: "c", Name: "big"}, {ID: "d", Name: "read"}}}),
+		inferencetest.Answer(inference.Response{Calls: []inference.Call{{ID: "a", Name: "big"}, {ID: "b", Name: "read"},
+			{ID: "c", Name: "big"}, {ID: "d", Name: "read"}}}),
 		inferencetest.Answer(inference.Response{Text: "done"})).with(big, read)
 	memory := membudget.New(0, text)
 	recorded := false

@@ -18,10 +18,12 @@ func markup() inferencetest.Step {
 }
 
 func refusesRecord(why inference.Record) inferencetest.Step {
-	return inferencetest.Fail(&inference.Error{Class: inference.ClassInvalid, Record: why, Status: 400, Detail: "as scripted"})
+	return inferencetest.Fail(&inference.Error{Class: inference.ClassInvalid, Record: why, Status: 400,
+		Detail: "as scripted"})
 }
 
-// TestTheNextModelIsAskedAfterMarkup checks that a model gets one hint, and that the next model of the chain is then asked without it.
+// TestTheNextModelIsAskedAfterMarkup checks that a model gets one hint, and that the next model of the chain is then
+// asked without it.
 func TestTheNextModelIsAskedAfterMarkup(t *testing.T) {
 	b := newBench(t, markup(), markup()).with(read("look"))
 	other := inferencetest.NewScript(says("fine"))
@@ -42,12 +44,14 @@ func TestTheNextModelIsAskedAfterMarkup(t *testing.T) {
 // lastText returns the last message of a request.
 func lastText(r inference.Request) string { return r.Messages[len(r.Messages)-1].Text }
 
-// TestTheHintOutlivesAnOverflow checks that a request that is made again, because it was too long or gets a summary, keeps the hint.
+// TestTheHintOutlivesAnOverflow checks that a request that is made again, because it was too long or gets a summary,
+// keeps the hint.
 func TestTheHintOutlivesAnOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, markup(), overflows(0, 0), says("done"))
 		for id := range turnkeeper.TurnID(3) {
-			b.store.history = append(b.store.history, turnlog.Past{TurnID: id + 1, Body: "old", Reply: strings.Repeat("a long word ", 1000)})
+			b.store.history = append(b.store.history, turnlog.Past{TurnID: id + 1, Body: "old",
+				Reply: strings.Repeat("a long word ", 1000)})
 		}
 		if got := b.run(t.Context()); got.Reply != "done" || len(b.requests()) != 3 {
 			t.Fatalf("%+v after %d requests", got, len(b.requests()))
@@ -65,7 +69,8 @@ func TestTheHintOfTheLastRound(t *testing.T) {
 	b := newBench(t, asks("look"), markup(), says("done")).with(read("look"))
 	b.bounds.MaxRounds = 2
 	b.wantReply(b.run(t.Context()), turnkeeper.TurnSucceeded, turnkeeper.StopNone, "done")
-	if got := lastText(b.requests()[2]); !strings.Contains(got, "a tool call written as text") || strings.Contains(got, "Call tools") {
+	if got := lastText(b.requests()[2]); !strings.Contains(got, "a tool call written as text") || strings.Contains(got,
+		"Call tools") {
 		t.Errorf("the hint is %q", got)
 	}
 }
@@ -74,14 +79,16 @@ func TestTheHintOfTheLastRound(t *testing.T) {
 func TestMarkupInTheLastRound(t *testing.T) {
 	b := newBench(t, asks("pay"), markup(), markup()).with(once("pay"))
 	b.bounds.MaxRounds = 2
-	b.wantReply(b.run(t.Context()), turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "Tool results: 1 succeeded, 0 failed.\n- pay: succeeded")
+	b.wantReply(b.run(t.Context()), turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds,
+		"Tool results: 1 succeeded, 0 failed.\n- pay: succeeded")
 }
 
 // TestMarkupAfterAnEffect checks that a turn with an effect degrades after markup, and names the server's settings.
 func TestMarkupAfterAnEffect(t *testing.T) {
 	b := newBench(t, asks("pay"), markup(), markup()).with(once("pay"))
 	o := b.run(t.Context())
-	b.wantReply(o, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "Tool results: 1 succeeded, 0 failed.\n- pay: succeeded")
+	b.wantReply(o, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError,
+		"Tool results: 1 succeeded, 0 failed.\n- pay: succeeded")
 	if o.ErrorClass != "bad_output" || !strings.Contains(o.Error, "--tool-call-parser hermes") {
 		t.Errorf("the error is %s: %s", o.ErrorClass, o.Error)
 	}
@@ -101,7 +108,8 @@ func TestARefusedRecordIsWrittenInAnotherForm(t *testing.T) {
 		{"reasoning refused, and there is none", []inference.Record{inference.RecordReasoning}, 3, false, false, false},
 		{"calls refused", []inference.Record{inference.RecordCalls}, 3, false, false, false},
 		{"refused without a reason", []inference.Record{""}, 3, false, false, false},
-		{"reasoning demanded, then refused without a reason", []inference.Record{inference.RecordLacksReasoning, ""}, 4, false, true, false},
+		{"reasoning demanded, then refused without a reason", []inference.Record{inference.RecordLacksReasoning, ""}, 4,
+			false, true, false},
 		{"refused in each form", []inference.Record{"", ""}, 3, false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

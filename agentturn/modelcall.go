@@ -34,11 +34,14 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{exec: e, ctx: ctx, number: len(e.calls.Rounds) + 1, final: e.finishing() || e.calls.NextIsLast(), stop: stop}
-	call.at = prompt.Moment{Rounds: e.calls.Rounds, Final: call.final, Age: e.tooling.age, Finish: call.final && e.finishing()}
-	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final}, transcript.Sink{
-		Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
-	})
+	call := &modelCall{exec: e, ctx: ctx, number: len(e.calls.Rounds) + 1, final: e.finishing() || e.calls.NextIsLast(),
+		stop: stop}
+	call.at = prompt.Moment{Rounds: e.calls.Rounds, Final: call.final, Age: e.tooling.age,
+		Finish: call.final && e.finishing()}
+	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final},
+		transcript.Sink{
+			Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
+		})
 	e.stream = call.stream
 
 	started := time.Now()
@@ -67,7 +70,8 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	e.stream.Complete(res)
 	e.stream = nil
 	res.Attempts += call.again
-	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent, Response: res}, nil
+	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent,
+		Response: res}, nil
 }
 
 // A modelCall is the model call of one round, through all its attempts.
@@ -91,9 +95,10 @@ type modelCall struct {
 	hinted   map[string]bool             // models that were told that they wrote a tool call as text
 }
 
-// askAtLevel is ask. If the agent's survival level has changed since the models were chosen, it chooses again. It returns the whole
-// chain of those that it asked.
-func (c *modelCall) askAtLevel(ctx context.Context, all, models []*candidate) (inference.Response, []*candidate, error) {
+// askAtLevel is ask. If the agent's survival level has changed since the models were chosen, it chooses again. It
+// returns the whole chain of those that it asked.
+func (c *modelCall) askAtLevel(ctx context.Context, all,
+	models []*candidate) (inference.Response, []*candidate, error) {
 	for {
 		res, err := c.ask(ctx, models)
 		if _, ok := errors.AsType[*levelError](err); !ok {
@@ -135,7 +140,8 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 	return chain.Generate(ctx, inference.Request{}, c.delta)
 }
 
-// tell writes at once that a model has failed or answered, for all workers, while the turn goes on with another request.
+// tell writes at once that a model has failed or answered, for all workers, while the turn goes on with another
+// request.
 func (c *modelCall) tell() {
 	if c.unwritable == nil && c.exec.pending.news() {
 		c.flush()
@@ -161,7 +167,8 @@ func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duratio
 // failed returns err, as a *silentError if the model gave no usable answer in the
 // announced last round.
 func (c *modelCall) failed(ctx context.Context, err error) error {
-	if e, ok := errors.AsType[*inference.Error](err); ok && ctx.Err() == nil && c.final && e.Class == inference.ClassBadOutput {
+	if e, ok := errors.AsType[*inference.Error](err); ok && ctx.Err() == nil && c.final &&
+		e.Class == inference.ClassBadOutput {
 		return &silentError{err, c.at.Finish}
 	}
 	return err
@@ -174,7 +181,8 @@ type attempt struct {
 	model *candidate
 }
 
-func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (a *attempt) Generate(ctx context.Context, _ inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := a.probe(ctx); err != nil {
 		return inference.Response{}, err
 	}
@@ -202,7 +210,8 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 // maxMended is the maximum number of requests of an attempt that differ from what was refused.
 const maxMended = 4
 
-// mend returns another request for the model after it has refused one, or has answered with tool markup. ok is false if there is none.
+// mend returns another request for the model after it has refused one, or has answered with tool markup. ok is false if
+// there is none.
 func (a *attempt) mend(refused prompt.Request, err error) (mended prompt.Request, why string, ok bool) {
 	failure, isOne := errors.AsType[*inference.Error](err)
 	if !isOne {
@@ -217,7 +226,8 @@ func (a *attempt) mend(refused prompt.Request, err error) (mended prompt.Request
 	}
 	mended, ok = a.exec.prompt.Rewrite(a.model.Model, a.moment(), refused, err)
 	if ok {
-		a.exec.log.Warn("the provider refused the request; sending the record of the conversation in another form, which later requests keep",
+		a.exec.log.Warn(
+			"the provider refused the request; sending the record of the conversation in another form, which later requests keep",
 			zap.Int("round", a.number), zap.String("model", a.model.ref), zap.String("record", string(failure.Record)),
 			zap.String("note", mended.Recipe.RecordNote()), zap.NamedError("refusal", err))
 	}
@@ -245,7 +255,8 @@ func (a *attempt) moment() prompt.Moment {
 }
 
 // send makes one call with a request.
-func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (a *attempt) send(ctx context.Context, request prompt.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
 	if _, ok := errors.AsType[*levelError](err); ok {
 		a.leave(err)
@@ -280,7 +291,8 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if inference.Blank(res.Text) && len(res.Calls) == 0 {
 		err := &inference.Error{
-			Class: inference.ClassBadOutput, Provider: a.model.Provider, Model: a.model.Name, Detail: "the answer is empty",
+			Class: inference.ClassBadOutput, Provider: a.model.Provider, Model: a.model.Name,
+			Detail: "the answer is empty",
 		}
 		a.failed(err, partial, res.Usage, time.Since(started))
 		return inference.Response{}, err
@@ -316,14 +328,16 @@ func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Req
 	}
 	a.exec.log.Warn(said,
 		zap.Int("round", a.number), zap.String("model", a.model.Provider+"/"+a.model.Name),
-		zap.Int("context_window", refused.Recipe.Window.Size), zap.Int("their_window", failure.Limit), zap.Int("tokens", refused.Tokens),
+		zap.Int("context_window", refused.Recipe.Window.Size), zap.Int("their_window", failure.Limit),
+		zap.Int("tokens", refused.Tokens),
 		zap.Int("room", a.exec.prompt.Room()), zap.Int("tokens_then", smaller.Tokens),
 		zap.NamedError("refusal", err), zap.NamedError("too_long_still", tooLong))
 	return smaller, ok
 }
 
 // observe reports a request that is about to be sent.
-func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int, request inference.Request) (context.Context, func(ModelEnd)) {
+func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int,
+	request inference.Request) (context.Context, func(ModelEnd)) {
 	return a.exec.cfg.Observer.ModelCall(ctx, ModelBegin{
 		Purpose: purpose, Agent: a.exec.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name,
 		Attempt: n, Request: request,
@@ -353,17 +367,19 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 	if res.Usage.InputTokens != 0 || res.Usage.OutputTokens != 0 {
 		return res.Usage
 	}
-	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(a.model.Tokens.Answer(res)), Estimated: true}
+	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(a.model.Tokens.Answer(res)),
+		Estimated: true}
 }
 
 // deltaBuffer is the number of deltas that a provider may send before the turn takes them.
 // It is enough for a short answer.
 const deltaBuffer = 16
 
-// listen makes a model call and passes on its deltas. It also flushes buffered text when
-// that is overdue, and what was to be written with the answer if that takes long. The provider runs in another goroutine, so that only the turn's own
+// listen makes a model call and passes on its deltas. It also flushes buffered text when that is overdue, and what was
+// to be written with the answer if that takes long. The provider runs in another goroutine, so that only the turn's own
 // goroutine uses the turn's state.
-func (c *modelCall) listen(ctx context.Context, provider inference.Provider, request inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (c *modelCall) listen(ctx context.Context, provider inference.Provider, request inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	ctx, leave := context.WithCancel(ctx) // also where a panic ends the turn
 	defer leave()
 	deltas, done := make(chan inference.Delta, deltaBuffer), make(chan struct{})
@@ -477,7 +493,8 @@ type textCounter interface{ CountText(text string) int }
 // its server refused, used nothing.
 func failedUsage(err error, request int64, partial *partialAnswer, counter textCounter) turnkeeper.Usage {
 	var used turnkeeper.Usage
-	said := int64(counter.CountText(partial.text.String()) + counter.CountText(partial.reasoning.String()) + counter.CountText(partial.calls.String()))
+	said := int64(counter.CountText(partial.text.String()) + counter.CountText(partial.reasoning.String()) +
+		counter.CountText(partial.calls.String()))
 	if failure, ok := errors.AsType[*inference.Error](err); ok {
 		used = failure.Usage
 		if said == 0 && used.Total() == 0 && failure.Unworked() {
@@ -501,8 +518,10 @@ func (a *attempt) failed(err error, partial *partialAnswer, used turnkeeper.Usag
 	}
 	text, reasoning := partial.stored()
 	a.exec.pending.Failed = append(a.exec.pending.Failed, turnlog.FailedAttempt{
-		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Name), Class: class,
-		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning, Latency: took, Usage: used,
+		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider),
+		Model: outputs.Clean(a.model.Name), Class: class,
+		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning,
+		Latency: took, Usage: used,
 	})
 }
 
@@ -513,7 +532,8 @@ func (m *models) writeSideUsage(next *pending, round int) {
 		return
 	}
 	next.Failed = append(next.Failed, turnlog.FailedAttempt{
-		Round: round, Class: "interrupted", Error: "older turns were summarised for a round that has no answer", Usage: m.sideUsage,
+		Round: round, Class: "interrupted", Error: "older turns were summarised for a round that has no answer",
+		Usage: m.sideUsage,
 	})
 	m.sideUsage = turnkeeper.Usage{}
 }

@@ -90,7 +90,8 @@ func (m *models) candidates() ([]*candidate, error) {
 		m.log.Warn("skipping a model of the agent", zap.String("model", missing.name), zap.Error(missing.err))
 	}
 	if len(found) == 0 {
-		return nil, m.unconfigured(names, &inference.Error{Class: inference.ClassNotFound, Detail: errors.Join(problems...).Error()})
+		return nil, m.unconfigured(names, &inference.Error{Class: inference.ClassNotFound,
+			Detail: errors.Join(problems...).Error()})
 	}
 	m.chain, m.level = found, level
 	return found, nil
@@ -109,7 +110,8 @@ func (t *task) sideModels(names []string) ([]*candidate, error) {
 // modelNames returns the names of the agent's chain at its survival level, without duplicates.
 func (t *task) modelNames() []string { return t.def.ChainAt(t.levelNow(), t.cfg.DefaultModel) }
 
-// ownModel returns the name of the agent's first model at its normal level, which is the one that its context_window is of.
+// ownModel returns the name of the agent's first model at its normal level, which is the one that its context_window is
+// of.
 func (t *task) ownModel() string { return cmp.Or(t.def.Model, t.cfg.DefaultModel) }
 
 // sideAnswer returns the number of tokens reserved for the answer of a side call.

@@ -157,7 +157,8 @@ type openRound struct {
 }
 
 // enter ends the current round and begins another. rounds are those of the turn.
-func (r *openRound) enter(ctx context.Context, o Observer, rounds []turnkeeper.Round, number int, resumed bool) context.Context {
+func (r *openRound) enter(ctx context.Context, o Observer, rounds []turnkeeper.Round, number int,
+	resumed bool) context.Context {
 	r.leave(rounds)
 	ctx, end := o.Round(ctx, RoundBegin{Number: number, Resumed: resumed})
 	*r = openRound{number, ctx, end}

@@ -113,7 +113,8 @@ func (o *oracle) see(l line, known labelSet) {
 	o.fates[at], o.results[l.n], o.states[l.n] = f, labels, f.State
 }
 
-// marks returns the labels of a call: any untrusted content may have led to it; private content is in what the model wrote.
+// marks returns the labels of a call: any untrusted content may have led to it; private content is in what the model
+// wrote.
 func (o *oracle) marks(l line, known labelSet) labelSet {
 	marks := labelSet{}
 	if known[policy.Untrusted] {
@@ -247,7 +248,8 @@ func (o *oracle) effectOf(l line, f *fate, marks labelSet) labelSet {
 // outcome returns what becomes of the turn.
 func (o *oracle) outcome() outcome {
 	known := o.rounds[len(o.rounds)-1]
-	out := outcome{Fates: o.fates, Labels: known.String(), State: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, Reply: "All is done."}
+	out := outcome{Fates: o.fates, Labels: known.String(), State: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone,
+		Reply: "All is done."}
 	for _, l := range o.lines() {
 		if o.states[l.n] == turnkeeper.CallUnknown {
 			out.State, out.Stop = turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost

@@ -73,19 +73,23 @@ func TestEffectsRunInOrder(t *testing.T) {
 	}{
 		"an effect stays": {
 			nil, turnkeeper.EffectOnce,
-			[]string{"first begins at 0s", "first ends at 20s", "look begins at 20s", "look ends at 21s", "second begins at 21s", "second ends at 22s"}, "first is done",
+			[]string{"first begins at 0s", "first ends at 20s", "look begins at 20s", "look ends at 21s",
+				"second begins at 21s", "second ends at 22s"}, "first is done",
 		},
 		"an effect in the background is waited for": {
 			new(true), turnkeeper.EffectOnce,
-			[]string{"first begins at 0s", "look begins at 5s", "look ends at 6s", "first ends at 20s", "second begins at 20s", "second ends at 21s"}, "Tool Output ID",
+			[]string{"first begins at 0s", "look begins at 5s", "look ends at 6s", "first ends at 20s",
+				"second begins at 20s", "second ends at 21s"}, "Tool Output ID",
 		},
 		"a read in the background is not": {
 			nil, turnkeeper.EffectNone,
-			[]string{"first begins at 0s", "look begins at 0s", "look ends at 1s", "second begins at 5s", "second ends at 6s", "first ends at 20s"}, "Tool Output ID",
+			[]string{"first begins at 0s", "look begins at 0s", "look ends at 1s", "second begins at 5s",
+				"second ends at 6s", "first ends at 20s"}, "Tool Output ID",
 		},
 		"a read may be kept out of the background": {
 			new(false), turnkeeper.EffectNone,
-			[]string{"first begins at 0s", "look begins at 0s", "look ends at 1s", "first ends at 20s", "second begins at 20s", "second ends at 21s"}, "first is done",
+			[]string{"first begins at 0s", "look begins at 0s", "look ends at 1s", "first ends at 20s",
+				"second begins at 20s", "second ends at 21s"}, "first is done",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +97,10 @@ func TestEffectsRunInOrder(t *testing.T) {
 				log := &timeline{start: time.Now()}
 				first := timed("first", c.firstIs, 20*time.Second, log)
 				first.spec.Background = c.background
-				b := asyncBench(t, asks("first", "look", "second"), asks("wait_for_tool_output {}"), says("Done.")).with(
-					first, timed("look", turnkeeper.EffectNone, time.Second, log), timed("second", turnkeeper.EffectKeyed, time.Second, log))
+				b := asyncBench(t, asks("first", "look", "second"), asks("wait_for_tool_output {}"),
+					says("Done.")).with(
+					first, timed("look", turnkeeper.EffectNone, time.Second, log),
+					timed("second", turnkeeper.EffectKeyed, time.Second, log))
 				if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
 					t.Errorf("%+v", outcome)
 				}
@@ -114,13 +120,15 @@ func TestEffectsRunInOrder(t *testing.T) {
 func TestTimeIsOverWhileAnEffectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := once("second")
-		b := asyncBench(t, asks("first", "second")).with(lasting("first", turnkeeper.EffectOnce, 59*time.Second).withBackground(), second)
+		b := asyncBench(t, asks("first", "second")).with(lasting("first", turnkeeper.EffectOnce,
+			59*time.Second).withBackground(), second)
 		b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 		outcome := b.run(t.Context())
 		if outcome.StopReason != turnkeeper.StopMaxDuration || second.runs.count() != 0 {
 			t.Errorf("%+v, it ran %d times", outcome, second.runs.count())
 		}
-		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallCancelled, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallCancelled,
+			turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
 			t.Errorf("states %v", got)
 		}
 	})
@@ -137,7 +145,8 @@ func TestADetachedEffectHoldsTheNextBack(t *testing.T) {
 			t.Fatal("the second effect began before the first had ended")
 		}
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
-		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "Done." || second.runs.count() != 1 {
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "Done." ||
+			second.runs.count() != 1 {
 			t.Errorf("%+v, it ran %d times", o, second.runs.count())
 		}
 	})
@@ -156,17 +165,21 @@ func TestAnAnswerThatHasNotSeenAFailure(t *testing.T) {
 		stop   turnkeeper.StopReason
 		reply  string
 	}{
-		"a round is left":                 {3, []inferencetest.Step{says("It failed.")}, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It failed."},
-		"no round is left":                {2, nil, turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "Tool results: 1 succeeded, 1 failed.\n"},
-		"the model cannot be asked again": {3, []inferencetest.Step{inferencetest.Func(fail)}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "Tool results: 1 succeeded, 1 failed.\n"},
+		"a round is left": {3, []inferencetest.Step{says("It failed.")}, turnkeeper.TurnSucceeded,
+			turnkeeper.StopNone, "It failed."},
+		"no round is left": {2, nil, turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds,
+			"Tool results: 1 succeeded, 1 failed.\n"},
+		"the model cannot be asked again": {3, []inferencetest.Step{inferencetest.Func(fail)}, turnkeeper.TurnDegraded,
+			turnkeeper.StopInferenceError, "Tool results: 1 succeeded, 1 failed.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				steps := append([]inferencetest.Step{asks("sender", "quick"), says("All went well.")}, c.more...)
-				b := asyncBench(t, steps...).with(read("quick"), once("sender").withBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
-					time.Sleep(10 * time.Second)
-					return tools.Result{Text: "refused", IsError: true}, nil
-				}))
+				b := asyncBench(t, steps...).with(read("quick"), once("sender").withBackground().does(
+					func(context.Context, tools.Call) (tools.Result, error) {
+						time.Sleep(10 * time.Second)
+						return tools.Result{Text: "refused", IsError: true}, nil
+					}))
 				b.bounds.MaxRounds = c.rounds
 				o := b.run(t.Context())
 				if o.State != c.state || o.StopReason != c.stop || !strings.HasPrefix(o.Reply, c.reply) {

@@ -51,7 +51,9 @@ func (p *pending) hasOutput() bool {
 
 // hasLabels reports whether labels wait to be written.
 func (p *pending) hasLabels() bool {
-	return len(p.Labels) > 0 || slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return len(r.Labels) > 0 })
+	return len(p.Labels) > 0 || slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool {
+		return len(r.Labels) > 0
+	})
 }
 
 // hasEffect reports whether a result of an effect waits to be written.
@@ -82,7 +84,9 @@ func (p *pending) failed(f modelhealth.Failure) {
 	for _, list := range []*[]string{&p.Answered, &p.Probed, &p.Refused} {
 		*list = slices.DeleteFunc(*list, func(n string) bool { return n == f.Model })
 	}
-	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known modelhealth.Failure) bool { return known.Model == f.Model })
+	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known modelhealth.Failure) bool {
+		return known.Model == f.Model
+	})
 	p.ModelFailures = append(p.ModelFailures, f)
 	slices.SortFunc(p.ModelFailures, func(a, b modelhealth.Failure) int { return cmp.Compare(a.Model, b.Model) })
 }

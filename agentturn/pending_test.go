@@ -41,8 +41,10 @@ func TestAResultTakesThePlaceOfTheFirst(t *testing.T) {
 		t.Error("a new entry is not empty")
 	}
 	p.answer(turnlog.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallRunning})
-	p.answer(turnlog.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{}})
-	if len(p.Results) != 1 || p.Results[0].State != turnkeeper.CallSucceeded || !p.hasOutput() || !p.hasEffect() || p.empty() {
+	p.answer(turnlog.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallSucceeded,
+		Output: &turnkeeper.Output{}})
+	if len(p.Results) != 1 || p.Results[0].State != turnkeeper.CallSucceeded || !p.hasOutput() ||
+		!p.hasEffect() || p.empty() {
 		t.Errorf("%+v", p)
 	}
 }

@@ -217,7 +217,8 @@ const (
 	shownFinal     = turnlog.Denied + turnlog.RefusedFinal + "."
 	shownTruncated = turnlog.Denied + turnlog.RefusedCut + ". None was run. " +
 		"Ask for them again, in a shorter answer."
-	shownDoubt = turnlog.Denied + turnlog.RefusedPieces + " (%s). No call with an effect was run. Ask for this call again."
+	shownDoubt = turnlog.Denied + turnlog.RefusedPieces +
+		" (%s). No call with an effect was run. Ask for this call again."
 )
 
 // wireID returns the ID under which the call is answered: the provider's own ID if it

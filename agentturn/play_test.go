@@ -11,8 +11,8 @@ import (
 	"turnkeeper/policy"
 )
 
-// A play is the script of a random turn: what its model, its sub-agents and its people do. The outcome depends on it alone, not on how
-// the turn runs.
+// A play is the script of a random turn: what its model, its sub-agents and its people do. The outcome depends on it
+// alone, not on how the turn runs.
 type play struct {
 	rounds  [][]line          // the calls of each answer of the model
 	rules   map[string]string // of calls, by tool: see ruleOf
@@ -62,35 +62,43 @@ var props = []prop{
 	{name: "secret", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Private}}},
 	{name: "page", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}}},
 	{name: "mixed", effect: turnkeeper.EffectNone, brings: []policy.Label{policy.Private, policy.Untrusted}},
-	{name: "broken", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}}, ends: "fails"},
+	{name: "broken", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}},
+		ends: "fails"},
 	{name: "put", effect: turnkeeper.EffectKeyed},
 	{name: "pay", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}}},
 	{name: "send", effect: turnkeeper.EffectOnce, flow: sends},
-	{name: "fetch", effect: turnkeeper.EffectNone, flow: sends.Or(policy.Flow{Labels: []policy.Label{policy.Untrusted}})},
+	{name: "fetch", effect: turnkeeper.EffectNone,
+		flow: sends.Or(policy.Flow{Labels: []policy.Label{policy.Untrusted}})},
 	{name: "bounce", effect: turnkeeper.EffectOnce, flow: sends, ends: "fails"},
 	{name: "doubt", effect: turnkeeper.EffectOnce, ends: "doubts"},
 	{name: "note", effect: turnkeeper.EffectOnce, within: true},
-	{name: "post", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes, policy.Sends}}, within: true},
+	{name: "post", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes, policy.Sends}},
+		within: true},
 	{name: "photo", effect: turnkeeper.EffectNone, gives: "binary"},
-	{name: "paper", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}}, gives: "attached"},
+	{name: "paper", effect: turnkeeper.EffectNone, flow: policy.Flow{Labels: []policy.Label{policy.Untrusted}},
+		gives: "attached"},
 	{name: "report", effect: turnkeeper.EffectKeyed, brings: []policy.Label{policy.Private}, gives: "long"},
 	{name: "book", effect: turnkeeper.EffectKeyed, asks: true},
-	{name: "reserve", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}}, asks: true, muses: true},
+	{name: "reserve", effect: turnkeeper.EffectOnce, flow: policy.Flow{Sinks: []policy.Sink{policy.Changes}},
+		asks: true, muses: true},
 	{name: "muse", effect: turnkeeper.EffectNone, muses: true},
 }
 
-var sends = policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"}}
+var sends = policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"},
+	Destinations: []string{"*@example.com"}}
 
 func propOf(name string) prop {
 	i := slices.IndexFunc(props, func(p prop) bool { return p.name == name })
 	if i < 0 { // one that the turn runs itself
-		return prop{name: name, effect: map[string]turnkeeper.Effect{turnkeeper.ToolAskPerson: turnkeeper.EffectNone}[name]}
+		return prop{name: name, effect: map[string]turnkeeper.Effect{
+			turnkeeper.ToolAskPerson: turnkeeper.EffectNone}[name]}
 	}
 	return props[i]
 }
 
 var ruleTexts = []string{
-	policy.Always, policy.Never, "ask n > 5", "deny n > 8", "deny n > 1004", "ask private", "deny untrusted", "ask text", "deny text",
+	policy.Always, policy.Never, "ask n > 5", "deny n > 8", "deny n > 1004", "ask private", "deny untrusted",
+	"ask text", "deny text",
 	"ask n > 3 | deny private",
 }
 
@@ -99,7 +107,8 @@ func newPlay(seed uint64) play {
 	r := rand.New(rand.NewPCG(seed, 1))
 	one := func(of ...string) string { return of[r.IntN(len(of))] }
 	p := play{
-		rules: map[string]string{}, inbox: r.IntN(8) == 0, sink: one("", "", policy.ReplyWithhold, policy.ReplyAsk), sent: r.IntN(2) == 0,
+		rules: map[string]string{}, inbox: r.IntN(8) == 0, sink: one("", "", policy.ReplyWithhold, policy.ReplyAsk),
+		sent:    r.IntN(2) == 0,
 		settles: r.IntN(3) > 0, insists: r.IntN(5) == 0,
 	}
 	names := []string{turnkeeper.ToolAskPerson, turnkeeper.ToolSpawnAgent, turnkeeper.ToolSpawnAgent}
@@ -122,7 +131,8 @@ func newPlay(seed uint64) play {
 		for range 1 + r.IntN(4) {
 			l := draw(names)
 			for range r.IntN(3) {
-				l.child = append(l.child, draw([]string{"look", "secret", "page", "mixed", "pay", "send", "photo", "book", "muse"}))
+				l.child = append(l.child, draw([]string{"look", "secret", "page", "mixed", "pay", "send", "photo",
+					"book", "muse"}))
 			}
 			if earlier := p.lines(); l.text == textHandle && len(earlier) > 0 {
 				l.of = earlier[r.IntN(len(earlier))].n
@@ -149,7 +159,8 @@ func (p play) find(n int) (line, bool) {
 	return line{}, false
 }
 
-// tidy returns the play without what means nothing: handles of later calls, empty rounds, arguments that a tool does not take.
+// tidy returns the play without what means nothing: handles of later calls, empty rounds, arguments that a tool does
+// not take.
 func (p play) tidy() play {
 	var rounds [][]line
 	earlier := map[int]bool{}

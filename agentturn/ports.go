@@ -89,7 +89,8 @@ type SpendLimits struct {
 
 // times returns n times the limits.
 func (l SpendLimits) times(n int64) SpendLimits {
-	for _, limit := range []*int64{&l.TurnTokens, &l.TurnCalls, &l.DayTokens, &l.DayCalls, &l.TreeTokens, &l.TreeCalls} {
+	for _, limit := range []*int64{&l.TurnTokens, &l.TurnCalls, &l.DayTokens, &l.DayCalls, &l.TreeTokens,
+		&l.TreeCalls} {
 		*limit *= n
 	}
 	return l
@@ -97,8 +98,8 @@ func (l SpendLimits) times(n int64) SpendLimits {
 
 // A Reservation is the result of Reserve.
 type Reservation struct {
-	// Level is the agent's survival level; empty: unknown. If it is not that of the Spender, nothing was reserved, and the call
-	// must not be made.
+	// Level is the agent's survival level; empty: unknown. If it is not that of the Spender, nothing was reserved, and
+	// the call must not be made.
 	Level   survival.Level
 	ID      int64         // 0: nothing was reserved, Settle does nothing
 	Blocked bool          // the call must not be made

@@ -18,10 +18,10 @@ const (
 	probeTime   = 30 * time.Second // the least time for it
 )
 
-// probe makes a request of the worker's own before the turn's first one to a model, if what the model fails at may be the turn's
-// message, or its conversation. It returns a fault of the service: the turn's request is then not sent. If the model answers, this is
-// written at once, for all workers, and the turn goes on. A model that refuses the request is available, but that proves nothing
-// about the message.
+// probe makes a request of the worker's own before the turn's first one to a model, if what the model fails at may be
+// the turn's message, or its conversation. It returns a fault of the service: the turn's request is then not sent. If
+// the model answers, this is written at once, for all workers, and the turn goes on. A model that refuses the request
+// is available, but that proves nothing about the message.
 func (a *attempt) probe(ctx context.Context) error {
 	health, next := &a.exec.models.health, &a.exec.pending
 	if !health.inDoubt(a.model.ref) || health.refusedProbe[a.model.ref] {
@@ -46,7 +46,8 @@ func (a *attempt) probe(ctx context.Context) error {
 		next.up(&next.Probed, a.model.ref)
 	}
 	health.isUp(a.model.ref)
-	a.exec.log.Info("the model answers a request of the worker's own; asking it for the turn", zap.String("model", a.model.ref))
+	a.exec.log.Info("the model answers a request of the worker's own; asking it for the turn",
+		zap.String("model", a.model.ref))
 	a.tell()
 	a.exec.at(ctx, PointProbed)
 	if a.unwritable != nil {
@@ -55,24 +56,27 @@ func (a *attempt) probe(ctx context.Context) error {
 	return nil
 }
 
-// probeWithin returns how long a probe may take: longer than a model may be silent before a turn's request fails. A model that is slow to
-// begin would else never be found to be up.
+// probeWithin returns how long a probe may take: longer than a model may be silent before a turn's request fails. A
+// model that is slow to begin would else never be found to be up.
 func probeWithin(idle time.Duration) time.Duration { return max(probeTime, idle+probeTime/3) }
 
 // askProbe asks the model once. The usage is added to the round's.
 func (a *attempt) askProbe(ctx context.Context) error {
 	within := probeWithin(a.exec.bounds.ModelIdle)
 	ctx, stop := context.WithTimeoutCause(ctx, within, &inference.Error{
-		Class: inference.ClassTransport, Provider: a.model.Provider, Model: a.model.Name, Detail: "no answer to a probe within " + within.String(),
+		Class: inference.ClassTransport, Provider: a.model.Provider, Model: a.model.Name,
+		Detail: "no answer to a probe within " + within.String(),
 	})
 	defer stop()
 	call := &sideCall{
 		task: a.exec.task, purpose: PurposeProbe, log: a.exec.log, models: []*candidate{a.model}, logged: true,
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) {
 			request := inference.Request{
-				Model: m.Name, Messages: []inference.Message{{Role: inference.RoleUser, Text: probePrompt}}, MaxOutputTokens: probeTokens,
+				Model: m.Name, Messages: []inference.Message{{Role: inference.RoleUser, Text: probePrompt}},
+				MaxOutputTokens: probeTokens,
 			}
-			return request, turnkeeper.Usage{InputTokens: int64(m.Tokens.Counter.CountText(probePrompt)), OutputTokens: probeTokens, Estimated: true}, nil
+			return request, turnkeeper.Usage{InputTokens: int64(m.Tokens.Counter.CountText(probePrompt)),
+				OutputTokens: probeTokens, Estimated: true}, nil
 		},
 		account: func(used turnkeeper.Usage) { a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used) },
 		accept:  func(*candidate, *inference.Response) error { return nil },

@@ -37,7 +37,8 @@ func (s *stage) scenes() (all []scene) {
 			continue
 		}
 		turn, rounds, events, _ := s.mem.Turn(m.TurnID)
-		c := scene{turn, rounds, events, must(s.conn.Asks(context.Background(), turn.ID)), map[turnkeeper.CallKey]labelSet{{}: {}}}
+		c := scene{turn, rounds, events, must(s.conn.Asks(context.Background(), turn.ID)),
+			map[turnkeeper.CallKey]labelSet{{}: {}}}
 		for _, row := range s.mem.Labels() {
 			if row.ID != int64(turn.ID) || row.Kind != turnlog.LabelCall && row.Kind != turnlog.LabelTurn {
 				continue
@@ -56,7 +57,8 @@ func (s *stage) scenes() (all []scene) {
 // outcome returns what became of the turn.
 func (s *stage) outcome() outcome {
 	scenes := s.scenes()
-	out := outcome{Labels: scenes[0].labels[turnkeeper.CallKey{}].String(), State: scenes[0].State, Stop: scenes[0].StopReason}
+	out := outcome{Labels: scenes[0].labels[turnkeeper.CallKey{}].String(), State: scenes[0].State,
+		Stop: scenes[0].StopReason}
 	for _, call := range callsOf(scenes[0].rounds) {
 		if numberOf(call.WireID) == 0 {
 			continue
@@ -85,7 +87,8 @@ var plainText = regexp.MustCompile(`"text":"(?:[^"\\]|\\.)*"`)
 
 func (s *stage) fateOf(c scene, call turnkeeper.ToolCall) fate {
 	f := fate{
-		Call: call.WireID, Tool: strings.TrimPrefix(call.Name, "server__"), State: call.State, Labels: c.labels[call.Key].String(),
+		Call: call.WireID, Tool: strings.TrimPrefix(call.Name, "server__"), State: call.State,
+		Labels: c.labels[call.Key].String(),
 	}
 	var asked []string
 	for _, a := range c.asks {
@@ -138,12 +141,15 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 	ends := 0
 	for _, e := range c.events {
 		var data struct{ Call string }
-		if e.Type == turnkeeper.EventToolResult && json.Unmarshal(e.Data, &data) == nil && data.Call == call.Key.String() {
+		if e.Type == turnkeeper.EventToolResult && json.Unmarshal(e.Data, &data) == nil &&
+			data.Call == call.Key.String() {
 			ends++
 		}
 	}
-	within := propOf(strings.TrimPrefix(call.Name, "server__")).within && ends == 0 // the events of its transaction come with the next write
-	if c.Losses > 2 || c.Losses > 0 && within {                                     // closed without a worker, or lost before that write
+	// the events of its transaction come with the next write
+	within := propOf(strings.TrimPrefix(call.Name, "server__")).within && ends == 0
+	// closed without a worker, or lost before that write
+	if c.Losses > 2 || c.Losses > 0 && within {
 		ends = 1
 	}
 	if !call.State.Answered() || ends != 1 {
@@ -159,7 +165,9 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 			used++
 		}
 	}
-	settled := slices.ContainsFunc(c.asks, func(a askings.Ask) bool { return a.Call == call.Key && a.Answer == askings.DidNotHappen })
+	settled := slices.ContainsFunc(c.asks, func(a askings.Ask) bool {
+		return a.Call == call.Key && a.Answer == askings.DidNotHappen
+	})
 	switch {
 	case call.State == turnkeeper.CallSucceeded && ran == 0:
 		s.fault("%s is told as succeeded, and did not run", call.WireID)
@@ -185,7 +193,8 @@ func (s *stage) checkRuns(c scene, call turnkeeper.ToolCall) {
 			continue // a read of a lost worker, or a run that was rolled back, has no record
 		}
 		if args != call.AsRun() || tools.Hash(call.Name, args) != call.ArgsHash {
-			s.fault("%s ran with %s; the journal says %s, with hash %.8s", call.WireID, args, call.AsRun(), call.ArgsHash)
+			s.fault("%s ran with %s; the journal says %s, with hash %.8s", call.WireID, args, call.AsRun(),
+				call.ArgsHash)
 		}
 		if r.state == turnkeeper.CallPlanned && call.Effect != turnkeeper.EffectNone && !propOf(r.tool).within {
 			s.fault("%s ran before its start was on record", call.WireID)
@@ -196,16 +205,20 @@ func (s *stage) checkRuns(c scene, call turnkeeper.ToolCall) {
 			}
 			if a.Call == call.Key && a.Kind == askings.KindSettle &&
 				(canonicalOf(a.Arguments) != args || a.Hash != tools.Hash(call.Name, a.Arguments)) {
-				s.fault("%s: a person was asked whether it happened with %s, and it ran with %s", call.WireID, a.Arguments, args)
+				s.fault("%s: a person was asked whether it happened with %s, and it ran with %s", call.WireID,
+					a.Arguments, args)
 			}
 		}
-		if rule := s.rules[r.tool]; strings.Contains(rule, " ") && !slices.ContainsFunc(s.decided, func(d policy.Call) bool {
-			return cmp.Equal(d, policy.Call{
-				Tool: call.Name, Arguments: r.Arguments, Effect: call.Effect, Agent: c.Agent, User: c.User, Conversation: c.Conversation,
-				Trigger: c.Trigger, Labels: d.Labels,
-			}) && (s.isDetached(r.tool) || cmp.Equal(d.Labels, r.Labels, cmpopts.EquateEmpty()))
-		}) {
-			s.fault("%s ran with %s, labels %v, and its rule did not see all of it: %+v", call.WireID, args, r.Labels, s.decided)
+		if rule := s.rules[r.tool]; strings.Contains(rule, " ") && !slices.ContainsFunc(s.decided,
+			func(d policy.Call) bool {
+				return cmp.Equal(d, policy.Call{
+					Tool: call.Name, Arguments: r.Arguments, Effect: call.Effect, Agent: c.Agent, User: c.User,
+					Conversation: c.Conversation,
+					Trigger:      c.Trigger, Labels: d.Labels,
+				}) && (s.isDetached(r.tool) || cmp.Equal(d.Labels, r.Labels, cmpopts.EquateEmpty()))
+			}) {
+			s.fault("%s ran with %s, labels %v, and its rule did not see all of it: %+v", call.WireID, args,
+				r.Labels, s.decided)
 		}
 		keys[r.IdempotencyKey] = true
 	}
@@ -222,7 +235,8 @@ func (s *stage) checkApproved(call turnkeeper.ToolCall, args string, a askings.A
 	if a.State != askings.Approved || args != want {
 		s.fault("%s ran with %s; the ask is %s for %s", call.WireID, args, a.State, want)
 	}
-	if a.Hash != tools.Hash(call.Name, a.Arguments) || a.Edited != "" && a.EditedHash != tools.Hash(call.Name, a.Edited) {
+	if a.Hash != tools.Hash(call.Name, a.Arguments) || a.Edited != "" &&
+		a.EditedHash != tools.Hash(call.Name, a.Edited) {
 		s.fault("%s: the hash of its ask is of other arguments", call.WireID)
 	}
 }
@@ -302,9 +316,11 @@ func (s *stage) checkReply() {
 	if n["unknown"] > 0 {
 		unknown = fmt.Sprintf(", %d unknown", n["unknown"])
 	}
-	head := fmt.Sprintf("Tool results: %d succeeded, %d failed%s.", n["succeeded"], n["failed"]+n["denied"]+n["cancelled"], unknown)
+	head := fmt.Sprintf("Tool results: %d succeeded, %d failed%s.", n["succeeded"],
+		n["failed"]+n["denied"]+n["cancelled"], unknown)
 	switch {
-	case c.StopReason == turnkeeper.StopWithheld || strings.HasPrefix(reply.Body, "This message could not be answered: "):
+	case c.StopReason == turnkeeper.StopWithheld || strings.HasPrefix(reply.Body,
+		"This message could not be answered: "):
 	case strings.HasPrefix(reply.Body, "Tool results: "):
 		got := strings.Split(reply.Body, "\n")
 		if want := strings.Split(head+lines, "\n"); len(got) != len(want) || got[0] != want[0] ||

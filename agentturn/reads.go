@@ -26,8 +26,8 @@ func (l *ledger) leadingReads(ctx context.Context, open []*calls.Call) []*calls.
 	return open
 }
 
-// joins reports whether a call may run together with the reads before it. It does not if it may be answered with the result of the one
-// before it, if it has handles, which may name results of earlier calls, and if it may need a person.
+// joins reports whether a call may run together with the reads before it. It does not if it may be answered with the
+// result of the one before it, if it has handles, which may name results of earlier calls, and if it may need a person.
 func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
 	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
 		return false
@@ -55,9 +55,9 @@ func lastHash(before []*calls.Call) string {
 	return ""
 }
 
-// remember adds the start of a call to the next write, which also has its result, if the tool has a freshness window, because later
-// turns look up starts, or if the call had handles, because starts record the arguments as run. It returns the start's nonce, or ""
-// if it added none.
+// remember adds the start of a call to the next write, which also has its result, if the tool has a freshness window,
+// because later turns look up starts, or if the call had handles, because starts record the arguments as run. It
+// returns the start's nonce, or "" if it added none.
 func (e *execution) remember(call *calls.Call) string {
 	start := newStart(call)
 	if _, checks := call.Spec.ChecksEarlier(0); !checks && start.RunArgs == "" {
@@ -71,7 +71,8 @@ func (e *execution) remember(call *calls.Call) string {
 
 // runReads runs calls of effect none in parallel. The results go into the next write.
 func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
-	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || e.pending.hasLabels() && slices.ContainsFunc(reads, e.rules.seeLabels) {
+	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || e.pending.hasLabels() &&
+		slices.ContainsFunc(reads, e.rules.seeLabels) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}

@@ -47,7 +47,8 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	used := &toolrun.Meter{}
 	memory := e.tooling.memory.Lease()
 	e.held = append(e.held, memory)
-	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.tooling.toolCall(call, e.tooling.outputs(used), used), e.tooling.executeOptions(call))
+	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.tooling.toolCall(call,
+		e.tooling.outputs(used), used), e.tooling.executeOptions(call))
 	if err != nil {
 		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
@@ -62,7 +63,8 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	} else {
 		result = e.tooling.callResult(call, found, outputs.NewID())
 	}
-	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.Used()
+	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging,
+		turnkeeper.CallSucceeded, used.Used()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed
 	}
@@ -81,7 +83,8 @@ func (l *lookUpTool) Run(ctx context.Context, call tools.Call) (found tools.Resu
 }
 
 // lookUp runs Reconcile as a tool run. It fails if that does not return in time.
-func lookUp(ctx context.Context, r tools.Reconciler, call tools.Call, options tools.ExecuteOptions) (found tools.Result, happened bool, err error) {
+func lookUp(ctx context.Context, r tools.Reconciler, call tools.Call,
+	options tools.ExecuteOptions) (found tools.Result, happened bool, err error) {
 	looking := &lookUpTool{Reconciler: r}
 	ending := tools.Execute(ctx, looking, call, options)
 	switch {

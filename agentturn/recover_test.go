@@ -49,13 +49,22 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 	}{
 		{"once", turnkeeper.EffectOnce, plain, turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
 		{"keyed", turnkeeper.EffectKeyed, plain, turnkeeper.CallSucceeded, "send ran", 2, turnkeeper.TurnSucceeded},
-		{"once, found", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{Text: "booked"}, true, nil }),
+		{"once, found", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
+			return tools.Result{Text: "booked"}, true, nil
+		}),
 			turnkeeper.CallSucceeded, "booked", 1, turnkeeper.TurnSucceeded},
-		{"once, found as a failure", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{Text: "refused", IsError: true}, true, nil }),
+		{"once, found as a failure", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
+			return tools.Result{Text: "refused", IsError: true}, true, nil
+		}),
 			turnkeeper.CallFailed, "refused", 1, turnkeeper.TurnSucceeded},
-		{"once, did not happen", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{}, false, nil }),
-			turnkeeper.CallFailed, "the worker that ran this call was lost. It did not happen; not run again.", 1, turnkeeper.TurnSucceeded},
-		{"once, cannot tell", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{}, false, errors.New("no log") }),
+		{"once, did not happen", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
+			return tools.Result{}, false, nil
+		}),
+			turnkeeper.CallFailed, "the worker that ran this call was lost. It did not happen; not run again.", 1,
+			turnkeeper.TurnSucceeded},
+		{"once, cannot tell", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
+			return tools.Result{}, false, errors.New("no log")
+		}),
 			turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
 		{"once, does not come back", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
 			time.Sleep(time.Hour)
@@ -121,7 +130,8 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 			b.lose(agentturn.PointChecked, 1)
 			b.script.Then(fails("auth"))
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError || got.Reply != unknown {
+			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError ||
+				got.Reply != unknown {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -203,7 +213,8 @@ func TestToolTakenAway(t *testing.T) {
 		b.tools = b.tools[:1]
 		b.script.Add(inferencetest.Answer(asking("", `look {"n":7}`)), says("done"))
 		b.run(t.Context())
-		if call := b.store.calls()[1]; call.State != turnkeeper.CallUnknown && !strings.HasPrefix(call.Shown, "tool not found: send") {
+		if call := b.store.calls()[1]; call.State != turnkeeper.CallUnknown && !strings.HasPrefix(call.Shown,
+			"tool not found: send") {
 			t.Errorf("%s, %q", call.State, call.Shown)
 		}
 	})

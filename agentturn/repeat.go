@@ -63,6 +63,7 @@ func coolingDown(past []turnlog.PastCall, b turnkeeper.Bounds) (text string, ski
 	if newest >= b.Cooldown || oldest-newest > b.CooldownWindow {
 		return "", false
 	}
-	return fmt.Sprintf("skipped due to failure cool-down: %d failures within %d second window, last %d seconds ago, cool-down of %d seconds",
+	return fmt.Sprintf(
+		"skipped due to failure cool-down: %d failures within %d second window, last %d seconds ago, cool-down of %d seconds",
 		n, int64(b.CooldownWindow/time.Second), int64(newest/time.Second), int64(b.Cooldown/time.Second)), true
 }

@@ -88,7 +88,9 @@ func inDoubtLines(rounds []turnkeeper.Round) string {
 
 // summaryReply returns the Summary, or a plain sentence if no call has run or was skipped.
 func summaryReply(calls []turnkeeper.ToolCall, stop turnkeeper.StopReason, output bool) string {
-	if slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return hasRun(c) || c.State == turnkeeper.CallSkipped }) {
+	if slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool {
+		return hasRun(c) || c.State == turnkeeper.CallSkipped
+	}) {
 		return Summary(calls, output)
 	}
 	return unanswered + withoutResult(stop)

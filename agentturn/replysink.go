@@ -31,8 +31,8 @@ const (
 	replyAwait    replyStep = "await" // the answer of a person who was asked
 )
 
-// stepOf decides about a reply that may hold private content. earlier are the asks about it so far, of which each but the last was
-// approved. mayAsk is false if the turn cannot wait for a person.
+// stepOf decides about a reply that may hold private content. earlier are the asks about it so far, of which each but
+// the last was approved. mayAsk is false if the turn cannot wait for a person.
 func stepOf(sink, text string, earlier []asks.Ask, mayAsk bool) replyStep {
 	approved := func(a asks.Ask) bool { return a.State == asks.Approved }
 	switch {
@@ -44,14 +44,17 @@ func stepOf(sink, text string, earlier []asks.Ask, mayAsk bool) replyStep {
 		return replySend
 	case mayAsk && slices.ContainsFunc(earlier, func(a asks.Ask) bool { return a.State == asks.Open }):
 		return replyAwait
-	case mayAsk && len(earlier) < maxReplyAsks && !slices.ContainsFunc(earlier, func(a asks.Ask) bool { return !approved(a) }):
+	case mayAsk && len(earlier) < maxReplyAsks && !slices.ContainsFunc(earlier, func(a asks.Ask) bool {
+		return !approved(a)
+	}):
 		return replyAsk
 	default:
 		return replyWithhold
 	}
 }
 
-// tells reports whether a reply may hold content that the model has seen. onDegraded is a text of the agent's definition.
+// tells reports whether a reply may hold content that the model has seen. onDegraded is a text of the agent's
+// definition.
 func (r reply) tells(onDegraded string) bool {
 	return r.said > 0 || r.text != "" && r.text != onDegraded && !strings.HasPrefix(r.text, unanswered)
 }
@@ -59,11 +62,12 @@ func (r reply) tells(onDegraded string) bool {
 // replySink returns what becomes of a reply that may hold private content.
 func (t *task) replySink() string { return cmp.Or(t.def.ReplySink, t.cfg.ReplySink, policy.ReplyAllow) }
 
-// guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not allow: the turn
-// waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. A turn that
-// is to finish asks nobody. The reply of a sub-agent goes to its parent, with its labels.
+// guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not
+// allow: the turn waits for a person, or ends without the content. mayAsk is false if another dispatch could not come
+// to the same end. A turn that is to finish asks nobody. The reply of a sub-agent goes to its parent, with its labels.
 func guardReply(e *execution, mayAsk bool) {
-	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
+	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded &&
+		e.end.state != turnkeeper.TurnDegraded {
 		return
 	}
 	from := policy.Only(policy.Private, e.calls.SeenBefore(len(e.calls.Rounds)+1))
@@ -78,20 +82,23 @@ func guardReply(e *execution, mayAsk bool) {
 	case replyAsk:
 		e.put(asks.Question{
 			Call: key, Kind: asks.KindReply, N: len(earlier) + 1, Tool: "reply", Arguments: text, Rule: policy.FlowRule,
-			Reason: fmt.Sprintf("the reply is sent out, and the turn has private content from %s", cmp.Or(from[0].Source, "an unknown source")),
+			Reason: fmt.Sprintf("the reply is sent out, and the turn has private content from %s",
+				cmp.Or(from[0].Source, "an unknown source")),
 		})
 		e.end = e.waiting()
 	case replyAwait:
 		e.end = e.waiting()
 	case replyWithhold:
-		e.log.Info("the reply was withheld", zap.String("label", string(from[0].Label)), zap.String("source", from[0].Source))
+		e.log.Info("the reply was withheld", zap.String("label", string(from[0].Label)),
+			zap.String("source", from[0].Source))
 		e.end = withheld(e.end.outcome)
 	}
 }
 
 // withheld returns the end of a turn whose reply is not sent.
 func withheld(o turnlog.Outcome) *ending {
-	return &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopWithheld, outcome: o, reply: func([]turnkeeper.Round) reply {
-		return reply{text: replyWithheld, notice: true}
-	}}
+	return &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopWithheld, outcome: o,
+		reply: func([]turnkeeper.Round) reply {
+			return reply{text: replyWithheld, notice: true}
+		}}
 }

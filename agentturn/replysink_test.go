@@ -30,7 +30,8 @@ func sinkBench(t *testing.T, sink string, more ...inferencetest.Step) *bench {
 func (b *bench) wantReply(o turnlog.Outcome, state turnkeeper.TurnState, stop turnkeeper.StopReason, text string) {
 	b.t.Helper()
 	if o.State != state || o.StopReason != stop || o.Reply != text {
-		b.t.Errorf("the turn ended %s, %s with %q, want %s, %s with %q", o.State, o.StopReason, o.Reply, state, stop, text)
+		b.t.Errorf("the turn ended %s, %s with %q, want %s, %s with %q", o.State, o.StopReason, o.Reply,
+			state, stop, text)
 	}
 }
 
@@ -46,22 +47,34 @@ func TestTheReplyIsASink(t *testing.T) {
 		"allowed":           {policy.ReplyAllow, nil, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is 4711."},
 		"allowed by nobody": {"", nil, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is 4711."},
 		"withheld":          {policy.ReplyWithhold, nil, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"without the label": {policy.ReplyWithhold, func(b *bench) { b.restart(asks("page"), says("It says p.")) }, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It says p."},
-		"private message": {policy.ReplyWithhold, func(b *bench) { b.def.InboxLabels = []string{"private"}; b.restart(says("You said 4711.")) },
+		"without the label": {policy.ReplyWithhold, func(b *bench) {
+			b.restart(asks("page"), says("It says p."))
+		}, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It says p."},
+		"private message": {policy.ReplyWithhold, func(b *bench) {
+			b.def.InboxLabels = []string{"private"}
+			b.restart(says("You said 4711."))
+		},
 			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"a summary of the calls": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds = 1 }, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"the agent's own text": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds, b.def.Replies.OnDegraded = 1, "Sorry." },
+		"a summary of the calls": {policy.ReplyWithhold, func(b *bench) {
+			b.bounds.MaxRounds = 1
+		}, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"the agent's own text": {policy.ReplyWithhold, func(b *bench) {
+			b.bounds.MaxRounds, b.def.Replies.OnDegraded = 1, "Sorry."
+		},
 			turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "Sorry."},
 		"a schedule's reply": {policy.ReplyWithhold, func(b *bench) { b.store.trigger = turnkeeper.TriggerSchedule },
 			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"a schedule without an answer": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds, b.store.trigger = 1, turnkeeper.TriggerSchedule },
+		"a schedule without an answer": {policy.ReplyWithhold, func(b *bench) {
+			b.bounds.MaxRounds, b.store.trigger = 1, turnkeeper.TriggerSchedule
+		},
 			turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, ""},
 		"a schedule with nothing to report": {policy.ReplyWithhold, func(b *bench) {
 			b.store.trigger, b.def.QuietReply = turnkeeper.TriggerSchedule, "it is 4711"
 		}, turnkeeper.TurnSucceeded, turnkeeper.StopNone, ""},
 		"a message's quiet reply": {policy.ReplyWithhold, func(b *bench) { b.def.QuietReply = "it is 4711" },
 			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"a model that fails": {policy.ReplyAsk, func(b *bench) { // a retry follows, and may succeed: ask only about the last attempt
+		// a retry follows, and may succeed: ask only about the last attempt
+		"a model that fails": {policy.ReplyAsk, func(b *bench) {
 			b.with(sink("send", policy.Flow{Labels: []policy.Label{policy.Private}}))
 			b.restart(asks("send"), fails(inference.ClassAuth))
 		}, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
@@ -102,11 +115,13 @@ func TestAReplyThatChangesIsAskedAboutAgain(t *testing.T) {
 		b.def.Replies.SummaryOutput = true
 		b.waits()
 		all := b.store.asked()
-		if len(all) != 2 || all[1].N != 2 || all[1].Arguments == all[0].Arguments || !strings.Contains(all[1].Arguments, "4711") {
+		if len(all) != 2 || all[1].N != 2 || all[1].Arguments == all[0].Arguments ||
+			!strings.Contains(all[1].Arguments, "4711") {
 			t.Fatalf("asks %+v", all)
 		}
 		b.answer(askings.Answer{Decision: askings.Approved})
-		b.wantReply(b.run(t.Context()), turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "Tool results: 1 succeeded, 0 failed.\n- secret: 4711")
+		b.wantReply(b.run(t.Context()), turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds,
+			"Tool results: 1 succeeded, 0 failed.\n- secret: 4711")
 	})
 }
 
@@ -183,7 +198,8 @@ func TestAPersonApprovesAReply(t *testing.T) {
 				b.def.AskTimeout = time.Minute
 				b.waits()
 				all := b.store.asked()
-				if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Arguments != `{"text":"It is 4711."}` || all[0].Call != (turnkeeper.CallKey{Round: 2}) ||
+				if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Arguments != `{"text":"It is 4711."}` ||
+					all[0].Call != (turnkeeper.CallKey{Round: 2}) ||
 					!strings.Contains(all[0].Reason, "private content from the result of secret") {
 					t.Fatalf("asks %+v", all)
 				}
@@ -236,19 +252,21 @@ func TestAReplyThatWaitsSurvivesALostWorker(t *testing.T) {
 	})
 }
 
-// TestAReplyIsAskedAboutOnce resumes a turn because a detached call has ended, while the ask about its reply is still open. The turn
-// must not ask again or send the reply.
+// TestAReplyIsAskedAboutOnce resumes a turn because a detached call has ended, while the ask about its reply is still
+// open. The turn must not ask again or send the reply.
 func TestAReplyIsAskedAboutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")
 		look.spec.Flow.Labels = []policy.Label{policy.Private}
-		b := newBench(t, asks("remote", "look"), says("It is a secret.")).with(far("remote", turnkeeper.EffectNone), look)
+		b := newBench(t, asks("remote", "look"), says("It is a secret.")).with(far("remote", turnkeeper.EffectNone),
+			look)
 		b.def.ReplySink = policy.ReplyAsk
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
 		b.waits()
 		all := b.store.asked()
-		if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Closed() || b.states()[0] != turnkeeper.CallSucceeded {
+		if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Closed() ||
+			b.states()[0] != turnkeeper.CallSucceeded {
 			t.Errorf("the asks are %+v, the calls %v", all, b.states())
 		}
 		b.answer(yes)

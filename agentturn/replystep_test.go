@@ -19,26 +19,37 @@ func TestStepOfAReply(t *testing.T) {
 		want      replyStep
 		cannotAsk replyStep
 	}{
-		"allowed":                    {policy.ReplyAllow, nil, replySend, replySend},
-		"withheld":                   {policy.ReplyWithhold, nil, replyWithhold, replyWithhold},
-		"withheld after an approval": {policy.ReplyWithhold, []asks.Ask{ask("b", asks.Approved)}, replyWithhold, replyWithhold},
-		"an unknown setting":         {"always", []asks.Ask{ask("b", asks.Approved)}, replyWithhold, replyWithhold},
-		"not asked about":            {policy.ReplyAsk, nil, replyAsk, replyWithhold},
-		"open":                       {policy.ReplyAsk, []asks.Ask{ask("b", asks.Open)}, replyAwait, replyWithhold},
-		"another text is open":       {policy.ReplyAsk, []asks.Ask{ask("a", asks.Open)}, replyAwait, replyWithhold},
-		"approved":                   {policy.ReplyAsk, []asks.Ask{ask("b", asks.Approved)}, replySend, replySend},
-		"denied":                     {policy.ReplyAsk, []asks.Ask{ask("b", asks.Denied)}, replyWithhold, replyWithhold},
-		"another text was denied":    {policy.ReplyAsk, []asks.Ask{ask("a", asks.Denied)}, replyWithhold, replyWithhold},
-		"expired":                    {policy.ReplyAsk, []asks.Ask{ask("b", asks.Expired)}, replyWithhold, replyWithhold},
-		"withdrawn":                  {policy.ReplyAsk, []asks.Ask{ask("b", asks.Withdrawn)}, replyWithhold, replyWithhold},
-		"another text was approved":  {policy.ReplyAsk, []asks.Ask{other}, replyAsk, replyWithhold},
-		"then it is open":            {policy.ReplyAsk, []asks.Ask{other, ask("b", asks.Open)}, replyAwait, replyWithhold},
-		"then it was approved":       {policy.ReplyAsk, []asks.Ask{other, ask("b", asks.Approved)}, replySend, replySend},
-		"then it was denied":         {policy.ReplyAsk, []asks.Ask{other, ask("b", asks.Denied)}, replyWithhold, replyWithhold},
-		"approved before another":    {policy.ReplyAsk, []asks.Ask{ask("b", asks.Approved), other}, replySend, replySend},
-		"two others were approved":   {policy.ReplyAsk, []asks.Ask{other, other}, replyAsk, replyWithhold},
-		"the last ask is open":       {policy.ReplyAsk, []asks.Ask{other, other, ask("b", asks.Open)}, replyAwait, replyWithhold},
-		"the last ask approved it":   {policy.ReplyAsk, []asks.Ask{other, other, ask("b", asks.Approved)}, replySend, replySend},
+		"allowed":  {policy.ReplyAllow, nil, replySend, replySend},
+		"withheld": {policy.ReplyWithhold, nil, replyWithhold, replyWithhold},
+		"withheld after an approval": {policy.ReplyWithhold, []asks.Ask{ask("b", asks.Approved)}, replyWithhold,
+			replyWithhold},
+		"an unknown setting":   {"always", []asks.Ask{ask("b", asks.Approved)}, replyWithhold, replyWithhold},
+		"not asked about":      {policy.ReplyAsk, nil, replyAsk, replyWithhold},
+		"open":                 {policy.ReplyAsk, []asks.Ask{ask("b", asks.Open)}, replyAwait, replyWithhold},
+		"another text is open": {policy.ReplyAsk, []asks.Ask{ask("a", asks.Open)}, replyAwait, replyWithhold},
+		"approved":             {policy.ReplyAsk, []asks.Ask{ask("b", asks.Approved)}, replySend, replySend},
+		"denied": {policy.ReplyAsk, []asks.Ask{ask("b", asks.Denied)}, replyWithhold,
+			replyWithhold},
+		"another text was denied": {policy.ReplyAsk, []asks.Ask{ask("a", asks.Denied)}, replyWithhold,
+			replyWithhold},
+		"expired": {policy.ReplyAsk, []asks.Ask{ask("b", asks.Expired)}, replyWithhold,
+			replyWithhold},
+		"withdrawn": {policy.ReplyAsk, []asks.Ask{ask("b", asks.Withdrawn)}, replyWithhold,
+			replyWithhold},
+		"another text was approved": {policy.ReplyAsk, []asks.Ask{other}, replyAsk, replyWithhold},
+		"then it is open": {policy.ReplyAsk, []asks.Ask{other, ask("b", asks.Open)}, replyAwait,
+			replyWithhold},
+		"then it was approved": {policy.ReplyAsk, []asks.Ask{other, ask("b", asks.Approved)},
+			replySend, replySend},
+		"then it was denied": {policy.ReplyAsk, []asks.Ask{other, ask("b", asks.Denied)}, replyWithhold,
+			replyWithhold},
+		"approved before another": {policy.ReplyAsk, []asks.Ask{ask("b", asks.Approved), other},
+			replySend, replySend},
+		"two others were approved": {policy.ReplyAsk, []asks.Ask{other, other}, replyAsk, replyWithhold},
+		"the last ask is open": {policy.ReplyAsk, []asks.Ask{other, other, ask("b", asks.Open)}, replyAwait,
+			replyWithhold},
+		"the last ask approved it": {policy.ReplyAsk, []asks.Ask{other, other, ask("b", asks.Approved)},
+			replySend, replySend},
 		"three others were approved": {policy.ReplyAsk, []asks.Ask{other, other, other}, replyWithhold, replyWithhold},
 	} {
 		for mayAsk, want := range map[bool]replyStep{true: c.want, false: c.cannotAsk} {
@@ -49,7 +60,8 @@ func TestStepOfAReply(t *testing.T) {
 	}
 }
 
-// TestWhatAReplyTells checks which replies may hold content: the model's texts and summaries of calls, but no fixed texts.
+// TestWhatAReplyTells checks which replies may hold content: the model's texts and summaries of calls, but no fixed
+// texts.
 func TestWhatAReplyTells(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    reply

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tooling runs the tools of a turn's calls and makes their results. What it returns to run, and to ask models, is safe for concurrent
-// use; it does not use what the turn's goroutine changes.
+// A tooling runs the tools of a turn's calls and makes their results. What it returns to run, and to ask models, is
+// safe for concurrent use; it does not use what the turn's goroutine changes.
 type tooling struct {
 	task     *task
 	calls    *calls.List
@@ -33,7 +33,8 @@ func (w *tooling) callResult(call *calls.Call, raw tools.Result, id turnkeeper.O
 	}
 	raw, attached := w.attach(call, raw)
 	taken, drafted := w.prepareOutput(raw, w.task.offered.Limits(call.ToolCall, id))
-	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
+	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached,
+		Labels: w.calls.ResultLabels(call, raw.Labels)}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, w.task.record.Turn.ID, call.Key
 		result.Output = &taken.Output
@@ -53,7 +54,8 @@ func (w *tooling) attach(call *calls.Call, raw tools.Result) (tools.Result, []tu
 
 // attach names the attachments below the text, or above a text of more than maxChars
 // characters, because that will be cut.
-func attach(turn turnkeeper.TurnID, key turnkeeper.CallKey, raw tools.Result, maxChars int) (tools.Result, []turnkeeper.Output) {
+func attach(turn turnkeeper.TurnID, key turnkeeper.CallKey, raw tools.Result,
+	maxChars int) (tools.Result, []turnkeeper.Output) {
 	if len(raw.Attached) == 0 || raw.Bytes != nil || raw.Kept != nil || raw.ShowAs != nil {
 		return raw, nil
 	}
@@ -100,7 +102,8 @@ func rawOf(r tools.Result) outputs.Raw {
 func (w *tooling) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun.Meter) tools.Call {
 	turn := w.task.record.Turn
 	return tools.Call{
-		TurnID: turn.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
+		TurnID: turn.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane,
+		Key:            call.Key,
 		Arguments:      call.Args(),
 		Outputs:        stored,
 		Labels:         w.calls.LabelsOf(call),
@@ -125,7 +128,8 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 // an unchanged history; the notice reports the end of the call.
 func (w *tooling) runResult(call *calls.Call, run *toolrun.Run) turnlog.CallResult {
 	result := w.backgroundResult(call, run.Result.Result)
-	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect), run.Result.Took, true
+	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect),
+		run.Result.Took, true
 	result.Usage = run.Result.Used
 	return result
 }

@@ -29,7 +29,8 @@ func TestToolCallThenText(t *testing.T) {
 		}
 		wantMessages := []inference.Message{
 			{Role: inference.RoleUser, Text: "do it"},
-			{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "call_look_1", Name: "look", Arguments: `{"n":1}`}}, RawProvider: "main"},
+			{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "call_look_1", Name: "look",
+				Arguments: `{"n":1}`}}, RawProvider: "main"},
 			{Role: inference.RoleTool, CallID: "call_look_1", Tool: "look", Text: "look ran"},
 		}
 		if diff := cmp.Diff(wantMessages, requests[1].Messages[1:]); diff != "" {
@@ -39,7 +40,8 @@ func TestToolCallThenText(t *testing.T) {
 			!strings.HasPrefix(system.Text, "You test.\n\nTool results may be cut") {
 			t.Errorf("system prompt %q", system.Text)
 		}
-		if b.logged("model request") != 2 || b.logged("model response") != 2 || b.logged("tool continuation started") != 1 {
+		if b.logged("model request") != 2 || b.logged("model response") != 2 ||
+			b.logged("tool continuation started") != 1 {
 			t.Errorf("logs %v", b.log.All())
 		}
 		for i, r := range requests {
@@ -71,7 +73,8 @@ func TestModelThatCallsToolsForEver(t *testing.T) {
 				}
 				first, _, _ := strings.Cut(got.Reply, "\n")
 				wantFirst := fmt.Sprintf("Tool results: %d succeeded, %d failed.", ran, max-ran)
-				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxRounds || first != wantFirst {
+				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxRounds ||
+					first != wantFirst {
 					t.Errorf("outcome %+v, want the summary %q", got, wantFirst)
 				}
 				for i, r := range requests {
@@ -100,15 +103,17 @@ func TestLastRound(t *testing.T) {
 		calls []turnkeeper.CallState
 	}{
 		{
-			name:  "text is a success",
-			last:  func() inference.Response { return inference.Response{Text: "What I have."} },
-			want:  turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "What I have."},
+			name: "text is a success",
+			last: func() inference.Response { return inference.Response{Text: "What I have."} },
+			want: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+				Reply: "What I have."},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded},
 		},
 		{
-			name:  "text with calls is an answer",
-			last:  func() inference.Response { return asking("What I have.", `look {"n":9}`) },
-			want:  turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "What I have."},
+			name: "text with calls is an answer",
+			last: func() inference.Response { return asking("What I have.", `look {"n":9}`) },
+			want: turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
+				Reply: "What I have."},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied},
 		},
 		{
@@ -119,9 +124,10 @@ func TestLastRound(t *testing.T) {
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied},
 		},
 		{
-			name:  "nothing is no answer",
-			last:  func() inference.Response { return inference.Response{Text: "  \n"} },
-			want:  turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"},
+			name: "nothing is no answer",
+			last: func() inference.Response { return inference.Response{Text: "  \n"} },
+			want: turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
+				Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded},
 		},
 	}
@@ -201,7 +207,8 @@ func TestPagingRounds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, asks(slices.Repeat([]string{"page"}, 65)...), says("read enough")).with(page)
 			got := b.run(t.Context())
-			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "read enough" || len(b.requests()) != 2 || page.runs.count() < 64 {
+			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "read enough" || len(b.requests()) != 2 ||
+				page.runs.count() < 64 {
 				t.Errorf("%+v after %d requests", got, len(b.requests()))
 			}
 			if states := b.states(); states[63] != turnkeeper.CallSucceeded || states[64] != turnkeeper.CallDenied {
@@ -214,7 +221,8 @@ func TestPagingRounds(t *testing.T) {
 func TestThirtyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")
-		b := newBench(t, asks(slices.Repeat([]string{"look"}, 30)...), says("Twelve I have seen."), says("never asked")).with(look)
+		b := newBench(t, asks(slices.Repeat([]string{"look"}, 30)...), says("Twelve I have seen."),
+			says("never asked")).with(look)
 		got := b.run(t.Context())
 		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxToolCalls ||
 			got.Reply != "Twelve I have seen." {
@@ -239,7 +247,8 @@ func TestThirtyCalls(t *testing.T) {
 			b := newBench(t, asks(slices.Repeat([]string{"look"}, 11)...)).with(look)
 			b.script.Add(inferStep(asking("Two more.", `look {"n":21}`, `look {"n":22}`)), says("Twelve I have seen."))
 			got := b.run(t.Context())
-			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "Twelve I have seen." || look.runs.count() != 12 {
+			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "Twelve I have seen." ||
+				look.runs.count() != 12 {
 				t.Errorf("%+v after %d runs", got, look.runs.count())
 			}
 		})

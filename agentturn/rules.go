@@ -30,20 +30,22 @@ func (r *rules) rule(ctx context.Context, call *calls.Call) policy.Decision {
 	if call.Ruling == nil {
 		d := r.decideCall(ctx, call)
 		if call.Gate && d.Allows() {
-			d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
+			d = policy.Decision{Verdict: policy.Ask,
+				Reason: "the rules at the time of the plan asked; they have changed since"}
 		}
 		call.Ruling = &d
 	}
 	return *call.Ruling
 }
 
-// decideCall returns the decision of the rules about a call with the arguments with which it would run now. Of the agent's newest
-// definition only what it denies counts.
+// decideCall returns the decision of the rules about a call with the arguments with which it would run now. Of the
+// agent's newest definition only what it denies counts.
 func (r *rules) decideCall(ctx context.Context, call *calls.Call) policy.Decision {
 	about := policy.Call{
 		Tool: call.Name, Arguments: call.Args(), Effect: call.Effect, Agent: r.task.record.Turn.Agent,
-		User: r.task.record.Turn.User, Conversation: r.task.record.Turn.Conversation, Trigger: r.task.record.Turn.Trigger,
-		Labels: r.calls.LabelsOf(call),
+		User: r.task.record.Turn.User, Conversation: r.task.record.Turn.Conversation,
+		Trigger: r.task.record.Turn.Trigger,
+		Labels:  r.calls.LabelsOf(call),
 	}
 	d := policy.Strictest(r.decideByRules(r.task.def, call.Spec, about), r.decideByTool(ctx, call))
 	if r.task.newest != nil {
@@ -54,14 +56,15 @@ func (r *rules) decideCall(ctx context.Context, call *calls.Call) policy.Decisio
 	return policy.Strictest(d, call.Spec.Flow.Decide(about))
 }
 
-// decideByRules returns the strictest decision of the rules of a definition for a call. The agent's rule for the tool replaces
-// the tool's own rule and the agent's rule for all tools. The rule of the settings always applies.
+// decideByRules returns the strictest decision of the rules of a definition for a call. The agent's rule for the tool
+// replaces the tool's own rule and the agent's rule for all tools. The rule of the settings always applies.
 func (r *rules) decideByRules(def *agentdef.Definition, spec tools.Spec, call policy.Call) policy.Decision {
 	general := r.task.cfg.Rules.Decide(r.task.cfg.Approve, call)
 	if rule := def.Approve[call.Tool]; rule != "" {
 		return policy.Strictest(r.task.cfg.Rules.Decide(rule, call), general)
 	}
-	d := policy.Strictest(r.task.cfg.Rules.Decide(spec.Approve, call), r.task.cfg.Rules.Decide(def.Approve[policy.AllTools], call))
+	d := policy.Strictest(r.task.cfg.Rules.Decide(spec.Approve, call),
+		r.task.cfg.Rules.Decide(def.Approve[policy.AllTools], call))
 	return policy.Strictest(d, general)
 }
 
@@ -81,8 +84,8 @@ func (r *rules) decideByTool(ctx context.Context, call *calls.Call) (d policy.De
 	return d
 }
 
-// gatesOf returns the planned calls that certainly need an approval. Calls with handles are decided after their handles are
-// resolved.
+// gatesOf returns the planned calls that certainly need an approval. Calls with handles are decided after their handles
+// are resolved.
 func (r *rules) gatesOf(ctx context.Context, made []*calls.Call) (keys []turnkeeper.CallKey) {
 	for _, call := range made {
 		if call.State != turnkeeper.CallPlanned {
@@ -97,8 +100,9 @@ func (r *rules) gatesOf(ctx context.Context, made []*calls.Call) (keys []turnkee
 	return keys
 }
 
-// An approval is of a call as it was asked about, and may be answered days later. What has changed since counts: a call that a
-// person allowed starts only if the rules of now do not deny it, its tool is still the agent's, and its arguments fit the schema.
+// An approval is of a call as it was asked about, and may be answered days later. What has changed since counts: a call
+// that a person allowed starts only if the rules of now do not deny it, its tool is still the agent's, and its
+// arguments fit the schema.
 
 // offeredNow returns the tools of the agent's newest definition.
 func (r *rules) offeredNow() *tools.Registry {
@@ -110,8 +114,8 @@ func (r *rules) offeredNow() *tools.Registry {
 	return withSpawn(offered(r.task.cfg, r.task.newest, r.task.bounds), now.spawnable(), r.task.cfg.Agents)
 }
 
-// misfit returns why the arguments with which a call would run do not fit its tool of now. Empty: they fit. The texts in place of
-// handles may be longer than arguments.
+// misfit returns why the arguments with which a call would run do not fit its tool of now. Empty: they fit. The texts
+// in place of handles may be longer than arguments.
 func (r *rules) misfit(now *tools.Registry, call *calls.Call) (fault string) {
 	args := string(call.Args())
 	if !call.Handles {
@@ -147,15 +151,20 @@ func (r *rules) recheck(ctx context.Context, call *calls.Call) {
 	call.UseEdited()
 	why := r.outdated(ctx, call)
 	if why != "" {
-		r.task.log.Warn("a call that a person allowed does not start", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.String("reason", why))
+		r.task.log.Warn("a call that a person allowed does not start", zap.Stringer("call", call.Key),
+			zap.String("tool", call.Name), zap.String("reason", why))
 	}
 	call.Recheck(why)
 }
 
-// seeLabels reports whether what decides about a call may look at labels. Labels that wait to be written are written first.
+// seeLabels reports whether what decides about a call may look at labels. Labels that wait to be written are written
+// first.
 func (r *rules) seeLabels(call *calls.Call) bool {
 	_, decides := call.Tool.(tools.Approver)
-	rules := []string{r.task.cfg.Approve, call.Spec.Approve, r.task.def.Approve[call.Name], r.task.def.Approve[policy.AllTools]}
-	ruled := slices.ContainsFunc(rules, func(rule string) bool { return rule != "" && rule != policy.Never && rule != policy.Always })
+	rules := []string{r.task.cfg.Approve, call.Spec.Approve, r.task.def.Approve[call.Name],
+		r.task.def.Approve[policy.AllTools]}
+	ruled := slices.ContainsFunc(rules, func(rule string) bool {
+		return rule != "" && rule != policy.Never && rule != policy.Always
+	})
 	return (decides || ruled || len(call.Spec.Flow.Sinks) > 0)
 }

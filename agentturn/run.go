@@ -65,7 +65,8 @@ func (w *tooling) executeOptions(call *calls.Call) tools.ExecuteOptions {
 	}
 	options.Late = func(late tools.Ending) {
 		w.task.log.Warn("a tool returned after its timeout",
-			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", w.task.leftBehind.Add(-1)))...)
+			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind",
+				w.task.leftBehind.Add(-1)))...)
 	}
 	return options
 }
@@ -85,7 +86,8 @@ func (w *tooling) outputs(used *toolrun.Meter) tools.Outputs {
 	}
 	return &toolrun.OutputStore{
 		Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, Calls: w.calls.All(), Runs: w.calls.Runs(),
-		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxChars, MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
+		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxChars,
+		MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
 			return w.extract(ctx, from, query, used)
 		},

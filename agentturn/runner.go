@@ -39,23 +39,25 @@ type Config struct {
 	// ExtractionModel searches stored results for agents that set none. Empty: the
 	// agent's own models.
 	ExtractionModel string
-	Tools           *tools.Registry                        // all tools; an agent gets those it lists. nil: none
-	More            ToolSource                             // tools in addition to Tools; nil: none
-	Bounds          turnkeeper.Bounds                      // for agents that set none; start from turnkeeper.DefaultBounds
-	Agents          Agents                                 // nil: sub-agents are offered without a description
-	Rules           *policy.Cache                          // compiles the rules about calls; nil: only always and never
-	Approve         string                                 // a rule for all calls of all agents; empty: none
-	ReplySink       string                                 // policy.ReplyAllow, ReplyWithhold or ReplyAsk, of agents that set none; empty: ReplyAllow
-	Freshness       Freshness                              // nil: scheduled turns run every call
-	Budget          Budget                                 // nil: unlimited
-	Outputs         toolrun.Outputs                        // nil: stored results cannot be read
-	Extractions     extract.Cache                          // nil: not cached
-	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all models
-	Retry           inference.Retry                        // of model calls; a Runner sets Provider and OnRetry
-	ResultMemory    *membudget.Budget                      // of the results of tools; nil: unlimited
-	Log             *zap.Logger                            // nil: no log
-	Observer        Observer                               // nil: none
-	Fault           fault.Hook                             // nil in production
+	Tools           *tools.Registry // all tools; an agent gets those it lists. nil: none
+	More            ToolSource      // tools in addition to Tools; nil: none
+	// for agents that set none; start from turnkeeper.DefaultBounds
+	Bounds  turnkeeper.Bounds
+	Agents  Agents        // nil: sub-agents are offered without a description
+	Rules   *policy.Cache // compiles the rules about calls; nil: only always and never
+	Approve string        // a rule for all calls of all agents; empty: none
+	// policy.ReplyAllow, ReplyWithhold or ReplyAsk, of agents that set none; empty: ReplyAllow
+	ReplySink    string
+	Freshness    Freshness                              // nil: scheduled turns run every call
+	Budget       Budget                                 // nil: unlimited
+	Outputs      toolrun.Outputs                        // nil: stored results cannot be read
+	Extractions  extract.Cache                          // nil: not cached
+	Tokens       func(model string) prompt.TokenCounter // nil: HeuristicTokens for all models
+	Retry        inference.Retry                        // of model calls; a Runner sets Provider and OnRetry
+	ResultMemory *membudget.Budget                      // of the results of tools; nil: unlimited
+	Log          *zap.Logger                            // nil: no log
+	Observer     Observer                               // nil: none
+	Fault        fault.Hook                             // nil in production
 }
 
 // A Runner runs turns. It is safe for concurrent use.
@@ -122,8 +124,8 @@ func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 type Assignment struct {
 	Record     *turnlog.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
-	// Newest is the agent's definition as it was last registered. A call that a person allowed starts only if it has the tool, and
-	// no call starts that its rules deny. nil: Definition, or unknown.
+	// Newest is the agent's definition as it was last registered. A call that a person allowed starts only if it has
+	// the tool, and no call starts that its rules deny. nil: Definition, or unknown.
 	Newest  *agentdef.Definition
 	Retired bool                // the agent was retired: no call starts that a person allowed
 	Before  turnkeeper.Dispatch // the dispatch before this one, for the Observer; zero: none, or unknown

@@ -36,10 +36,12 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler returns the function by which a call asks models. Its usage is added to used.
-func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Context,
+	tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, task: w.task, used: used, log: w.task.log.With(zap.Stringer("call", key), zap.String("tool", name))}
+		s := &sampling{Sampling: asked, task: w.task, used: used, log: w.task.log.With(zap.Stringer("call", key),
+			zap.String("tool", name))}
 		err = w.task.guard(func() (err error) { // it may run in a goroutine of the tool
 			answer, err = s.ask(ctx)
 			return err
@@ -50,7 +52,8 @@ func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Co
 			w.progress.Keep(key, name, "asked a model and got no answer: "+err.Error())
 			return tools.Sampled{Tokens: s.spent}, err
 		}
-		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model), zap.Int64("tokens", answer.Tokens))
+		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model),
+			zap.Int64("tokens", answer.Tokens))
 		w.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
 		return answer, nil
 	}
@@ -72,15 +75,18 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 		return tools.Sampled{}, err
 	}
 	s.call = &sideCall{
-		task: s.task, purpose: PurposeSample, log: s.log, models: models, level: level, again: choose, retry: s.task.cfg.Retry, logged: true,
-		retried: "model call for a tool failed, trying again", account: s.account, request: s.request, accept: acceptSample,
+		task: s.task, purpose: PurposeSample, log: s.log, models: models, level: level, again: choose,
+		retry: s.task.cfg.Retry, logged: true,
+		retried: "model call for a tool failed, trying again", account: s.account, request: s.request,
+		accept: acceptSample,
 	}
 	res, err := s.call.ask(ctx)
 	if err != nil {
 		return tools.Sampled{}, err
 	}
 	return tools.Sampled{
-		Text: outputs.Clean(res.Text), Model: res.Model, Cut: inference.FinishOf(res.FinishReason) == inference.FinishCut, Tokens: s.spent,
+		Text: outputs.Clean(res.Text), Model: res.Model,
+		Cut: inference.FinishOf(res.FinishReason) == inference.FinishCut, Tokens: s.spent,
 	}, nil
 }
 
@@ -102,7 +108,8 @@ func (s *sampling) account(used turnkeeper.Usage) {
 // request returns the request for a model and an estimate of its usage. It fails if the
 // question does not fit the model's window or the call's token limit.
 func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, error) {
-	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.task.record.Turn.ID)}
+	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d",
+		s.task.record.Turn.ID)}
 	bytes, left := 0, s.Tokens-s.spent
 	say := func(role inference.Role, text string) {
 		bytes += len(text)
@@ -128,7 +135,8 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 	answer := m.sideAnswer(s.task.def)
 	if room := prompt.Room(m.Window, answer); asked > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
-			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked, room, m.Window))
+			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked,
+			room, m.Window))
 	}
 	if s.MaxTokens > 0 {
 		answer = min(answer, s.MaxTokens)
@@ -147,7 +155,9 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 const maxTokenBytes = 64
 
 func (s *sampling) tooLong(asked, left int64) error {
-	err := &samplingError{fmt.Sprintf("the question takes about %d tokens, but only %d are left for this call's questions", asked, max(left, 0))}
+	err := &samplingError{
+		fmt.Sprintf("the question takes about %d tokens, but only %d are left for this call's questions", asked,
+			max(left, 0))}
 	s.call.stop(err)
 	return err
 }

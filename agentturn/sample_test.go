@@ -63,7 +63,8 @@ func TestAToolAsksAModel(t *testing.T) {
 	b.budget = money
 	var answer tools.Sampled
 	s := question("moon")
-	s.Messages = append(s.Messages, tools.SamplingMessage{FromModel: true, Text: "soon"}, tools.SamplingMessage{Text: "again\x00"})
+	s.Messages = append(s.Messages, tools.SamplingMessage{FromModel: true, Text: "soon"},
+		tools.SamplingMessage{Text: "again\x00"})
 	s.MaxTokens, s.Temperature = 30, new(0.5)
 	b.with(sampling(s, func(a tools.Sampled, _ error) { answer = a }))
 	if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
@@ -83,7 +84,8 @@ func TestAToolAsksAModel(t *testing.T) {
 	if want := (tools.Sampled{Text: "a rhyme", Model: "model", Tokens: 15}); answer != want {
 		t.Errorf("the tool is answered %+v", answer)
 	}
-	if call := b.store.calls()[0]; call.Usage != (turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}) || call.Shown != "model said a rhyme" {
+	if call := b.store.calls()[0]; call.Usage != (turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}) ||
+		call.Shown != "model said a rhyme" {
 		t.Errorf("the call took %+v: %s", call.Usage, call.Shown)
 	}
 	fifteen := turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}
@@ -105,13 +107,15 @@ func TestNoBudgetForAToolsQuestion(t *testing.T) {
 	if outcome.StopReason != turnkeeper.StopBudget || outcome.State != turnkeeper.TurnDegraded {
 		t.Errorf("%+v", outcome)
 	}
-	if call := b.store.calls()[0]; call.Shown != "no answer: the budget allows no more model calls" || call.State != turnkeeper.CallSucceeded {
+	if call := b.store.calls()[0]; call.Shown != "no answer: the budget allows no more model calls" ||
+		call.State != turnkeeper.CallSucceeded {
 		t.Errorf("the call is %s: %s", call.State, call.Shown)
 	}
 	if n := len(b.script.Requests()); n != 1 {
 		t.Errorf("%d requests were sent", n)
 	}
-	if got := b.notices(); !slices.Equal(got, []string{"asker: asked a model and got no answer: the budget allows no more model calls"}) {
+	if got := b.notices(); !slices.Equal(got, []string{
+		"asker: asked a model and got no answer: the budget allows no more model calls"}) {
 		t.Errorf("the events tell %q", got)
 	}
 }
@@ -124,12 +128,17 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 		answer   int    // most tokens of the answer; 0: the model is not asked
 		told     string // text of the error, if the model is not asked
 	}{
-		"no bound":             {sampling: question("moon"), answer: 4096},
-		"of the answer":        {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 7}, answer: 7},
-		"what is left of both": {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 700, Tokens: 106}, answer: 100},
-		"too long":             {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 500}, told: "are left for this call's questions"},
-		"far too long":         {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 5}, told: "are left for this call's questions"},
-		"not for the window":   {sampling: question(strings.Repeat(long, 10)), window: 2000, told: "the text does not fit into the model's window"},
+		"no bound": {sampling: question("moon"), answer: 4096},
+		"of the answer": {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}},
+			MaxTokens: 7}, answer: 7},
+		"what is left of both": {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}},
+			MaxTokens: 700, Tokens: 106}, answer: 100},
+		"too long": {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 500},
+			told: "are left for this call's questions"},
+		"far too long": {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 5},
+			told: "are left for this call's questions"},
+		"not for the window": {sampling: question(strings.Repeat(long, 10)), window: 2000,
+			told: "the text does not fit into the model's window"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +187,8 @@ func TestAToolsQuestionThatFails(t *testing.T) {
 	}{
 		"refused": {fails(inference.ClassRefused), "no answer: the model declined to answer"},
 		"empty":   {says(" "), "no answer: the model gave no usable answer"},
-		"panics": {inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+		"panics": {inferencetest.Func(func(context.Context, inference.Request,
+			func(inference.Delta)) (inference.Response, error) {
 			panic("as scripted")
 		}), "no answer: something went wrong inside the service"},
 	}
@@ -187,7 +197,8 @@ func TestAToolsQuestionThatFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, asks("asker"))
 				n := 0
-				b.script.Then(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+				b.script.Then(func(ctx context.Context, req inference.Request,
+					onDelta func(inference.Delta)) (inference.Response, error) {
 					if req.Messages[0].Text == "You rhyme." {
 						n++
 						return c.step(ctx, req, onDelta)
@@ -256,7 +267,8 @@ func TestAToolsQuestionHasTheCallsTime(t *testing.T) {
 func TestACallInTheBackgroundAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t)
-		b.script.Then(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+		b.script.Then(func(ctx context.Context, req inference.Request,
+			onDelta func(inference.Delta)) (inference.Response, error) {
 			switch {
 			case req.Messages[0].Text == "You rhyme.":
 				return says("a rhyme")(ctx, req, onDelta)
@@ -278,16 +290,17 @@ func TestACallInTheBackgroundAsks(t *testing.T) {
 		if call := b.store.calls()[0]; call.State != turnkeeper.CallSucceeded || call.Usage.Total() != 15 {
 			t.Errorf("the call is %s and took %+v", call.State, call.Usage)
 		}
-		if !slices.ContainsFunc(b.notices(), func(text string) bool { return strings.Contains(text, "asked the model model") }) {
+		if !slices.ContainsFunc(b.notices(), func(text string) bool {
+			return strings.Contains(text, "asked the model model")
+		}) {
 			t.Errorf("the events tell %q", b.notices())
 		}
 	})
 }
 
-// TestEveryQuestionIsTold checks that progress notes of a tool do not replace the notices
-// of its model calls.
-// TestQuestionsOfATurnAreBounded lets many calls of a turn ask models. Their limit holds for all together, and so for what people are
-// asked for.
+// TestEveryQuestionIsTold checks that progress notes of a tool do not replace the notices of its model calls.
+// TestQuestionsOfATurnAreBounded lets many calls of a turn ask models. Their limit holds for all together, and so for
+// what people are asked for.
 func TestQuestionsOfATurnAreBounded(t *testing.T) {
 	const each = 10
 	answered, refused := 0, []string{}
@@ -318,7 +331,8 @@ func TestQuestionsOfATurnAreBounded(t *testing.T) {
 		}
 	}
 	last := b.store.calls()[len(calls)]
-	if len(b.store.asked()) != 0 || last.State != turnkeeper.CallFailed || !strings.HasPrefix(last.Shown, "tool error: 'book' asked for input, but the tools of this turn have asked") {
+	if len(b.store.asked()) != 0 || last.State != turnkeeper.CallFailed || !strings.HasPrefix(last.Shown,
+		"tool error: 'book' asked for input, but the tools of this turn have asked") {
 		t.Errorf("the call that asks a person is %s: %q", last.State, last.Shown)
 	}
 }

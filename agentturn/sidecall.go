@@ -35,8 +35,8 @@ type sideCall struct {
 	blocked error // set if the budget blocked an attempt
 }
 
-// ask asks the models one after the other, each with its retries. If the agent's survival level has changed since they were
-// chosen, it chooses again.
+// ask asks the models one after the other, each with its retries. If the agent's survival level has changed since they
+// were chosen, it chooses again.
 func (c *sideCall) ask(ctx context.Context) (inference.Response, error) {
 	for {
 		res, err := c.askOnce(ctx)
@@ -62,7 +62,8 @@ func (c *sideCall) askOnce(ctx context.Context) (inference.Response, error) {
 	}
 	chain := inference.Chain{Retry: retry}
 	for _, m := range c.models {
-		chain.Models = append(chain.Models, inference.Candidate{Name: m.Provider, Model: m.Name, Provider: &sideAttempt{c, m}})
+		chain.Models = append(chain.Models, inference.Candidate{Name: m.Provider, Model: m.Name,
+			Provider: &sideAttempt{c, m}})
 	}
 	return chain.Generate(ctx, inference.Request{}, nil)
 }
@@ -74,7 +75,8 @@ type sideAttempt struct {
 	model *candidate
 }
 
-func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request,
+	_ func(inference.Delta)) (inference.Response, error) {
 	request, estimate, err := a.request(a.model)
 	if err != nil {
 		return inference.Response{}, err
@@ -87,7 +89,8 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request, _ func(
 	}
 	a.debug("model request", request)
 	ctx, end := a.task.cfg.Observer.ModelCall(ctx, ModelBegin{
-		Purpose: a.purpose, Agent: a.task.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name, Request: request,
+		Purpose: a.purpose, Agent: a.task.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name,
+		Request: request,
 	})
 	partial := &partialAnswer{}
 	res, err := a.model.provider.Generate(ctx, request, partial.add)

@@ -53,9 +53,10 @@ func withSpawn(offered *tools.Registry, agents []string, describe Agents) *tools
 // spawnTool returns the declaration of ToolSpawnAgent. The execution runs its calls itself.
 func spawnTool(agents []string, describe Agents) tools.Tool {
 	var about strings.Builder
-	about.WriteString("Gives a task to another agent and returns its reply. The agent knows nothing of this conversation: " +
-		"say in the task all that it needs. It keeps no memory of earlier tasks. Several calls in one answer work side by side. " +
-		"With async true an id is returned at once and you can go on meanwhile. Agents:")
+	about.WriteString(
+		"Gives a task to another agent and returns its reply. The agent knows nothing of this conversation: " +
+			"say in the task all that it needs. It keeps no memory of earlier tasks. Several calls in one answer work side by side. " +
+			"With async true an id is returned at once and you can go on meanwhile. Agents:")
 	for _, name := range agents {
 		about.WriteString("\n- " + name)
 		if describe == nil {
@@ -69,7 +70,8 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 		"type": "object", "additionalProperties": false, "required": []string{"agent", "task"},
 		"properties": map[string]any{
 			"agent": map[string]any{"type": "string", "enum": agents, "description": "Who is to do it."},
-			"task":  map[string]any{"type": "string", "minLength": 1, "description": "What is to be done, whole in itself."},
+			"task": map[string]any{"type": "string", "minLength": 1,
+				"description": "What is to be done, whole in itself."},
 			"async": map[string]any{"type": "boolean", "description": "Do not wait for the reply."},
 		},
 	})
@@ -138,9 +140,11 @@ func (f family) refuse(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) s
 	within, limits := f.record.Lineage.Within(f.record.Turn.Agent), f.limits()
 	switch {
 	case f.isAncestor(args.Agent):
-		return notSpawned(args.Agent, refusedCycle, "it is already in the chain of agents above: "+strings.Join(within, ", ")+". No agent may appear twice in a chain")
+		return notSpawned(args.Agent, refusedCycle, "it is already in the chain of agents above: "+strings.Join(within,
+			", ")+". No agent may appear twice in a chain")
 	case f.record.Lineage.Depth() >= limits.MaxDepth:
-		return notSpawned(args.Agent, refusedDepth, fmt.Sprintf("no more than %d agents may work below each other; do it yourself", limits.MaxDepth))
+		return notSpawned(args.Agent, refusedDepth,
+			fmt.Sprintf("no more than %d agents may work below each other; do it yourself", limits.MaxDepth))
 	case spawned >= f.bounds.MaxSubAgents:
 		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", f.bounds.MaxSubAgents))
 	case limits.MaxAgents == 0:
@@ -163,7 +167,8 @@ type spawnFailure struct {
 }
 
 func notSpawned(agent, reason, detail string) string {
-	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
+	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason,
+		Detail: detail}))
 }
 
 // spawn starts a call of a sub-agent: one write contains the start, the message and, for
@@ -180,9 +185,13 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	turn := e.record.Turn
 	start := newStart(call)
 	start.Spawn = &turnlog.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family.limits(), Within: e.bounds.SubAgentTimeout,
-		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.family.trace(call.Key, func() bool { return e.cfg.Observer.Traced(ctx) }), Labels: e.calls.LabelsOf(call),
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family.limits(),
+		Within: e.bounds.SubAgentTimeout,
+		Root:   cmp.Or(e.record.Lineage.Root, turn.ID),
+		Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
+		TraceParent: e.family.trace(call.Key, func() bool {
+			return e.cfg.Observer.Traced(ctx)
+		}), Labels: e.calls.LabelsOf(call),
 	}
 	e.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
@@ -195,7 +204,8 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	e.pending.Results = append(e.pending.Results, handle)
 	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnlog.SpawnConversation(turn.ID, call.Key)},
+		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnlog.SpawnConversation(
+			turn.ID, call.Key)},
 	})
 	if err := e.commit(ctx); err != nil {
 		e.pending.dropResult(start.Nonce)
@@ -204,7 +214,8 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	call.Release()
 	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
 	e.blockUntil = time.Now().Add(spawnBlockTime)
-	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
+	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent),
+		zap.Int64("message", int64(message)))
 	return nil
 }
 
@@ -220,9 +231,11 @@ func (f family) trace(key turnkeeper.CallKey, sampled func() bool) string {
 }
 
 // observeSpawn reports the end of a sub-agent's call to the Observer.
-func (w *tooling) observeSpawn(ctx context.Context, call *calls.Call, state turnkeeper.CallState, took time.Duration, failure string) {
+func (w *tooling) observeSpawn(ctx context.Context, call *calls.Call, state turnkeeper.CallState, took time.Duration,
+	failure string) {
 	end := SubAgentEnd{
-		Call: *call.ToolCall, Turn: w.task.record.Turn, TraceParent: w.task.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		Call: *call.ToolCall, Turn: w.task.record.Turn, TraceParent: w.task.record.Message.TraceParent,
+		Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
 	}
 	if s := call.Sub; s != nil {
@@ -293,7 +306,8 @@ func (w *tooling) storeReply(result *turnlog.CallResult, text string, end turnlo
 		result.Output = &taken.Output
 		w.sizes[taken.Output.ID] = taken.Output.Tokens
 	}
-	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
+	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id,
+		Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown
 	}
 }
@@ -304,9 +318,11 @@ func replyText(end turnlog.SpawnEnd) string {
 	case end.Outcome == turnkeeper.TurnSucceeded && end.Reply != "":
 		return end.Reply
 	case end.Outcome == turnkeeper.TurnDegraded && end.Reply != "":
-		return fmt.Sprintf("[The agent %s could not finish as asked (%s); what it has:]\n\n%s", end.Agent, end.Stop, end.Reply)
+		return fmt.Sprintf("[The agent %s could not finish as asked (%s); what it has:]\n\n%s", end.Agent,
+			end.Stop, end.Reply)
 	case end.Outcome == turnkeeper.TurnDegraded && end.Replied:
-		return fmt.Sprintf("[The agent %s could not finish as asked (%s), and gave no text. Its calls:]\n%s", end.Agent, end.Stop, callLines(end.Calls))
+		return fmt.Sprintf("[The agent %s could not finish as asked (%s), and gave no text. Its calls:]\n%s", end.Agent,
+			end.Stop, callLines(end.Calls))
 	case end.State() == turnkeeper.CallSucceeded:
 		return fmt.Sprintf("[The agent %s has replied, and its reply was removed since.]", end.Agent)
 	}

@@ -56,7 +56,8 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
 		}
 		place := traceparent.Of(b.store.turn(), "")
-		want.TraceParent = place.Below(place.SpanOf(traceparent.CallSpan(7, keyOf(1))), false) // traces are not recorded here
+		// traces are not recorded here
+		want.TraceParent = place.Below(place.SpanOf(traceparent.CallSpan(7, keyOf(1))), false)
 		if diff := cmp.Diff([]turnlog.Spawn{want}, b.store.spawned()); diff != "" {
 			t.Error(diff)
 		}
@@ -66,7 +67,8 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 		}
 		id := string(b.store.calls()[0].OutputID)
 		got := results(b.requests()[1])
-		if want := "[agent scout, succeeded, output " + id + "]\n\nunder the stone"; len(got) != 1 || got[0] != want || id == "" {
+		if want := "[agent scout, succeeded, output " + id + "]\n\nunder the stone"; len(got) != 1 ||
+			got[0] != want || id == "" {
 			t.Errorf("the model is shown %q", got)
 		}
 		if o := b.store.outputs(); len(o) != 1 || o[0].Text != "under the stone" || string(o[0].ID) != id {
@@ -93,7 +95,8 @@ func TestAQuickReply(t *testing.T) {
 // asked when all have replied.
 func TestThreeSubAgentsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "a"), charges("scout", "b"), "local", charges("critic", "c")), says("Done.")).with(read("local"))
+		b := team(t, asks(charges("scout", "a"), charges("scout", "b"), "local", charges("critic", "c")),
+			says("Done.")).with(read("local"))
 		b.waits()
 		if len(b.store.spawned()) != 3 {
 			t.Fatalf("spawned %+v", b.store.spawned())
@@ -121,7 +124,8 @@ func TestThreeSubAgentsAtOnce(t *testing.T) {
 
 func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(`spawn_agent {"agent":"scout","task":"find it","async":true}`, "local"), asks("wait_for_tool_output {}"),
+		b := team(t, asks(`spawn_agent {"agent":"scout","task":"find it","async":true}`, "local"),
+			asks("wait_for_tool_output {}"),
 			asksFor("get_tool_output", "g", `{"id":"1","mode":"raw"}`), says("Done.")).with(read("local"))
 		b.bounds.MaxRounds = 5
 		b.waits()
@@ -147,14 +151,20 @@ func TestWhatBecomesOfASubAgent(t *testing.T) {
 		state turnkeeper.CallState
 		shown string // suffix of the result
 	}{
-		"degraded": {replies(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half of it"}),
-			turnkeeper.CallSucceeded, "[The agent scout could not finish as asked (max_rounds); what it has:]\n\nhalf of it"},
-		"failed for good": {replies(turnlog.Outcome{State: turnkeeper.TurnFailed, Reply: "This message could not be answered."}),
-			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"failed","detail":"This message could not be answered.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
+		"degraded": {replies(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
+			Reply: "half of it"}),
+			turnkeeper.CallSucceeded,
+			"[The agent scout could not finish as asked (max_rounds); what it has:]\n\nhalf of it"},
+		"failed for good": {replies(turnlog.Outcome{State: turnkeeper.TurnFailed,
+			Reply: "This message could not be answered."}),
+			turnkeeper.CallFailed,
+			`{"error":"the agent gave no answer","agent":"scout","reason":"failed","detail":"This message could not be answered.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
 		"cancelled": {replies(turnlog.Outcome{State: turnkeeper.TurnCancelled, Reply: "This turn was cancelled."}),
-			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"cancelled","detail":"This turn was cancelled.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
+			turnkeeper.CallFailed,
+			`{"error":"the agent gave no answer","agent":"scout","reason":"cancelled","detail":"This turn was cancelled.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
 		"overdue": {func(s *store) { s.overdue(farKey) },
-			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"timeout","detail":"it did not reply in time, and is told to stop","may_still_be_running":true,"message_id":8,"turn_id":8}`},
+			turnkeeper.CallFailed,
+			`{"error":"the agent gave no answer","agent":"scout","reason":"timeout","detail":"it did not reply in time, and is told to stop","may_still_be_running":true,"message_id":8,"turn_id":8}`},
 		"purged": {func(s *store) { s.purged = true; s.reply(farKey, good("gone")) },
 			turnkeeper.CallSucceeded, "[The agent scout has replied, and its reply was removed since.]"},
 	} {
@@ -208,7 +218,8 @@ func TestALongReply(t *testing.T) {
 				b.waits()
 				b.store.reply(farKey, good(strings.Repeat("x", c.chars)))
 				b.run(t.Context())
-				if got := results(b.requests()[1])[0]; !strings.Contains(got, c.want) || strings.Count(got, "x") > 6100 {
+				if got := results(b.requests()[1])[0]; !strings.Contains(got, c.want) ||
+					strings.Count(got, "x") > 6100 {
 					t.Errorf("the model is shown %.200q", got)
 				}
 			})
@@ -218,7 +229,8 @@ func TestALongReply(t *testing.T) {
 
 func TestSpawnsThatAreRefused(t *testing.T) {
 	below := func(agents ...string) turnlog.Lineage {
-		return turnlog.Lineage{Root: 1, Parent: 2, Call: farKey, Agents: agents, Limits: turnlog.TreeLimits{MaxDepth: 2, MaxAgents: 9}}
+		return turnlog.Lineage{Root: 1, Parent: 2, Call: farKey, Agents: agents, Limits: turnlog.TreeLimits{MaxDepth: 2,
+			MaxAgents: 9}}
 	}
 	for name, c := range map[string]struct {
 		lineage turnlog.Lineage
@@ -226,11 +238,15 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 		fanOut  int
 		want    []string // reason of each refusal; empty: it is spawned
 	}{
-		"the first":         {calls: []string{charges("scout", "x")}, want: []string{""}},
-		"a grandchild":      {lineage: below("boss", "tester"), calls: []string{charges("scout", "x")}, want: []string{""}},
-		"too deep":          {lineage: below("boss", "lead", "tester"), calls: []string{charges("scout", "x")}, want: []string{"max_sub_agent_depth"}},
-		"a cycle":           {lineage: below("scout", "tester"), calls: []string{charges("scout", "x"), charges("critic", "x")}, want: []string{"cycle", ""}},
-		"one too many":      {calls: []string{charges("scout", "x"), charges("critic", "y"), charges("scout", "z")}, fanOut: 2, want: []string{"", "", "max_sub_agents"}},
+		"the first": {calls: []string{charges("scout", "x")}, want: []string{""}},
+		"a grandchild": {lineage: below("boss", "tester"), calls: []string{charges("scout", "x")},
+			want: []string{""}},
+		"too deep": {lineage: below("boss", "lead", "tester"), calls: []string{charges("scout", "x")},
+			want: []string{"max_sub_agent_depth"}},
+		"a cycle": {lineage: below("scout", "tester"), calls: []string{charges("scout", "x"),
+			charges("critic", "x")}, want: []string{"cycle", ""}},
+		"one too many": {calls: []string{charges("scout", "x"), charges("critic", "y"), charges("scout", "z")},
+			fanOut: 2, want: []string{"", "", "max_sub_agents"}},
 		"nothing to do":     {calls: []string{charges("scout", " \n")}, want: []string{"task_empty"}},
 		"not one of its":    {calls: []string{charges("stranger", "x")}, want: []string{"invalid arguments"}},
 		"without arguments": {calls: []string{"spawn_agent {}"}, want: []string{"invalid arguments"}},
@@ -260,7 +276,8 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 					t.Errorf("spawned %+v", b.store.spawned())
 				}
 				for _, s := range b.store.spawned() {
-					if want := append(slices.Clone(c.lineage.Within("tester")), s.Agent); !slices.Equal(s.Agents, want) || c.lineage.Root != 0 && s.Root != c.lineage.Root {
+					if want := append(slices.Clone(c.lineage.Within("tester")), s.Agent); !slices.Equal(s.Agents,
+						want) || c.lineage.Root != 0 && s.Root != c.lineage.Root {
 						t.Errorf("spawned %+v", s)
 					}
 				}
@@ -277,9 +294,11 @@ func TestWhoIsOffered(t *testing.T) {
 		change  func(*bench)
 		want    []string
 	}{
-		"all":               {want: []string{"scout", "critic"}},
-		"not an ancestor":   {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"critic", "tester"}, Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3}}, want: []string{"scout"}},
-		"at the bottom":     {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"boss", "tester"}, Limits: turnlog.TreeLimits{MaxDepth: 1, MaxAgents: 3}}},
+		"all": {want: []string{"scout", "critic"}},
+		"not an ancestor": {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"critic", "tester"},
+			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3}}, want: []string{"scout"}},
+		"at the bottom": {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"boss", "tester"},
+			Limits: turnlog.TreeLimits{MaxDepth: 1, MaxAgents: 3}}},
 		"none may be":       {change: func(b *bench) { b.bounds.MaxSubAgents = 0 }},
 		"no tree may be":    {change: func(b *bench) { b.bounds.MaxTreeSubAgents = 0 }},
 		"no agents to list": {change: func(b *bench) { b.def.SubAgents = nil }},
@@ -320,7 +339,8 @@ func TestATurnThatEndsWithoutTheReply(t *testing.T) {
 		if o := b.run(ctx); o.State != turnkeeper.TurnCancelled {
 			t.Errorf("the turn ended %s", o.State)
 		}
-		if call := b.store.calls()[0]; call.State != turnkeeper.CallCancelled || call.Shown != agentturn.ShownReplyUnawaited {
+		if call := b.store.calls()[0]; call.State != turnkeeper.CallCancelled ||
+			call.Shown != agentturn.ShownReplyUnawaited {
 			t.Errorf("the call is %+v", call)
 		}
 	})
@@ -380,7 +400,8 @@ func TestEventsOfASubAgent(t *testing.T) {
 // treeBudget records who asks it.
 type treeBudget struct{ asked []agentturn.Spender }
 
-func (b *treeBudget) Reserve(_ context.Context, who agentturn.Spender, _ turnkeeper.Usage) (agentturn.Reservation, error) {
+func (b *treeBudget) Reserve(_ context.Context, who agentturn.Spender,
+	_ turnkeeper.Usage) (agentturn.Reservation, error) {
 	b.asked = append(b.asked, who)
 	if len(b.asked) > 1 {
 		return agentturn.Reservation{Blocked: true, Scope: "tree", Reason: "used up"}, nil
@@ -411,7 +432,8 @@ func TestTheBudgetOfATree(t *testing.T) {
 				b.def.Budget.TreeTokens = 500
 				budget := &treeBudget{}
 				b.budget = budget
-				if o := b.run(t.Context()); o.StopReason != turnkeeper.StopBudget || o.State != turnkeeper.TurnDegraded {
+				if o := b.run(t.Context()); o.StopReason != turnkeeper.StopBudget ||
+					o.State != turnkeeper.TurnDegraded {
 					t.Errorf("%+v", o)
 				}
 				if got := budget.asked[0]; got.Root != c.root || got.Limits.TreeTokens != c.tokens {
@@ -435,13 +457,15 @@ func newManager(t *testing.T) *manager {
 	return m
 }
 
-func (m *manager) Generate(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (m *manager) Generate(_ context.Context, r inference.Request,
+	_ func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		m.t.Error(err)
 	}
 	switch len(results(r)) {
 	case 0:
-		return asking("", charges("scout", "a"), charges("critic", "b"), `spawn_agent {"agent":"scout","task":"c","async":true}`, "send"), nil
+		return asking("", charges("scout", "a"), charges("critic", "b"),
+			`spawn_agent {"agent":"scout","task":"c","async":true}`, "send"), nil
 	case 4:
 		return asking("", "wait_for_tool_output {}"), nil
 	default:

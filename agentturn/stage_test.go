@@ -211,9 +211,11 @@ func (w *lossyWire) Carry(_ context.Context, _ string, do func() error) error {
 func (s *stage) run(t *testing.T) {
 	ctx := t.Context()
 	for range 3 { // so that a message and its turn have different numbers
-		must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "zoe", Body: "later", DueAt: time.Now().AddDate(9, 0, 0)}))
+		must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "zoe", Body: "later",
+			DueAt: time.Now().AddDate(9, 0, 0)}))
 	}
-	s.message = must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "anna", Conversation: "garden", Body: "do it"}))
+	s.message = must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", User: "anna", Conversation: "garden",
+		Body: "do it"}))
 	s.newWorker()
 	steps := 0
 	for idle := 0; idle < 4; {
@@ -278,7 +280,8 @@ func (s *stage) dispatch(ctx context.Context, w *worker, job memory.Job) {
 	}
 	record := must(w.conn.LoadPatiently(ctx, job.TurnID, job.GrantID))
 	journal := w.conn.Journal(record, turnkeeper.Grant{
-		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID, JobID: job.ID, WorkerID: w.id,
+		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
+		JobID: job.ID, WorkerID: w.id,
 	})
 	bounds := s.bounds()
 	if agent := record.Turn.Agent; agent == "tester" && s.insists {

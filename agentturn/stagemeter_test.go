@@ -16,8 +16,8 @@ import (
 // stageMemory is the memory of the largest result of a stage, in bytes.
 const stageMemory = 1 << 20
 
-// A meter records outside of the turns what their model calls take, what the budget gives them, what the observer is told, and what memory
-// their results hold.
+// A meter records outside of the turns what their model calls take, what the budget gives them, what the observer is
+// told, and what memory their results hold.
 type meter struct {
 	s      *stage
 	memory *membudget.Budget
@@ -38,13 +38,15 @@ func newMeter(s *stage) *meter {
 	return &meter{
 		s: s, memory: membudget.New(8*stageMemory, stageMemory),
 		spent: map[turnkeeper.TurnID]turnkeeper.Usage{}, asked: map[string]turnkeeper.Usage{},
-		failed: map[string]bool{}, reserved: map[int64]turnkeeper.TurnID{}, settled: map[turnkeeper.TurnID]turnkeeper.Usage{},
-		told: map[turnkeeper.TurnID]turnkeeper.Usage{}, begun: map[string]int{}, spawned: map[turnkeeper.TurnID]int{},
+		failed: map[string]bool{}, reserved: map[int64]turnkeeper.TurnID{},
+		settled: map[turnkeeper.TurnID]turnkeeper.Usage{},
+		told:    map[turnkeeper.TurnID]turnkeeper.Usage{}, begun: map[string]int{},
+		spawned: map[turnkeeper.TurnID]int{},
 	}
 }
 
-// take counts a request of a turn for the model's server. question is the wire id of the call that asks; empty: the turn itself. fails
-// reports whether the server is to fail, which it does every other time if the stage is flaky.
+// take counts a request of a turn for the model's server. question is the wire id of the call that asks; empty: the
+// turn itself. fails reports whether the server is to fail, which it does every other time if the stage is flaky.
 func (m *meter) take(turn turnkeeper.TurnID, question string, r inference.Request) (used turnkeeper.Usage, fails bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +66,8 @@ func (m *meter) take(turn turnkeeper.TurnID, question string, r inference.Reques
 }
 
 // Reserve implements agentturn.Budget.
-func (m *meter) Reserve(_ context.Context, who agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+func (m *meter) Reserve(_ context.Context, who agentturn.Spender,
+	estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if turn, _, _, _ := m.s.mem.Turn(who.Turn); turn.Agent != who.Agent || turn.State != turnkeeper.TurnRunning {
@@ -91,8 +94,8 @@ func (m *meter) Settle(_ context.Context, r agentturn.Reservation, used turnkeep
 	return nil
 }
 
-// check compares the turns with what was recorded outside of them. What a dead worker had not written is missing in its turn, and an
-// operation that it had begun has no end.
+// check compares the turns with what was recorded outside of them. What a dead worker had not written is missing in its
+// turn, and an operation that it had begun has no end.
 func (m *meter) check(scenes []scene) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,13 +111,15 @@ func (m *meter) check(scenes []scene) {
 				c.ID, spent, m.settled[c.ID], m.told[c.ID])
 		}
 		for _, call := range callsOf(c.rounds) {
-			asks := propOf(strings.TrimPrefix(call.Name, "server__")).asks // then the usage of its first run is the turn's
+			// then the usage of its first run is the turn's
+			asks := propOf(strings.TrimPrefix(call.Name, "server__")).asks
 			if used := m.asked[call.WireID]; !asks && len(m.s.strikes) == 0 && call.Usage != used {
 				m.s.fault("%s says that its questions took %+v; they took %+v", call.WireID, call.Usage, used)
 			}
 		}
 		if parent := c.parent(scenes); parent != nil && len(m.s.strikes) == 0 && m.spawned[c.ID] != 1 {
-			m.s.fault("the observer was told %d times that turn %d has ended, a sub-agent of turn %d", m.spawned[c.ID], c.ID, parent.Turn)
+			m.s.fault("the observer was told %d times that turn %d has ended, a sub-agent of turn %d", m.spawned[c.ID],
+				c.ID, parent.Turn)
 		}
 	}
 	if !dies && len(m.reserved) > 0 {
@@ -144,8 +149,9 @@ func (m *meter) begin(name string) (end func()) {
 
 // A span is what the context of an operation of a turn says to the observer.
 type span struct {
-	turn    turnkeeper.TurnID
-	current *atomic.Int64        // number of the round of the dispatch that has not ended; 0: none; nil: not in a dispatch
+	turn turnkeeper.TurnID
+	// number of the round of the dispatch that has not ended; 0: none; nil: not in a dispatch
+	current *atomic.Int64
 	round   int                  // 0: not in a round
 	sends   *int                 // requests of the round
 	call    *agentturn.ToolBegin // nil: not in a call
@@ -158,23 +164,28 @@ func spanOf(ctx context.Context) (s span) {
 	return s
 }
 
-func (m *meter) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
+func (m *meter) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context,
+	func(agentturn.DispatchEnd)) {
 	end, turn := m.begin("dispatches"), d.Record.Turn.ID
-	return context.WithValue(ctx, spanKey{}, span{turn: turn, current: new(atomic.Int64)}), func(e agentturn.DispatchEnd) {
-		end()
-		after, rounds, _, _ := m.s.mem.Turn(turn)
-		ended := e.Err == nil && e.Outcome.State != "" && len(m.s.strikes) == 0
-		if ended && (len(e.Rounds) != len(rounds) || e.Outcome.State != after.State && after.State.Terminal()) {
-			m.s.fault("the observer was told that a dispatch of turn %d ends %s after %d rounds", turn, e.Outcome.State, len(e.Rounds))
+	return context.WithValue(ctx, spanKey{}, span{turn: turn, current: new(atomic.Int64)}),
+		func(e agentturn.DispatchEnd) {
+			end()
+			after, rounds, _, _ := m.s.mem.Turn(turn)
+			ended := e.Err == nil && e.Outcome.State != "" && len(m.s.strikes) == 0
+			if ended && (len(e.Rounds) != len(rounds) || e.Outcome.State != after.State && after.State.Terminal()) {
+				m.s.fault("the observer was told that a dispatch of turn %d ends %s after %d rounds", turn,
+					e.Outcome.State,
+					len(e.Rounds))
+			}
 		}
-	}
 }
 
 func (m *meter) Round(ctx context.Context, r agentturn.RoundBegin) (context.Context, func(agentturn.RoundEnd)) {
 	end, s := m.begin("rounds"), spanOf(ctx)
 	_, rounds, _, _ := m.s.mem.Turn(s.turn)
 	if before := s.current.Swap(int64(r.Number)); before != 0 || r.Resumed != (r.Number <= len(rounds)) {
-		m.s.fault("the observer was told of round %d (resumed: %t) in round %d; the journal has %d", r.Number, r.Resumed, before, len(rounds))
+		m.s.fault("the observer was told of round %d (resumed: %t) in round %d; the journal has %d", r.Number,
+			r.Resumed, before, len(rounds))
 	}
 	s.round, s.sends = r.Number, new(int)
 	return context.WithValue(ctx, spanKey{}, s), func(e agentturn.RoundEnd) {
@@ -188,8 +199,10 @@ func (m *meter) Round(ctx context.Context, r agentturn.RoundBegin) (context.Cont
 func (m *meter) ModelCall(ctx context.Context, b agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
 	end, s := m.begin("model calls"), spanOf(ctx)
 	turn, _, _, _ := m.s.mem.Turn(s.turn)
-	if b.Agent != turn.Agent || b.Provider != "main" || b.Model != turn.Agent || s.round == 0 && b.Purpose == agentturn.PurposeRound {
-		m.s.fault("the observer was told of %s's call of %s/%s in round %d of %s", b.Agent, b.Provider, b.Model, s.round, turn.Agent)
+	if b.Agent != turn.Agent || b.Provider != "main" || b.Model != turn.Agent || s.round == 0 &&
+		b.Purpose == agentturn.PurposeRound {
+		m.s.fault("the observer was told of %s's call of %s/%s in round %d of %s", b.Agent, b.Provider, b.Model,
+			s.round, turn.Agent)
 	}
 	if b.Purpose == agentturn.PurposeRound {
 		if *s.sends++; b.Attempt != *s.sends {
@@ -232,7 +245,8 @@ func (m *meter) SubAgent(_ context.Context, e agentturn.SubAgentEnd) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.spawned[e.Child]++
-	if e.Agent != "scout" || e.Call.Name != turnkeeper.ToolSpawnAgent || (e.Error == "") != (e.State == turnkeeper.CallSucceeded) {
+	if e.Agent != "scout" || e.Call.Name != turnkeeper.ToolSpawnAgent ||
+		(e.Error == "") != (e.State == turnkeeper.CallSucceeded) {
 		m.s.fault("the observer was told of a sub-agent %+v", e)
 	}
 }

@@ -69,13 +69,15 @@ type propTool struct {
 	prop
 }
 
-var propSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"},"to":{"type":"string"},
+var propSchema = json.RawMessage(
+	`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"},"to":{"type":"string"},
 "urgency":{"enum":["low","high"]}},"additionalProperties":false}`)
 
 func (p *propTool) Spec() tools.Spec {
 	spec := tools.Spec{
-		Name: p.s.nameOf(p.name), Description: "A tool of a test.", Effect: p.effect, Parameters: propSchema, Transactional: p.within,
-		Flow: p.flow, Repeat: tools.RepeatAllow, AsksInput: p.asks,
+		Name: p.s.nameOf(p.name), Description: "A tool of a test.", Effect: p.effect, Parameters: propSchema,
+		Transactional: p.within,
+		Flow:          p.flow, Repeat: tools.RepeatAllow, AsksInput: p.asks,
 	}
 	if !p.s.elsewhere {
 		spec.Approve = p.s.rules[p.name]
@@ -121,7 +123,8 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 			p.s.fault("%s is answered %+v, %v", journaled.WireID, answer, err)
 		}
 	}
-	result := tools.Result{Text: fmt.Sprintf("%s of %s", p.name, journaled.WireID), Labels: policy.Marks(p.brings, "what "+p.name+" read")}
+	result := tools.Result{Text: fmt.Sprintf("%s of %s", p.name, journaled.WireID), Labels: policy.Marks(p.brings,
+		"what "+p.name+" read")}
 	switch {
 	case p.ends == "fails":
 		result.IsError = true
@@ -130,7 +133,8 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 	case p.gives != "":
 		p.give(&result, journaled.WireID)
 	case p.asks && call.Input == nil:
-		return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: seatSchema, State: "of " + journaled.WireID}
+		return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: seatSchema,
+			State: "of " + journaled.WireID}
 	case p.asks:
 		in := *call.Input
 		result.IsError = in.Answer == nil
@@ -150,7 +154,8 @@ func (p *propTool) give(r *tools.Result, wire string) {
 	case "binary":
 		r.Text, r.Bytes, r.MediaType = "", []byte("\x89PNG of "+wire), "image/png"
 	case "attached":
-		r.Attached = []tools.Attachment{{Name: "a chart", MediaType: "image/svg+xml", Bytes: []byte("chart of " + wire)}}
+		r.Attached = []tools.Attachment{{Name: "a chart", MediaType: "image/svg+xml",
+			Bytes: []byte("chart of " + wire)}}
 	case "long":
 		r.Text = strings.Repeat(wire+" says nothing of note. ", 2800)
 	}
@@ -161,7 +166,8 @@ func (p *propTool) checkSpan(ctx context.Context, call tools.Call) {
 	begin := spanOf(ctx).call
 	if begin == nil || begin.Call.Key != call.Key || begin.Call.AsRun() != string(call.Arguments) ||
 		spanOf(ctx).turn != call.TurnID || begin.Agent != call.Agent {
-		p.s.fault("%s runs %s of turn %d with %s; the observer was told %+v", p.name, call.Key, call.TurnID, call.Arguments, begin)
+		p.s.fault("%s runs %s of turn %d with %s; the observer was told %+v", p.name, call.Key, call.TurnID,
+			call.Arguments, begin)
 	}
 	lease := membudget.Of(ctx)
 	if err := lease.Grow(ctx, 100); lease == nil || err != nil {
@@ -172,7 +178,8 @@ func (p *propTool) checkSpan(ctx context.Context, call tools.Call) {
 // deferred reports whether calls of a tool go to the background.
 func (s *stage) deferred(tool string) bool {
 	p := propOf(tool)
-	return s.background && !p.within && !p.asks && p.ends != "doubts" && tool != turnkeeper.ToolSpawnAgent && tool != turnkeeper.ToolAskPerson
+	return s.background && !p.within && !p.asks && p.ends != "doubts" && tool != turnkeeper.ToolSpawnAgent &&
+		tool != turnkeeper.ToolAskPerson
 }
 
 // isDetached reports whether calls of a tool run in jobs of their own.
@@ -197,7 +204,8 @@ type actor struct {
 	agent string
 }
 
-func (a actor) Generate(_ context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (a actor) Generate(_ context.Context, r inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		a.s.fault("a request is wrong: %v", err)
 	}
@@ -212,7 +220,8 @@ func (a actor) Generate(_ context.Context, r inference.Request, onDelta func(inf
 	used, fails := a.s.meter.take(turn, asked, r)
 	if fails {
 		onDelta(inference.Delta{Kind: inference.DeltaText, Text: "All is"})
-		return inference.Response{}, &inference.Error{Class: inference.ClassOverloaded, Provider: "main", Model: a.agent, Usage: used}
+		return inference.Response{}, &inference.Error{Class: inference.ClassOverloaded, Provider: "main",
+			Model: a.agent, Usage: used}
 	}
 	res := inference.Response{FinishReason: "stop", Usage: used}
 	if asked != "" {

@@ -98,7 +98,8 @@ var changesSince = map[string]struct {
 	},
 	"a schema that wants more": {
 		change: func(b *bench, pay *tool) {
-			b.schemaOf(pay, `{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"string"}},"required":["n","to"]}`)
+			b.schemaOf(pay,
+				`{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"string"}},"required":["n","to"]}`)
 		},
 		shown: "denied: a person allowed this call, but its arguments no longer fit the tool: ",
 	},
@@ -125,7 +126,8 @@ func (denier) Approve(context.Context, tools.Call) (policy.Decision, error) {
 
 func TestWhatHasChangedSinceAnApproval(t *testing.T) {
 	for name, c := range changesSince {
-		for kind, effect := range map[string]turnkeeper.Effect{"once": turnkeeper.EffectOnce, "keyed": turnkeeper.EffectKeyed, "a read": turnkeeper.EffectNone} {
+		for kind, effect := range map[string]turnkeeper.Effect{"once": turnkeeper.EffectOnce,
+			"keyed": turnkeeper.EffectKeyed, "a read": turnkeeper.EffectNone} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					pay := newTool("pay", effect).needsApproval()
@@ -140,7 +142,8 @@ func TestWhatHasChangedSinceAnApproval(t *testing.T) {
 						c.change(b, pay)
 					}
 					b.succeeds("It is not paid.")
-					if got := b.store.calls()[0].Shown; !strings.HasPrefix(got, c.shown) || b.states()[0] != turnkeeper.CallDenied {
+					if got := b.store.calls()[0].Shown; !strings.HasPrefix(got, c.shown) ||
+						b.states()[0] != turnkeeper.CallDenied {
 						t.Errorf("the call is %s, and the model is shown %q", b.states()[0], got)
 					}
 					if n := pay.runs.count(); n != 0 {
@@ -160,7 +163,9 @@ func TestWhatMayChangeAfterAnApproval(t *testing.T) {
 		"the newest rule asks": func(b *bench, _ *tool) {
 			b.newestIs(func(d *agentdef.Definition) { d.Approve = map[string]string{"pay": policy.Always} })
 		},
-		"another prompt": func(b *bench, _ *tool) { b.newestIs(func(d *agentdef.Definition) { d.Prompt = "Pay all." }) },
+		"another prompt": func(b *bench, _ *tool) {
+			b.newestIs(func(d *agentdef.Definition) { d.Prompt = "Pay all." })
+		},
 		"another tool": func(b *bench, _ *tool) {
 			b.newestIs(func(d *agentdef.Definition) { d.Tools = append(d.Tools, "more") })
 		},
@@ -186,17 +191,18 @@ func TestWhatMayChangeAfterAnApproval(t *testing.T) {
 	}
 }
 
-// TestAnApprovedCallWithAHandle checks that a call whose handle stands for more text than arguments may have runs once it was
-// approved, and that one that a person edited must fit the tool of now.
+// TestAnApprovedCallWithAHandle checks that a call whose handle stands for more text than arguments may have runs once
+// it was approved, and that one that a person edited must fit the tool of now.
 func TestAnApprovedCallWithAHandle(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer askings.Answer
 		schema string
 		runs   int
 	}{
-		"as planned":               {yes, "", 1},
-		"edited":                   {askings.Answer{Decision: askings.Approved, Edited: `{"text":"y"}`}, "", 1},
-		"edited, for a new schema": {askings.Answer{Decision: askings.Approved, Edited: `{"text":"y"}`}, `{"type":"object","properties":{"text":{"type":"string","minLength":2}}}`, 0},
+		"as planned": {yes, "", 1},
+		"edited":     {askings.Answer{Decision: askings.Approved, Edited: `{"text":"y"}`}, "", 1},
+		"edited, for a new schema": {askings.Answer{Decision: askings.Approved, Edited: `{"text":"y"}`},
+			`{"type":"object","properties":{"text":{"type":"string","minLength":2}}}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -221,8 +227,8 @@ func TestAnApprovedCallWithAHandle(t *testing.T) {
 	}
 }
 
-// TestAnApprovedSpawnWithAHandle takes the sub-agent from the agent's file between the approval and the start. The schema of
-// spawn_agent names the agents.
+// TestAnApprovedSpawnWithAHandle takes the sub-agent from the agent's file between the approval and the start. The
+// schema of spawn_agent names the agents.
 func TestAnApprovedSpawnWithAHandle(t *testing.T) {
 	for name, answer := range map[string]askings.Answer{
 		"as planned": yes, "edited": {Decision: askings.Approved, Edited: `{"agent":"scout","task":"find it"}`},
@@ -258,8 +264,8 @@ func TestANewerRuleThatAsks(t *testing.T) {
 	})
 }
 
-// TestAKillBetweenApprovalAndChange kills the worker at each point after an approval; then the rule denies. What had not started
-// does not start.
+// TestAKillBetweenApprovalAndChange kills the worker at each point after an approval; then the rule denies. What had
+// not started does not start.
 func TestAKillBetweenApprovalAndChange(t *testing.T) {
 	for _, effect := range []turnkeeper.Effect{turnkeeper.EffectOnce, turnkeeper.EffectKeyed} {
 		for _, label := range agentturn.FaultPoints() {
@@ -279,7 +285,8 @@ func TestAKillBetweenApprovalAndChange(t *testing.T) {
 					if n := pay.runs.count(); n != ran {
 						t.Errorf("%d runs before the rule, %d after it", ran, n)
 					}
-					if state := b.states()[0]; ran == 0 && state != turnkeeper.CallDenied && state != turnkeeper.CallUnknown {
+					if state := b.states()[0]; ran == 0 && state != turnkeeper.CallDenied &&
+						state != turnkeeper.CallUnknown {
 						t.Errorf("the call is %s", state)
 					}
 				})
@@ -365,7 +372,8 @@ func TestWaysPastAnApproval(t *testing.T) {
 			b.answer(no)
 		},
 		"an approval of other arguments than were shown": func(b *bench) {
-			refused(b, askings.Answer{Decision: askings.Approved, Hash: tools.Hash("pay", `{"n":2}`)}, askings.ErrInvalid)
+			refused(b, askings.Answer{Decision: askings.Approved, Hash: tools.Hash("pay", `{"n":2}`)},
+				askings.ErrInvalid)
 			b.answer(no)
 		},
 		"nobody": func(b *bench) {
@@ -421,7 +429,8 @@ func TestAnApprovalIsOfOneCall(t *testing.T) {
 	})
 }
 
-// TestAnApprovalThatIsNotInTheJournal lets the worker believe in an approval that the journal does not have: the call does not start.
+// TestAnApprovalThatIsNotInTheJournal lets the worker believe in an approval that the journal does not have: the call
+// does not start.
 func TestAnApprovalThatIsNotInTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := once("pay").needsApproval()

@@ -48,18 +48,20 @@ func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
 	})
 }
 
-// TestWhatTakesLongIsShownWhenItBegins checks what watchers see while a model is silent, and while a read runs: that the turn runs, and
-// that the call has started.
+// TestWhatTakesLongIsShownWhenItBegins checks what watchers see while a model is silent, and while a read runs: that
+// the turn runs, and that the call has started.
 func TestWhatTakesLongIsShownWhenItBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(res inference.Response) inferencetest.Step {
-			return inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+			return inferencetest.Func(func(context.Context, inference.Request,
+				func(inference.Delta)) (inference.Response, error) {
 				time.Sleep(10 * time.Second)
 				return res, nil
 			})
 		}
 		calls := inference.Response{Calls: []inference.Call{{ID: "a", Name: "look", Arguments: `{"n":1}`}}}
-		b := newBench(t, slow(calls), slow(inference.Response{Text: "seen"})).with(lasting("look", turnkeeper.EffectNone, 4*time.Second))
+		b := newBench(t, slow(calls), slow(inference.Response{Text: "seen"})).with(lasting("look",
+			turnkeeper.EffectNone, 4*time.Second))
 		began := time.Now()
 		after := map[turnkeeper.EventType]time.Duration{}
 		b.before = func(e turnlog.Entry) error {
@@ -70,7 +72,8 @@ func TestWhatTakesLongIsShownWhenItBegins(t *testing.T) {
 		}
 		b.run(t.Context())
 		for kind, want := range map[turnkeeper.EventType]time.Duration{
-			turnkeeper.EventTurnStart: 0, turnkeeper.EventToolStarted: 10 * time.Second, turnkeeper.EventToolResult: 14 * time.Second,
+			turnkeeper.EventTurnStart: 0, turnkeeper.EventToolStarted: 10 * time.Second,
+			turnkeeper.EventToolResult: 14 * time.Second,
 		} {
 			if got := after[kind]; got < want || got > want+time.Second {
 				t.Errorf("%s came after %s, want about %s", kind, got, want)

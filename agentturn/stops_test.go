@@ -45,12 +45,14 @@ func TestWallTime(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
-				b := newBench(t, test.steps...).with(read("look"), once("hang").does(hangs), read("slow").does(hangs), send)
+				b := newBench(t, test.steps...).with(read("look"), once("hang").does(hangs),
+					read("slow").does(hangs), send)
 				b.script.Then(inferencetest.Block())
 				b.wall = 50 * time.Second
 				started := time.Now()
 				got := b.run(t.Context())
-				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration || got.Reply != test.reply {
+				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration ||
+					got.Reply != test.reply {
 					t.Errorf("%+v", got)
 				}
 				if diff := cmp.Diff(test.calls, b.states()); diff != "" {
@@ -90,10 +92,11 @@ func TestAnAnswerThatAFilterCut(t *testing.T) {
 		single bool
 		reply  string
 	}{
-		"at once":                     {[]inferencetest.Step{inferStep(cut)}, false, cut.Text},
-		"after a tool":                {[]inferencetest.Step{asks("look"), inferStep(cut)}, false, cut.Text},
-		"in the only round":           {[]inferencetest.Step{inferStep(cut)}, true, cut.Text},
-		"in the only round, in calls": {[]inferencetest.Step{inferStep(calls)}, true, "This message could not be answered: the agent came to no result; the operator was told."},
+		"at once":           {[]inferencetest.Step{inferStep(cut)}, false, cut.Text},
+		"after a tool":      {[]inferencetest.Step{asks("look"), inferStep(cut)}, false, cut.Text},
+		"in the only round": {[]inferencetest.Step{inferStep(cut)}, true, cut.Text},
+		"in the only round, in calls": {[]inferencetest.Step{inferStep(calls)}, true,
+			"This message could not be answered: the agent came to no result; the operator was told."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.steps...).with(read("look"))
@@ -121,7 +124,8 @@ func TestWallTimeBeforeAnyTool(t *testing.T) {
 			b.script.Then(inferencetest.Block())
 			b.store.faults = faults
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopMaxDuration || got.Retry != retry || !got.Counted ||
+			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopMaxDuration ||
+				got.Retry != retry || !got.Counted ||
 				(got.Reply == "") != retry || strings.HasPrefix(got.Reply, "Tool results") {
 				t.Errorf("after %d attempts: %+v", faults, got)
 			}
@@ -132,20 +136,23 @@ func TestWallTimeBeforeAnyTool(t *testing.T) {
 // TestAnEffectKeepsTheTurnGoing checks that after an effect a failed model call is
 // retried until the turn's time is over.
 func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
-	for name, class := range map[string]inference.Class{"overloaded": inference.ClassOverloaded, "a wrong key": inference.ClassAuth} {
+	for name, class := range map[string]inference.Class{"overloaded": inference.ClassOverloaded,
+		"a wrong key": inference.ClassAuth} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
 				b := newBench(t, asks("send")).with(send)
 				began := time.Now()
-				b.script.Then(inferencetest.Func(func(_ context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+				b.script.Then(inferencetest.Func(func(_ context.Context, req inference.Request,
+					onDelta func(inference.Delta)) (inference.Response, error) {
 					if time.Since(began) < 70*time.Second {
 						return inference.Response{}, &inference.Error{Class: class, Detail: "as scripted"}
 					}
 					return inference.Response{Text: "done", FinishReason: "stop"}, nil
 				}))
 				b.wall = 90 * time.Second
-				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded || got.Reply != "done" || send.runs.count() != 1 {
+				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded || got.Reply != "done" ||
+					send.runs.count() != 1 {
 					t.Errorf("%+v after %d runs", got, send.runs.count())
 				}
 			})
@@ -155,7 +162,8 @@ func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
 				b.wall = 90 * time.Second
 				began := time.Now()
 				got := b.run(t.Context())
-				if took := time.Since(began); got.State != turnkeeper.TurnDegraded || got.ErrorClass != string(class) || took < 80*time.Second || took > 91*time.Second {
+				if took := time.Since(began); got.State != turnkeeper.TurnDegraded || got.ErrorClass != string(class) ||
+					took < 80*time.Second || took > 91*time.Second {
 					t.Errorf("%+v after %s", got, took)
 				}
 			})
@@ -171,7 +179,8 @@ func TestCancelledTurn(t *testing.T) {
 				b.store.trigger = trigger
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
-				want := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled.\n\nBefore that it had written:\n\nOn it."}
+				want := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
+					Reply: "This turn was cancelled.\n\nBefore that it had written:\n\nOn it."}
 				if trigger == turnkeeper.TriggerSchedule {
 					want.Reply, want.InnerDialogue = "", "On it."
 				}
@@ -179,7 +188,8 @@ func TestCancelledTurn(t *testing.T) {
 					t.Error(diff)
 				}
 				call := b.store.calls()[0]
-				if call.State != turnkeeper.CallCancelled || call.Shown != "tool error: 'hang' was cancelled: the turn was cancelled. It may or may not have happened." {
+				if call.State != turnkeeper.CallCancelled ||
+					call.Shown != "tool error: 'hang' was cancelled: the turn was cancelled. It may or may not have happened." {
 					t.Errorf("%s, %q", call.State, call.Shown)
 				}
 			})
@@ -191,8 +201,10 @@ func TestCancelledTurn(t *testing.T) {
 // turn, and is an ordinary reply to a sender.
 func TestQuietReply(t *testing.T) {
 	for trigger, want := range map[turnkeeper.Trigger]turnlog.Outcome{
-		turnkeeper.TriggerMessage:  {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "**Nothing new**"},
-		turnkeeper.TriggerSchedule: {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "Looking.\n\n**Nothing new**"},
+		turnkeeper.TriggerMessage: {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+			Reply: "**Nothing new**"},
+		turnkeeper.TriggerSchedule: {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+			InnerDialogue: "Looking.\n\n**Nothing new**"},
 	} {
 		t.Run(string(trigger), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,12 +232,16 @@ func TestShutdown(t *testing.T) {
 	}{
 		{"in a model call", []inferencetest.Step{inferencetest.Block()}, nil,
 			[]inferencetest.Step{says("hello")}, turnkeeper.TurnSucceeded, nil},
-		{"in a stream", []inferencetest.Step{stream(300*time.Millisecond, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t")}, nil,
+		{"in a stream", []inferencetest.Step{stream(300*time.Millisecond, "a", "b", "c", "d", "e", "f", "g", "h", "i",
+			"j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t")}, nil,
 			[]inferencetest.Step{says("hello")}, turnkeeper.TurnSucceeded, nil},
-		{"in a read", []inferencetest.Step{asks("look", "slow", "send")}, []turnkeeper.CallState{"succeeded", "planned", "planned"},
-			[]inferencetest.Step{says("done")}, turnkeeper.TurnSucceeded, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}},
+		{"in a read", []inferencetest.Step{asks("look", "slow", "send")}, []turnkeeper.CallState{"succeeded",
+			"planned", "planned"},
+			[]inferencetest.Step{says("done")}, turnkeeper.TurnSucceeded, []turnkeeper.CallState{"succeeded",
+				"succeeded", "succeeded"}},
 		{"in an effect", []inferencetest.Step{asks("hang", "send")}, []turnkeeper.CallState{"cancelled", "planned"},
-			[]inferencetest.Step{says("done")}, turnkeeper.TurnDegraded, []turnkeeper.CallState{"cancelled", "succeeded"}},
+			[]inferencetest.Step{says("done")}, turnkeeper.TurnDegraded, []turnkeeper.CallState{"cancelled",
+				"succeeded"}},
 		{"in a keyed effect", []inferencetest.Step{asks("keyed")}, []turnkeeper.CallState{"started"},
 			[]inferencetest.Step{says("done")}, turnkeeper.TurnSucceeded, []turnkeeper.CallState{"succeeded"}},
 		{"in an effect that can be looked up", []inferencetest.Step{asks("ask")}, []turnkeeper.CallState{"started"},
@@ -296,7 +312,9 @@ func TestLogOfATurnThatEndedByACap(t *testing.T) {
 			"max tool rounds reached, completing turn", turnkeeper.StopMaxRounds,
 		},
 		"calls": {
-			func(b *turnkeeper.Bounds) { b.MaxToolCalls = 1 }, []inferencetest.Step{asks("look", `look {"n":2}`), says("One.")},
+			func(b *turnkeeper.Bounds) {
+				b.MaxToolCalls = 1
+			}, []inferencetest.Step{asks("look", `look {"n":2}`), says("One.")},
 			"max tool calls reached, completing turn", turnkeeper.StopMaxToolCalls,
 		},
 		"time": {
@@ -365,7 +383,8 @@ func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {
 func TestFinishedTurnIsNotHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b := newBench(t, inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+		b := newBench(t, inferencetest.Func(func(context.Context, inference.Request,
+			func(inference.Delta)) (inference.Response, error) {
 			cancel(agentturn.ErrShutdown)
 			return inference.Response{Text: "just in time"}, nil
 		}))
@@ -381,19 +400,22 @@ func TestLostLease(t *testing.T) {
 		late int // results stored after the lease was lost
 		f    func(b *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error)
 	}{
-		{"noticed by the next write", 1, func(b *bench, _ context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+		{"noticed by the next write", 1, func(b *bench, _ context.CancelCauseFunc) func(context.Context,
+			tools.Call) (tools.Result, error) {
 			return func(context.Context, tools.Call) (tools.Result, error) {
 				b.store.dispatch() // the worker was paused, and another one has the turn
 				return tools.Result{Text: "sent"}, nil
 			}
 		}},
-		{"while a tool runs that ends with it", 0, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+		{"while a tool runs that ends with it", 0, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context,
+			tools.Call) (tools.Result, error) {
 			return func(ctx context.Context, call tools.Call) (tools.Result, error) {
 				cancel(turnkeeper.ErrFenced)
 				return hangs(ctx, call)
 			}
 		}},
-		{"while a tool runs that finishes all the same", 1, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+		{"while a tool runs that finishes all the same", 1, func(_ *bench, cancel context.CancelCauseFunc) func(
+			context.Context, tools.Call) (tools.Result, error) {
 			return func(context.Context, tools.Call) (tools.Result, error) {
 				cancel(turnkeeper.ErrFenced)
 				return tools.Result{Text: "sent"}, nil
@@ -433,8 +455,9 @@ func TestAttachmentsOfALateResult(t *testing.T) {
 		result tools.Result
 		shown  string // text before the id
 	}{
-		"attached": {tools.Result{Text: "a picture:", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, "a picture:\n\n[image, stored as output "},
-		"binary":   {tools.Result{Bytes: []byte{0, 1}, MediaType: "image/png"}, "[the result, stored as output "},
+		"attached": {tools.Result{Text: "a picture:", Attached: []tools.Attachment{{Name: "image",
+			MediaType: "image/png", Bytes: []byte{0, 1}}}}, "a picture:\n\n[image, stored as output "},
+		"binary": {tools.Result{Bytes: []byte{0, 1}, MediaType: "image/png"}, "[the result, stored as output "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -448,7 +471,8 @@ func TestAttachmentsOfALateResult(t *testing.T) {
 					t.Errorf("error %v, want ErrFenced", err)
 				}
 				late := b.store.lateCalls[0]
-				if len(late.Attached) != 1 || string(late.Attached[0].Bytes) != "\x00\x01" || late.Attached[0].MediaType != "image/png" {
+				if len(late.Attached) != 1 || string(late.Attached[0].Bytes) != "\x00\x01" ||
+					late.Attached[0].MediaType != "image/png" {
 					t.Fatalf("%+v", late)
 				}
 				if !strings.HasPrefix(late.Shown, c.shown+string(late.Attached[0].ID)) {
@@ -523,7 +547,8 @@ func TestJournalAwayUntilTheWall(t *testing.T) {
 			t.Error(diff)
 		}
 		for _, e := range b.store.events() {
-			if e.Type == turnkeeper.EventToolStarted && string(e.Data) != `{"call":"round-1-tool-1","name":"look","state":"started"}` {
+			if e.Type == turnkeeper.EventToolStarted &&
+				string(e.Data) != `{"call":"round-1-tool-1","name":"look","state":"started"}` {
 				t.Errorf("an event says that it started: %s", e.Data)
 			}
 		}

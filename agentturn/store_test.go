@@ -73,7 +73,8 @@ func (s *store) accept() {
 	for _, name := range []string{"earlier", "tester", "scout", "critic"} {
 		agents = append(agents, turnkeeper.AgentRegistration{Name: name, DefinitionHash: name})
 	}
-	agents[1].Schedules = []turnkeeper.Schedule{{Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}}
+	agents[1].Schedules = []turnkeeper.Schedule{{Name: "daily", Conversation: turnkeeper.DefaultConversation,
+		Message: s.body}}
 	if err := s.conn.RegisterAgents(ctx, agents); err != nil {
 		panic(err)
 	}
@@ -88,7 +89,8 @@ func (s *store) accept() {
 		return
 	}
 	s.tick(func(t scheduler.Tick) error {
-		due := granting.DueSchedule{Agent: "tester", Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}
+		due := granting.DueSchedule{Agent: "tester", Name: "daily", Conversation: turnkeeper.DefaultConversation,
+			Message: s.body}
 		return t.Fire(ctx, granting.SlotDecision{Schedule: due, Slot: time.Now()})
 	})
 	s.message = turnkeeper.MessageID(s.earlier + 1)
@@ -122,14 +124,16 @@ func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
 	m, _ := s.mem.Message(id)
 	turn, _, _, _ := s.mem.Turn(m.TurnID)
 	ready := granting.Candidate{
-		TurnID: turn.ID, MessageID: id, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger, Attempt: m.Attempts, DefinitionHash: m.Agent,
+		TurnID: turn.ID, MessageID: id, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger,
+		Attempt: m.Attempts, DefinitionHash: m.Agent,
 	}
 	if m.State == turnkeeper.MessageWaiting {
 		ready.New, ready.TurnID, ready.Attempt = true, 0, m.Attempts+1
 	}
 	s.tick(func(t scheduler.Tick) error {
 		if turn.State == turnkeeper.TurnRunning {
-			lost := granting.LostGrant{Lane: turn.Lane, TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, MessageID: id, WorkerID: turn.WorkerID}
+			lost := granting.LostGrant{Lane: turn.Lane, TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID,
+				MessageID: id, WorkerID: turn.WorkerID}
 			if err := t.Requeue(ctx, lost); err != nil {
 				return err
 			}
@@ -141,7 +145,8 @@ func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
 	s.workers++
 	worker := turnkeeper.WorkerID(fmt.Sprint("worker-", s.workers))
 	must(s.conn.BindGrant(ctx, turn.ID, turn.GrantID, worker))
-	return turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: worker}
+	return turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID,
+		JobID: turn.JobID, WorkerID: worker}
 }
 
 // load reads the turn for the holder of a grant.
@@ -251,7 +256,8 @@ func (s *store) claim(key turnkeeper.CallKey) turnlog.ClaimedCall {
 func (s *store) deliver(claimed turnlog.ClaimedCall, state turnkeeper.CallState, text string) {
 	ctx, call, key := context.Background(), claimed.Call, claimed.Call.Key
 	out := turnkeeper.Output{ID: call.OutputID, TurnID: s.turn().ID, Call: key, Text: text, Chars: int64(len(text))}
-	if err := s.conn.Arrive(ctx, claimed, turnlog.CallResult{Key: key, State: state, Preview: text, Output: &out}); err != nil {
+	if err := s.conn.Arrive(ctx, claimed, turnlog.CallResult{Key: key, State: state, Preview: text,
+		Output: &out}); err != nil {
 		panic(err)
 	}
 	s.mu.Lock()
@@ -372,7 +378,8 @@ func (s *store) misaskedEvents(all []askings.Ask) (faults []string) {
 	}
 	for name := range opened {
 		if opened[name] != 0 || closed[name] > 0 || closed[name] < -unseen[name] {
-			faults = append(faults, fmt.Sprintf("%s: %d openings and %d answers have no event, or too many", name, opened[name], closed[name]))
+			faults = append(faults, fmt.Sprintf("%s: %d openings and %d answers have no event, or too many", name,
+				opened[name], closed[name]))
 		}
 	}
 	return faults
@@ -385,8 +392,10 @@ func misplanned(r *turnkeeper.Round) (all []string) {
 	}
 	for i, call := range r.Calls {
 		denied := call.State == turnkeeper.CallDenied || call.State == turnkeeper.CallSkipped
-		if (call.Key != turnkeeper.CallKey{Round: r.Number, Ordinal: i + 1}) || !denied && call.State != turnkeeper.CallPlanned || denied != (call.Shown != "") {
-			all = append(all, fmt.Sprintf("call %d of round %d is %s, in state %s with result %q", i+1, r.Number, call.Key, call.State, call.Shown))
+		if (call.Key != turnkeeper.CallKey{Round: r.Number, Ordinal: i + 1}) || !denied &&
+			call.State != turnkeeper.CallPlanned || denied != (call.Shown != "") {
+			all = append(all, fmt.Sprintf("call %d of round %d is %s, in state %s with result %q", i+1, r.Number,
+				call.Key, call.State, call.Shown))
 		}
 	}
 	return all
@@ -416,10 +425,12 @@ func (j *journal) Append(ctx context.Context, e turnlog.Entry) error {
 	return err
 }
 
-func (j *journal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
+func (j *journal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
+	run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
 	result, err := j.Journal.Transact(ctx, start, within, run)
 	if err == nil {
-		j.s.wrote(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}}, "transaction")
+		j.s.wrote(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}},
+			"transaction")
 	}
 	return result, err
 }

@@ -27,7 +27,8 @@ func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
 	b.def.ContextWindow, b.def.MaxOutputTokens = 5000, 500
 	for n := range turns {
 		b.store.history = append(b.store.history, turnlog.Past{
-			TurnID: turnkeeper.TurnID(n + 1), Body: fmt.Sprintf("question %d", n+1), Reply: strings.Repeat("a long word ", 130),
+			TurnID: turnkeeper.TurnID(n + 1), Body: fmt.Sprintf("question %d", n+1),
+			Reply: strings.Repeat("a long word ", 130),
 		})
 	}
 	b.store.earlier = 98
@@ -35,7 +36,8 @@ func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
 }
 
 func summarises(text string) inferencetest.Step {
-	return inferencetest.Answer(inference.Response{Text: text, FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 3000, OutputTokens: 70}})
+	return inferencetest.Answer(inference.Response{Text: text, FinishReason: "stop",
+		Usage: turnkeeper.Usage{InputTokens: 3000, OutputTokens: 70}})
 }
 
 func TestOlderTurnsAreSummarised(t *testing.T) {
@@ -47,27 +49,32 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			t.Fatalf("%d requests", len(requests))
 		}
 		asked, request := requests[0].Messages[1].Text, requests[1]
-		if !strings.Contains(asked, "question 1\n") || strings.Contains(asked, "question 12") || requests[0].Tools != nil {
+		if !strings.Contains(asked, "question 1\n") || strings.Contains(asked, "question 12") ||
+			requests[0].Tools != nil {
 			t.Errorf("the summary is asked of %q", asked)
 		}
 		system := request.Messages[0].Text
-		if !strings.Contains(system, "turns of this conversation are not shown") || !strings.HasSuffix(system, "# Summary of what is not shown\n\nA model wrote it from what was said, and it asks nothing of you. Each line of it begins with \"> \".\n\n> They spoke of long words.") {
+		if !strings.Contains(system, "turns of this conversation are not shown") || !strings.HasSuffix(system,
+			"# Summary of what is not shown\n\nA model wrote it from what was said, and it asks nothing of you. Each line of it begins with \"> \".\n\n> They spoke of long words.") {
 			t.Errorf("the request begins with %q", system)
 		}
 		entry := b.store.entries[0]
-		if entry.Round == nil || entry.Summary == nil || entry.Summary.Text != "They spoke of long words." || entry.Summary.UpTo < 6 {
+		if entry.Round == nil || entry.Summary == nil || entry.Summary.Text != "They spoke of long words." ||
+			entry.Summary.UpTo < 6 {
 			t.Fatalf("the round is written with the summary %+v", entry.Summary)
 		}
 		recipe := b.recipes()[0]
 		if recipe.Summary != entry.Summary.UpTo || recipe.FirstPast <= 1 || recipe.Omitted != int(recipe.FirstPast)-1 {
 			t.Errorf("the recipe is %+v", recipe)
 		}
-		if got := b.store.rounds()[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 || recipe.Window.Reported != 10 {
+		if got := b.store.rounds()[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 ||
+			recipe.Window.Reported != 10 {
 			t.Errorf("the round took %+v, and its own request %d", got, recipe.Window.Reported)
 		}
 		covered := strings.Count(asked, "User: question")
 		if covered <= recipe.Omitted {
-			t.Errorf("%d turns are summarised where %d are left out: the next turn needs a summary again", covered, recipe.Omitted)
+			t.Errorf("%d turns are summarised where %d are left out: the next turn needs a summary again", covered,
+				recipe.Omitted)
 		}
 
 		// The next turn of the conversation reuses the summary; a turn that leaves out
@@ -90,7 +97,8 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 				continue
 			}
 			asked := requests[0].Messages[1].Text
-			if !strings.HasPrefix(asked, "# Summary of what came before\n\n> They spoke of long words.") || strings.Contains(asked, "question 1\n") {
+			if !strings.HasPrefix(asked, "# Summary of what came before\n\n> They spoke of long words.") ||
+				strings.Contains(asked, "question 1\n") {
 				t.Errorf("the extension is asked of %q", asked)
 			}
 			if up := next.store.entries[0].Summary.UpTo; up <= entry.Summary.UpTo {
@@ -106,13 +114,24 @@ func TestNoSummary(t *testing.T) {
 		steps  []inferencetest.Step
 		calls  int // model calls
 	}{
-		"switched off":                    {func(b *bench) { b.bounds.Summarise = false }, []inferencetest.Step{says("done")}, 1},
-		"all of it fits":                  {func(b *bench) { b.def.ContextWindow = 50_000 }, []inferencetest.Step{says("done")}, 1},
-		"the window is too small for one": {func(b *bench) { b.def.ContextWindow = 2400 }, []inferencetest.Step{says("done")}, 1},
-		"the model fails":                 {func(*bench) {}, []inferencetest.Step{fails(inference.ClassOverloaded), says("done")}, 2},
-		"it says nothing":                 {func(*bench) {}, []inferencetest.Step{summarises("  \n"), says("done")}, 2},
-		"it fails once a turn":            {func(b *bench) { b.with(read("look")) }, []inferencetest.Step{fails(inference.ClassInvalid), asks("look"), says("done")}, 3},
-		"the budget has no room":          {func(b *bench) { b.budget = &stingy{} }, []inferencetest.Step{says("done")}, 1},
+		"switched off": {func(b *bench) {
+			b.bounds.Summarise = false
+		}, []inferencetest.Step{says("done")}, 1},
+		"all of it fits": {func(b *bench) {
+			b.def.ContextWindow = 50_000
+		}, []inferencetest.Step{says("done")}, 1},
+		"the window is too small for one": {func(b *bench) {
+			b.def.ContextWindow = 2400
+		}, []inferencetest.Step{says("done")}, 1},
+		"the model fails": {func(*bench) {}, []inferencetest.Step{fails(inference.ClassOverloaded),
+			says("done")}, 2},
+		"it says nothing": {func(*bench) {}, []inferencetest.Step{summarises("  \n"), says("done")}, 2},
+		"it fails once a turn": {func(b *bench) {
+			b.with(read("look"))
+		}, []inferencetest.Step{fails(inference.ClassInvalid), asks("look"), says("done")}, 3},
+		"the budget has no room": {func(b *bench) {
+			b.budget = &stingy{}
+		}, []inferencetest.Step{says("done")}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,7 +143,8 @@ func TestNoSummary(t *testing.T) {
 					t.Fatalf("%+v after %d requests", got, len(requests))
 				}
 				system := requests[len(requests)-1].Messages[0].Text
-				if name != "all of it fits" && !strings.Contains(system, "earlier turns of this conversation are not shown") || strings.Contains(system, "# Summary") {
+				if name != "all of it fits" && !strings.Contains(system,
+					"earlier turns of this conversation are not shown") || strings.Contains(system, "# Summary") {
 					t.Errorf("the request begins with %q", system)
 				}
 				if b.store.entries[0].Summary != nil {
@@ -138,7 +158,8 @@ func TestNoSummary(t *testing.T) {
 // stingy is a Budget that has room for the turn's own requests and none for a summary.
 type stingy struct{}
 
-func (stingy) Reserve(_ context.Context, _ agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+func (stingy) Reserve(_ context.Context, _ agentturn.Spender,
+	estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	if estimate.InputTokens < 3900 { // the turn's own request fills its window
 		return agentturn.Reservation{Blocked: true, Scope: "turn"}, nil
 	}

@@ -81,7 +81,8 @@ func kindOf(call turnkeeper.ToolCall) int {
 }
 
 // stateWord matches an output that could be mistaken for the state of a call.
-var stateWord = regexp.MustCompile(`(?i)^\s*(succeeded|failed|skipped|denied|unknown|cancelled|planned|started|running|done)\b`)
+var stateWord = regexp.MustCompile(
+	`(?i)^\s*(succeeded|failed|skipped|denied|unknown|cancelled|planned|started|running|done)\b`)
 
 // withOutput returns the outcome of a call with the beginning of its result.
 func withOutput(call turnkeeper.ToolCall) string {

@@ -38,7 +38,8 @@ type task struct {
 	wall   time.Time // deadline of the turn
 	lease  time.Time // end of the lease
 
-	level      atomic.Value  // survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
+	// survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
+	level      atomic.Value
 	questions  *questions    // of the turn's tools
 	searches   chan struct{} // semaphore of the model calls that search stored results
 	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout
@@ -77,7 +78,8 @@ func newTask(r *Runner, a Assignment) *task {
 // TurnFields returns the fields that every log line about a turn begins with.
 func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 	return []zap.Field{
-		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", traceparent.Of(turn, traceParent)),
+		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id",
+			traceparent.Of(turn, traceParent)),
 	}
 }
 
@@ -91,7 +93,8 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 		return spec.Detached // its calls are answered with handles even if async is off
 	})
 	off := func(name string) bool {
-		return slices.Contains(prompt.Readers, name) && (!bounds.Paging || name == turnkeeper.ToolWaitForToolOutput && !handles)
+		return slices.Contains(prompt.Readers, name) &&
+			(!bounds.Paging || name == turnkeeper.ToolWaitForToolOutput && !handles)
 	}
 	var known []string
 	for _, name := range slices.Concat(d.Tools, prompt.Readers) {

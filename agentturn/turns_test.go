@@ -27,7 +27,8 @@ func waysOf(seed uint64, points map[string]int) []way {
 	r := rand.New(rand.NewPCG(seed, 2))
 	labels := slices.Sorted(maps.Keys(points))
 	around := slices.DeleteFunc(slices.Clone(labels), func(label string) bool {
-		return label != agentturn.PointStartAfter && label != agentturn.PointChecked && label != agentturn.PointEffectDone
+		return label != agentturn.PointStartAfter && label != agentturn.PointChecked &&
+			label != agentturn.PointEffectDone
 	})
 	strikes := func(n int) (at []strike) {
 		for range n {
@@ -101,8 +102,8 @@ func shrink(t *testing.T, p play, w way) play {
 	return p
 }
 
-// TestAnyTurnAnyWay runs random turns in ways that must not change what becomes of them: the calls that tools receive, the asks, the
-// labels and the reply are those that the script and the promises decide. To repeat a failing seed, run
+// TestAnyTurnAnyWay runs random turns in ways that must not change what becomes of them: the calls that tools receive,
+// the asks, the labels and the reply are those that the script and the promises decide. To repeat a failing seed, run
 // go test ./agentturn -run TestAnyTurnAnyWay -turns.seed N -turns.seeds 1.
 func TestAnyTurnAnyWay(t *testing.T) {
 	n := *turnSeeds

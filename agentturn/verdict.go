@@ -31,7 +31,8 @@ type Failure struct {
 	MaxAttempts int
 	Attempts    int // all attempts, this one included
 
-	Keep        bool          // the turn waits for a service with its journal: a person has answered an ask of it, or it is to finish
+	// the turn waits for a service with its journal: a person has answered an ask of it, or it is to finish
+	Keep        bool
 	Waited      time.Duration // for services, since the first failure
 	GiveUpAfter time.Duration // maximum wait for a service
 	Pause       time.Duration // until the service may be asked again

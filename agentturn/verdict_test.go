@@ -109,14 +109,22 @@ func TestEndingOf(t *testing.T) {
 		outcome turnlog.Outcome
 		want    agentturn.Ending
 	}{
-		"succeeded":   {turnlog.Outcome{State: turnkeeper.TurnSucceeded}, agentturn.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
-		"degraded":    {turnlog.Outcome{State: turnkeeper.TurnDegraded}, agentturn.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"}},
-		"cancelled":   {turnlog.Outcome{State: turnkeeper.TurnCancelled}, agentturn.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"}},
-		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
-		"deferred":    {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1}, agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "deferred"}},
-		"waiting":     {turnlog.Outcome{State: turnkeeper.TurnWaiting}, agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "waiting"}},
-		"failed":      {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}},
-		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", Pause: 5}},
+		"succeeded": {turnlog.Outcome{State: turnkeeper.TurnSucceeded},
+			agentturn.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
+		"degraded": {turnlog.Outcome{State: turnkeeper.TurnDegraded},
+			agentturn.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"}},
+		"cancelled": {turnlog.Outcome{State: turnkeeper.TurnCancelled},
+			agentturn.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"}},
+		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued},
+			agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
+		"deferred": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1},
+			agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "deferred"}},
+		"waiting": {turnlog.Outcome{State: turnkeeper.TurnWaiting},
+			agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "waiting"}},
+		"failed": {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5},
+			agentturn.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}},
+		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5},
+			agentturn.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", Pause: 5}},
 	} {
 		if diff := cmp.Diff(c.want, agentturn.EndingOf(c.outcome)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)

@@ -28,8 +28,8 @@ func constantsIn(t *testing.T, file, kind string) (values []string) {
 	return values
 }
 
-// TestWhatAReplyWithoutAnAnswerSays checks the words in place of an answer for each reason to stop before a tool has run, and that each of
-// them tells of the calls that have run.
+// TestWhatAReplyWithoutAnAnswerSays checks the words in place of an answer for each reason to stop before a tool has
+// run, and that each of them tells of the calls that have run.
 func TestWhatAReplyWithoutAnAnswerSays(t *testing.T) {
 	const noResult = "the agent came to no result; the operator was told."
 	words := map[turnkeeper.StopReason]string{
@@ -54,7 +54,8 @@ func TestWhatAReplyWithoutAnAnswerSays(t *testing.T) {
 		} {
 			call := ran
 			call.State, call.Shown = state, prompt.ShownNotRun
-			got := degradedReply([]turnkeeper.Round{{Number: 1, Calls: []turnkeeper.ToolCall{call}}}, stop, agentdef.Replies{})
+			got := degradedReply([]turnkeeper.Round{{Number: 1, Calls: []turnkeeper.ToolCall{call}}}, stop,
+				agentdef.Replies{})
 			if words[stop] == "" || got.said != 0 || got.silent || !strings.HasPrefix(got.text, want) {
 				t.Errorf("%s, with a call that is %s: %+v, want %q", stop, state, got, want)
 			}
@@ -67,21 +68,23 @@ func TestWhatAFailureSays(t *testing.T) {
 	const unreachable = "the model could not be reached; please send it again later."
 	const unavailable = "the model is not available at present; the operator was told."
 	words := map[string]string{
-		string(inference.ClassRateLimited):     unreachable,
-		string(inference.ClassOverloaded):      unreachable,
-		string(inference.ClassTransport):       unreachable,
-		string(inference.ClassAuth):            unavailable,
-		string(inference.ClassQuota):           unavailable,
-		string(inference.ClassNotFound):        unavailable,
-		string(inference.ClassBadOutput):       "the model gave no usable answer; please send it again.",
-		string(inference.ClassContextOverflow): "the conversation is too long for the model; please begin a new one, or send less.",
-		string(inference.ClassRefused):         "the model declined to answer; please change the message.",
-		string(inference.ClassInvalid):         "the model does not take it as it is; the operator was told.",
-		classInternal:                          "something went wrong inside the service; the operator was told.",
-		classBudget:                            "the budget for it is used up; the operator was told.",
+		string(inference.ClassRateLimited): unreachable,
+		string(inference.ClassOverloaded):  unreachable,
+		string(inference.ClassTransport):   unreachable,
+		string(inference.ClassAuth):        unavailable,
+		string(inference.ClassQuota):       unavailable,
+		string(inference.ClassNotFound):    unavailable,
+		string(inference.ClassBadOutput):   "the model gave no usable answer; please send it again.",
+		string(
+			inference.ClassContextOverflow): "the conversation is too long for the model; please begin a new one, or send less.",
+		string(inference.ClassRefused): "the model declined to answer; please change the message.",
+		string(inference.ClassInvalid): "the model does not take it as it is; the operator was told.",
+		classInternal:                  "something went wrong inside the service; the operator was told.",
+		classBudget:                    "the budget for it is used up; the operator was told.",
 		classMessage: "the model fails at it again and again, while it answers other messages; " +
 			"please change it, or begin a new conversation.",
-		string(turnkeeper.StopMaxDuration): "the time for it was over before there was an answer; please send it again later.",
+		string(
+			turnkeeper.StopMaxDuration): "the time for it was over before there was an answer; please send it again later.",
 	}
 	own := []string{classInternal, classBudget, classMessage, string(turnkeeper.StopMaxDuration)}
 	for _, class := range append(constantsIn(t, "../inference/errors.go", "Class"), own...) {

@@ -1,5 +1,6 @@
-// Package asks defines asks: questions that a turn puts to a person, such as the approval of a tool call or a question of
-// the model. A turn that waits for the answer is a row in the database. It holds no lease, no slot and no connection.
+// Package asks defines asks: questions that a turn puts to a person, such as the approval of a tool call or a question
+// of the model. A turn that waits for the answer is a row in the database. It holds no lease, no slot and no
+// connection.
 package asks
 
 import (
@@ -118,7 +119,8 @@ type Ask struct {
 // Closed reports whether the state is final.
 func (a Ask) Closed() bool { return a.State != Open }
 
-// Allows reports whether a person has allowed the call to start: by an approval, or because its last start did not happen.
+// Allows reports whether a person has allowed the call to start: by an approval, or because its last start did not
+// happen.
 func (a Ask) Allows() bool {
 	return a.Kind == KindApprove && a.State == Approved || a.Kind == KindSettle && a.Answer == DidNotHappen
 }

@@ -28,7 +28,8 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 			}
 			if err == nil {
 				may = append(may, state)
-			} else if !strings.Contains(err.Error(), "can be "+string(kind.Takes())) || strings.Contains(err.Error(), "or denied") != (kind != asks.KindSettle) {
+			} else if !strings.Contains(err.Error(), "can be "+string(kind.Takes())) ||
+				strings.Contains(err.Error(), "or denied") != (kind != asks.KindSettle) {
 				t.Errorf("%s, %s: %v", kind, state, err)
 			}
 		}
@@ -38,13 +39,17 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 	}
 }
 
-// TestWhatAllowsACall lists what allows a call to start: an approval, and the word of a person that its last start did not happen.
+// TestWhatAllowsACall lists what allows a call to start: an approval, and the word of a person that its last start did
+// not happen.
 func TestWhatAllowsACall(t *testing.T) {
-	for _, kind := range []asks.Kind{asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle, asks.KindBudget, asks.KindReply} {
+	for _, kind := range []asks.Kind{asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle,
+		asks.KindBudget, asks.KindReply} {
 		for _, state := range states {
 			for _, answer := range []string{"", asks.Happened, asks.DidNotHappen, asks.Unknown} {
-				want := kind == asks.KindApprove && state == asks.Approved || kind == asks.KindSettle && answer == asks.DidNotHappen
-				if got := (asks.Ask{Question: asks.Question{Kind: kind}, State: state, Answer: answer}).Allows(); got != want {
+				want := kind == asks.KindApprove && state == asks.Approved || kind == asks.KindSettle &&
+					answer == asks.DidNotHappen
+				if got := (asks.Ask{Question: asks.Question{Kind: kind}, State: state,
+					Answer: answer}).Allows(); got != want {
 					t.Errorf("%s, %s with answer %q allows: %t", kind, state, answer, got)
 				}
 			}

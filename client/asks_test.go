@@ -14,9 +14,11 @@ import (
 func TestAnswerAsk(t *testing.T) {
 	s := open(t)
 	message := s.send(s.admin, "clerk", "pay")
-	s.exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
+	s.exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
 		select 1, $1::bigint, 1, 'clerk', 'main', 'clerk', 'message', repeat('a', 64), 'waiting', 1`, int64(message))
-	s.exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+	s.exec(
+		`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
 		values (1, 1, 1, 'approve', 1, 'pay', '{}', 'h', '', '', '{}', true, now() + interval '1 hour')`)
 	var id asks.ID
 	if err := s.admin.QueryRow(t.Context(), "select id from turnkeeper.asks").Scan(&id); err != nil {
@@ -50,7 +52,8 @@ func TestAnswerAsk(t *testing.T) {
 		}
 	}
 	var stored string
-	err = s.admin.QueryRow(t.Context(), "select concat_ws(' ', a.state, a.answered_by, a.channel, a.comment, t.state) from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id").Scan(&stored)
+	err = s.admin.QueryRow(t.Context(),
+		"select concat_ws(' ', a.state, a.answered_by, a.channel, a.comment, t.state) from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id").Scan(&stored)
 	if err != nil || stored != "approved ann sql fine queued" {
 		t.Errorf("stored %q, error %v", stored, err)
 	}

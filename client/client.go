@@ -27,8 +27,8 @@ const largest = 1 << 29
 // exists once the transaction commits. An error from the database aborts the transaction, like any failed
 // statement.
 //
-// With a Key, a repeat of the same message returns the id of the first, so it is safe to retry
-// after an error. A key counts for an agent and a user: another body or conversation with the same one is ErrKeyConflict.
+// With a Key, a repeat of the same message returns the id of the first, so it is safe to retry after an error. A key
+// counts for an agent and a user: another body or conversation with the same one is ErrKeyConflict.
 func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	if err := m.Check(largest); err != nil {
 		return 0, err
@@ -38,20 +38,22 @@ func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.Me
 		due = &m.DueAt
 	}
 	var id turnkeeper.MessageID
-	err := db.QueryRow(ctx, `select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text, $7::timestamptz, $8::text)`,
+	err := db.QueryRow(ctx,
+		`select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text, $7::timestamptz, $8::text)`,
 		m.Agent, m.Body, m.Conversation, orNull(m.Key), m.Priority, orNull(m.TraceParent), due, m.User).Scan(&id)
 	return id, plain(err)
 }
 
-// Edit changes the body of a message that the session's role has sent, while it waits for its first turn. It keeps its place,
-// and a repeat with its Key is still compared with the first body. Another role's message is turnkeeper.ErrNotFound, one that has had
-// a turn turnkeeper.ErrWrongState. The message's lane waits until the transaction ends.
+// Edit changes the body of a message that the session's role has sent, while it waits for its first turn. It keeps its
+// place, and a repeat with its Key is still compared with the first body. Another role's message is
+// turnkeeper.ErrNotFound, one that has had a turn turnkeeper.ErrWrongState. The message's lane waits until the
+// transaction ends.
 func Edit(ctx context.Context, db DB, id turnkeeper.MessageID, body string) error {
 	return run(ctx, db, `select turnkeeper.edit_message($1::bigint, $2::text)`, id, body)
 }
 
-// Drop drops a message that the session's role has sent, while it waits: no turn of it starts, and the scheduler's next tick after the
-// transaction closes it as cancelled, with a reply. The errors are those of Edit.
+// Drop drops a message that the session's role has sent, while it waits: no turn of it starts, and the scheduler's next
+// tick after the transaction closes it as cancelled, with a reply. The errors are those of Edit.
 func Drop(ctx context.Context, db DB, id turnkeeper.MessageID) error {
 	return run(ctx, db, `select turnkeeper.drop_message($1::bigint)`, id)
 }
@@ -81,15 +83,16 @@ type Filter struct {
 // maxReplies is the maximum limit of Replies.
 const maxReplies = 1000
 
-// Replies returns the replies to messages of the session's role with ids above after, ordered by id, at most limit (1 to 1000).
-// A caller that continues after the last one misses none: if a reply with a lower id is still being committed,
-// Replies waits for it, at most two seconds, and then omits the replies after it. So db must not be
-// a transaction with an isolation level above read committed.
+// Replies returns the replies to messages of the session's role with ids above after, ordered by id, at most limit (1
+// to 1000). A caller that continues after the last one misses none: if a reply with a lower id is still being
+// committed, Replies waits for it, at most two seconds, and then omits the replies after it. So db must not be a
+// transaction with an isolation level above read committed.
 func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f Filter) ([]turnkeeper.Reply, error) {
 	if limit < 1 || limit > maxReplies {
 		return nil, fmt.Errorf("limit is %d: it must be 1 to %d", limit, maxReplies)
 	}
-	rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.my_replies_after($1::bigint, $2::integer, $3::text, $4::text) r`,
+	rows, err := db.Query(ctx, `select `+replyColumns+
+		` from turnkeeper.my_replies_after($1::bigint, $2::integer, $3::text, $4::text) r`,
 		after, limit, f.Agent, f.User)
 	if err != nil {
 		return nil, plain(err)
@@ -103,7 +106,8 @@ const replyColumns = `r.id, r.message_id, r.turn_id, r.agent, r.user_name, r.con
 
 func scanReply(row pgx.CollectableRow) (r turnkeeper.Reply, err error) {
 	var calls []byte
-	err = row.Scan(&r.ID, &r.MessageID, &r.TurnID, &r.Agent, &r.User, &r.Conversation, &r.Outcome, &r.Body, &r.CreatedAt,
+	err = row.Scan(&r.ID, &r.MessageID, &r.TurnID, &r.Agent, &r.User, &r.Conversation, &r.Outcome,
+		&r.Body, &r.CreatedAt,
 		&r.ParentTurn, &r.StopReason, &r.ErrorClass, &calls, &r.Labels)
 	if err != nil {
 		return r, err
@@ -128,7 +132,8 @@ func callsOf(stored []byte) ([]turnkeeper.ReplyCall, error) {
 	}
 	calls := make([]turnkeeper.ReplyCall, len(rows))
 	for i, r := range rows {
-		calls[i] = turnkeeper.ReplyCall{Ordinal: r.Ordinal, Name: r.Name, Effect: r.Effect, State: r.State, Duration: -1, Problem: r.Error}
+		calls[i] = turnkeeper.ReplyCall{Ordinal: r.Ordinal, Name: r.Name, Effect: r.Effect, State: r.State,
+			Duration: -1, Problem: r.Error}
 		_, _ = fmt.Sscanf(r.ID, "round-%d-tool-%d", &calls[i].Key.Round, &calls[i].Key.Ordinal)
 		if r.Duration != nil {
 			calls[i].Duration = time.Duration(*r.Duration) * time.Millisecond

@@ -60,7 +60,8 @@ func open(t *testing.T) *site {
 	}
 	t.Cleanup(func() { s.pool.Close(); s.admin.Close() })
 	// The function answer closes a message without ringing the doorbell.
-	s.exec(`create function public.answer(message bigint) returns void language plpgsql as $$ declare m turnkeeper.messages; turn bigint; begin
+	s.exec(
+		`create function public.answer(message bigint) returns void language plpgsql as $$ declare m turnkeeper.messages; turn bigint; begin
 		select * into m from turnkeeper.messages where id = message;
 		insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 			values (m.id, 1, m.agent, m.conversation, m.lane, 'message', repeat('a', 64), 'degraded', 1, now(), 'max_rounds') returning id into turn;
@@ -118,7 +119,8 @@ func (s *site) cancel(id turnkeeper.MessageID) {
 // cut terminates the listening sessions.
 func (s *site) cut() {
 	s.Helper()
-	s.exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+	s.exec(
+		`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
 		and (query like 'select closed_at%' or query like '%replies_after%')`)
 }
 
@@ -135,7 +137,8 @@ func TestEnqueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got turnkeeper.Submission
-	err = s.admin.QueryRow(t.Context(), "select agent, body, conversation, idempotency_key, priority, trace_parent, due_at from turnkeeper.messages where id = $1", id).
+	err = s.admin.QueryRow(t.Context(),
+		"select agent, body, conversation, idempotency_key, priority, trace_parent, due_at from turnkeeper.messages where id = $1", id).
 		Scan(&got.Agent, &got.Body, &got.Conversation, &got.Key, &got.Priority, &got.TraceParent, &got.DueAt)
 	if got.DueAt = got.DueAt.In(due.Location()); err != nil || got != whole {
 		t.Errorf("it is kept as %+v, error %v; want %+v", got, err, whole)
@@ -148,14 +151,19 @@ func TestEnqueue(t *testing.T) {
 		want error
 		text string
 	}{
-		"empty":         {turnkeeper.Submission{Agent: "clerk"}, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
-		"too long":      {turnkeeper.Submission{Agent: "clerk", Body: strings.Repeat("x", 1<<16+1)}, turnkeeper.ErrInvalidMessage, "the limit is 65536"},
-		"not text":      {turnkeeper.Submission{Agent: "clerk", Body: "\xff"}, turnkeeper.ErrInvalidMessage, "UTF-8"},
-		"unknown agent": {turnkeeper.Submission{Agent: "nobody", Body: "x"}, turnkeeper.ErrUnknownAgent, "unknown agent 'nobody'"},
-		"retired agent": {turnkeeper.Submission{Agent: "old", Body: "x"}, turnkeeper.ErrAgentRetired, "agent 'old' is retired"},
-		"another body":  {turnkeeper.Submission{Agent: "clerk", Body: "other", Conversation: "c", Key: "k"}, turnkeeper.ErrKeyConflict, "idempotency key"},
+		"empty": {turnkeeper.Submission{Agent: "clerk"}, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
+		"too long": {turnkeeper.Submission{Agent: "clerk", Body: strings.Repeat("x", 1<<16+1)},
+			turnkeeper.ErrInvalidMessage, "the limit is 65536"},
+		"not text": {turnkeeper.Submission{Agent: "clerk", Body: "\xff"}, turnkeeper.ErrInvalidMessage, "UTF-8"},
+		"unknown agent": {turnkeeper.Submission{Agent: "nobody", Body: "x"}, turnkeeper.ErrUnknownAgent,
+			"unknown agent 'nobody'"},
+		"retired agent": {turnkeeper.Submission{Agent: "old", Body: "x"}, turnkeeper.ErrAgentRetired,
+			"agent 'old' is retired"},
+		"another body": {turnkeeper.Submission{Agent: "clerk", Body: "other", Conversation: "c", Key: "k"},
+			turnkeeper.ErrKeyConflict, "idempotency key"},
 	} {
-		if _, err := client.Enqueue(t.Context(), pool, c.m); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+		if _, err := client.Enqueue(t.Context(), pool, c.m); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}
 	}
@@ -165,7 +173,8 @@ func TestEnqueue(t *testing.T) {
 		return undone
 	})
 	var n int
-	if err2 := s.admin.QueryRow(t.Context(), "select count(*) from turnkeeper.messages").Scan(&n); !errors.Is(err, undone) || err2 != nil || n != 1 {
+	if err2 := s.admin.QueryRow(t.Context(), "select count(*) from turnkeeper.messages").Scan(&n); !errors.Is(err,
+		undone) || err2 != nil || n != 1 {
 		t.Errorf("%d messages after a transaction that was undone, errors %v, %v", n, err, err2)
 	}
 }
@@ -179,8 +188,11 @@ func TestWait(t *testing.T) {
 		end  func(turnkeeper.MessageID)
 		want turnkeeper.Reply
 	}{
-		"by the doorbell": {time.Hour, s.cancel, turnkeeper.Reply{Outcome: turnkeeper.TurnCancelled, Body: "This turn was cancelled."}},
-		"by the poll":     {time.Millisecond, func(id turnkeeper.MessageID) { s.exec("select answer($1)", int64(id)) }, turnkeeper.Reply{Outcome: turnkeeper.TurnDegraded, Body: "X"}},
+		"by the doorbell": {time.Hour, s.cancel, turnkeeper.Reply{Outcome: turnkeeper.TurnCancelled,
+			Body: "This turn was cancelled."}},
+		"by the poll": {time.Millisecond, func(id turnkeeper.MessageID) {
+			s.exec("select answer($1)", int64(id))
+		}, turnkeeper.Reply{Outcome: turnkeeper.TurnDegraded, Body: "X"}},
 		"over a lost connection": {
 			time.Hour, func(id turnkeeper.MessageID) { s.cut(); s.exec("select answer($1)", int64(id)) },
 			turnkeeper.Reply{Outcome: turnkeeper.TurnDegraded, Body: "X"},
@@ -213,14 +225,17 @@ func TestWait(t *testing.T) {
 		s.exec("select answer($1)", int64(id))
 		reply, err := client.Wait(ctx, s.pool, id)
 		want := turnkeeper.Reply{
-			ID: reply.ID, MessageID: id, TurnID: reply.TurnID, Agent: "clerk", Conversation: "main", Outcome: turnkeeper.TurnDegraded, Body: "X",
+			ID: reply.ID, MessageID: id, TurnID: reply.TurnID, Agent: "clerk", Conversation: "main",
+			Outcome: turnkeeper.TurnDegraded, Body: "X",
 			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "odd", CreatedAt: reply.CreatedAt, Labels: []string{},
 			Calls: []turnkeeper.ReplyCall{{
-				Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Ordinal: 1, Name: "stock", Effect: turnkeeper.EffectKeyed, State: turnkeeper.CallFailed,
+				Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Ordinal: 1, Name: "stock",
+				Effect: turnkeeper.EffectKeyed, State: turnkeeper.CallFailed,
 				Duration: 12 * time.Millisecond, Problem: "no",
 			}},
 		}
-		if diff := cmp.Diff(want, reply); err != nil || diff != "" || reply.ID == 0 || reply.TurnID == 0 || reply.CreatedAt.IsZero() {
+		if diff := cmp.Diff(want, reply); err != nil || diff != "" || reply.ID == 0 || reply.TurnID == 0 ||
+			reply.CreatedAt.IsZero() {
 			t.Errorf("error %v (-want +got):\n%s", err, diff)
 		}
 		s.exec("delete from turnkeeper.replies where message_id = $1", int64(id))
@@ -243,7 +258,9 @@ func TestWait(t *testing.T) {
 	})
 	t.Run("unreachable until the deadline", func(t *testing.T) {
 		config := s.pool.Config()
-		config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") }
+		config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no route to host")
+		}
 		unreachable, err := pgxpool.NewWithConfig(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +269,8 @@ func TestWait(t *testing.T) {
 		ctx, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer stop()
 		_, err = client.Wait(ctx, unreachable, 1)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the database could not be reached") || !strings.Contains(err.Error(), "no route to host") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(),
+			"the database could not be reached") || !strings.Contains(err.Error(), "no route to host") {
 			t.Error(err)
 		}
 	})
@@ -275,7 +293,8 @@ func TestReplies(t *testing.T) {
 	}
 	s.exec("select turnkeeper.cancel_message(turnkeeper.enqueue('clerk', 'of another role'), '')")
 	s.exec("update turnkeeper.replies set labels = '{private}' where id = 1")
-	if got, err := client.Replies(t.Context(), s.pool, 0, 2, client.Filter{}); err != nil || len(got) != 2 || !slices.Equal(got[0].Labels, []string{"private"}) || len(got[1].Labels) != 0 {
+	if got, err := client.Replies(t.Context(), s.pool, 0, 2, client.Filter{}); err != nil || len(got) != 2 ||
+		!slices.Equal(got[0].Labels, []string{"private"}) || len(got[1].Labels) != 0 {
 		t.Errorf("labels: %+v, %v", got, err)
 	}
 	for name, c := range map[string]struct {
@@ -369,20 +388,23 @@ func TestOutbox(t *testing.T) {
 func TestExamples(t *testing.T) {
 	s := open(t)
 	pool = s.pool
-	s.exec(`create table public.orders (id bigint primary key); create table public.answers (message_id bigint primary key, body text);
+	s.exec(
+		`create table public.orders (id bigint primary key); create table public.answers (message_id bigint primary key, body text);
 		create table public.outbox_place (reply_id bigint); insert into public.outbox_place values (0);
 		grant all on public.orders, public.answers, public.outbox_place to public;
 		create function public.at_once() returns trigger language plpgsql security definer as $$ begin perform public.answer(new.id); return null; end $$;
 		create trigger at_once after insert on turnkeeper.messages for each row execute function public.at_once()`)
 	ExampleEnqueue()
 	ExampleWait()
-	if _, err := client.Enqueue(t.Context(), pool, turnkeeper.Submission{Agent: "clerk", Body: "x", Conversation: "last"}); err != nil {
+	if _, err := client.Enqueue(t.Context(), pool, turnkeeper.Submission{Agent: "clerk", Body: "x",
+		Conversation: "last"}); err != nil {
 		t.Fatal(err)
 	}
 	ExampleOutbox()
 	ExampleReplies()
 	var orders, answers, place int
-	err := pool.QueryRow(t.Context(), "select (select count(*) from orders), (select count(*) from answers), (select reply_id from outbox_place)").Scan(&orders, &answers, &place)
+	err := pool.QueryRow(t.Context(),
+		"select (select count(*) from orders), (select count(*) from answers), (select reply_id from outbox_place)").Scan(&orders, &answers, &place)
 	if err != nil || orders != 1 || answers != 3 || place != 3 {
 		t.Errorf("%d orders, %d answers, read to %d; error %v", orders, answers, place, err)
 	}

@@ -57,7 +57,8 @@ func ExampleOutbox() {
 			panic(err)
 		}
 		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "insert into answers (message_id, body) values ($1, $2)", reply.MessageID, reply.Body); err != nil {
+			if _, err := tx.Exec(ctx, "insert into answers (message_id, body) values ($1, $2)", reply.MessageID,
+				reply.Body); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, "update outbox_place set reply_id = $1", reply.ID)

@@ -20,9 +20,9 @@ import (
 // or a message whose reply was purged.
 var ErrNoReply = errors.New("the message was closed without a reply")
 
-// Wait waits for the reply to a message. The reply's Outcome tells whether the message failed or was
-// cancelled. A message that is unknown, or that another role has sent, is ErrNotFound, so call Wait after the transaction that sent the message has
-// committed.
+// Wait waits for the reply to a message. The reply's Outcome tells whether the message failed or was cancelled. A
+// message that is unknown, or that another role has sent, is ErrNotFound, so call Wait after the transaction that sent
+// the message has committed.
 //
 // When ctx ends, Wait returns an error that matches the cause. It retries for at most half a minute while
 // the database is unavailable; if ctx ends meanwhile, the error matches the last error of the database
@@ -31,7 +31,8 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id turnkeeper.MessageID) (rep
 	err = follow(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
 		var closed bool
 		var replyID *turnkeeper.ReplyID
-		err := db.QueryRow(ctx, `select closed_at is not null, reply_id from turnkeeper.my_messages where id = $1`, id).Scan(&closed, &replyID)
+		err := db.QueryRow(ctx, `select closed_at is not null, reply_id from turnkeeper.my_messages where id = $1`,
+			id).Scan(&closed, &replyID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, turnkeeper.ErrNotFound
 		}
@@ -54,13 +55,14 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id turnkeeper.MessageID) (rep
 	return reply, err
 }
 
-// Outbox yields the replies to messages of the session's role with ids above after, ordered by id and each once, and waits for more until
-// ctx ends or the loop breaks. To miss none and handle none twice across restarts, store the id of each
-// reply in the transaction that handles it, and pass it as after; 0 starts at the first reply.
+// Outbox yields the replies to messages of the session's role with ids above after, ordered by id and each once, and
+// waits for more until ctx ends or the loop breaks. To miss none and handle none twice across restarts, store the id of
+// each reply in the transaction that handles it, and pass it as after; 0 starts at the first reply.
 //
 // The last element is an error, as Wait returns it. Outbox holds one connection of the pool, even while the loop's
 // body runs. A body that uses the pool needs a second one.
-func Outbox(ctx context.Context, pool *pgxpool.Pool, after turnkeeper.ReplyID, f Filter) iter.Seq2[turnkeeper.Reply, error] {
+func Outbox(ctx context.Context, pool *pgxpool.Pool, after turnkeeper.ReplyID,
+	f Filter) iter.Seq2[turnkeeper.Reply, error] {
 	return func(yield func(turnkeeper.Reply, error) bool) {
 		err := follow(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
 			for {
@@ -188,5 +190,6 @@ func passes(err error) bool {
 		}
 		return false
 	}
-	return !errors.Is(err, turnkeeper.ErrNotFound) && !errors.Is(err, ErrNoReply) && !errors.Is(err, puddle.ErrClosedPool)
+	return !errors.Is(err, turnkeeper.ErrNotFound) && !errors.Is(err, ErrNoReply) &&
+		!errors.Is(err, puddle.ErrClosedPool)
 }

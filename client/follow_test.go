@@ -92,7 +92,8 @@ func (s *server) serve(n int, conn net.Conn) {
 		s.mu.Unlock()
 		switch {
 		case mute && refuse:
-			b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "57014", Message: "canceling statement due to statement timeout"})
+			b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "57014",
+				Message: "canceling statement due to statement timeout"})
 			continue
 		case mute:
 			_, _ = b.Receive()
@@ -123,8 +124,8 @@ func (s *server) close(pool *pgxpool.Pool) {
 	s.serves.Wait()
 }
 
-// TestHowLongTheClientRetries checks that an outage of half a minute after the last answer is bridged, however long the client has waited
-// by then, that a longer one is not, and that it is tried twice a second.
+// TestHowLongTheClientRetries checks that an outage of half a minute after the last answer is bridged, however long the
+// client has waited by then, that a longer one is not, and that it is tried twice a second.
 func TestHowLongTheClientRetries(t *testing.T) {
 	const hour = time.Hour
 	for name, c := range map[string]struct {
@@ -135,7 +136,8 @@ func TestHowLongTheClientRetries(t *testing.T) {
 		"for too long at once":       {[][2]time.Duration{{0, hour}}, true},
 		"after an hour":              {[][2]time.Duration{{hour, hour + 28*time.Second}}, false},
 		"for too long after an hour": {[][2]time.Duration{{hour, 2 * hour}}, true},
-		"twice, with an answer between": {[][2]time.Duration{{hour, hour + 20*time.Second}, {hour + 23*time.Second, hour + 41*time.Second}},
+		"twice, with an answer between": {[][2]time.Duration{{hour, hour + 20*time.Second}, {hour + 23*time.Second,
+			hour + 41*time.Second}},
 			false},
 		"again for too long, much later": {[][2]time.Duration{{time.Minute, 80 * time.Second}, {hour, 2 * hour}}, true},
 	} {
@@ -160,7 +162,8 @@ func TestHowLongTheClientRetries(t *testing.T) {
 				switch {
 				case !c.fails && (err != nil || time.Since(began) > 3*hour+2*time.Second):
 					t.Errorf("it ends after %s: %v", time.Since(began), err)
-				case c.fails && (err == nil || waited <= 30*time.Second || waited > 30*time.Second+500*time.Millisecond):
+				case c.fails && (err == nil || waited <= 30*time.Second || waited > 30*time.Second+
+					500*time.Millisecond):
 					t.Errorf("it ends %s after the last answer: %v", waited, err)
 				case c.fails:
 					if n := len(s.dials); s.dials[n-1].Sub(s.dials[n-2]) != 500*time.Millisecond {
@@ -193,8 +196,9 @@ func TestAnOutageThatTheCallerEnds(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsSilentAtTheEnd checks that a server that does not answer the last statement keeps the caller for 5 seconds, and that
-// its connection, which still listens, is not used again. Nor is that of a server that refuses the statement.
+// TestAServerThatIsSilentAtTheEnd checks that a server that does not answer the last statement keeps the caller for 5
+// seconds, and that its connection, which still listens, is not used again. Nor is that of a server that refuses the
+// statement.
 func TestAServerThatIsSilentAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		mute   string
@@ -202,13 +206,16 @@ func TestAServerThatIsSilentAtTheEnd(t *testing.T) {
 		wait   time.Duration
 		again  bool // on the same connection
 	}{
-		{"", false, 0, true}, {"unlisten turnkeeper_turns", false, 10 * time.Second, false}, {"unlisten turnkeeper_turns", true, 0, false},
+		{"", false, 0, true}, {"unlisten turnkeeper_turns", false, 10 * time.Second, false},
+		{"unlisten turnkeeper_turns", true, 0, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{mute: c.mute, refuse: c.refuse}
 			pool, began := s.pool(t), time.Now()
 			for range 2 {
-				if err := client.Follow(t.Context(), pool, func(context.Context, client.DB) (bool, error) { return true, nil }); err != nil {
+				if err := client.Follow(t.Context(), pool, func(context.Context, client.DB) (bool, error) {
+					return true, nil
+				}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -219,7 +226,8 @@ func TestAServerThatIsSilentAtTheEnd(t *testing.T) {
 			if took := time.Since(began); took != c.wait || (again == "1") != c.again {
 				t.Errorf("%+v: it took %s; asked %q", c, took, asked)
 			}
-			want := fmt.Sprintf("1 listen turnkeeper_turns; 1 unlisten turnkeeper_turns; %s listen turnkeeper_turns; %[1]s unlisten turnkeeper_turns", again)
+			want := fmt.Sprintf(
+				"1 listen turnkeeper_turns; 1 unlisten turnkeeper_turns; %s listen turnkeeper_turns; %[1]s unlisten turnkeeper_turns", again)
 			if got := strings.Join(asked, "; "); got != want {
 				t.Errorf("asked %s, want %s", got, want)
 			}
@@ -235,11 +243,13 @@ func TestWhichErrorsPass(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{server("08006"), true}, {server("53300"), true}, {server("57P01"), true}, {server("57014"), false}, {server("42501"), false},
+		{server("08006"), true}, {server("53300"), true}, {server("57P01"), true}, {server("57014"), false},
+		{server("42501"), false},
 		{server("TK013"), false},
 		{errors.New("the connection broke"), true}, {io.ErrUnexpectedEOF, true}, {context.DeadlineExceeded, true},
 		{turnkeeper.ErrNotFound, false}, {client.ErrNoReply, false}, {puddle.ErrClosedPool, false},
-		{fmt.Errorf("wrapped: %w", turnkeeper.ErrNotFound), false}, {fmt.Errorf("wrapped: %w", client.ErrNoReply), false},
+		{fmt.Errorf("wrapped: %w", turnkeeper.ErrNotFound), false},
+		{fmt.Errorf("wrapped: %w", client.ErrNoReply), false},
 		{fmt.Errorf("wrapped: %w", puddle.ErrClosedPool), false},
 	} {
 		if got := client.Passes(c.err); got != c.want {
@@ -258,7 +268,8 @@ func (asking) Query(context.Context, string, ...any) (pgx.Rows, error) { return 
 // TestLimits tries each limit of the client.
 func TestLimits(t *testing.T) {
 	limittest.Check(t, map[string]limittest.Row{
-		"largest": {None: "a message of half a gigabyte is too much for a test; turnkeeper.Submission.Check has the limit"},
+		"largest": {
+			None: "a message of half a gigabyte is too much for a test; turnkeeper.Submission.Check has the limit"},
 		"maxReplies": {At: 1000, Takes: func(t *testing.T, limit int) bool {
 			_, err := client.Replies(t.Context(), asking{}, 0, limit, client.Filter{})
 			return errors.Is(err, errAsked)
@@ -270,9 +281,12 @@ func TestLimits(t *testing.T) {
 		"maxProblem": {At: 16 << 10, Takes: func(t *testing.T, size int) bool {
 			const frame = `{"detail":""}`
 			detail := strings.Repeat("x", size-len(frame))
-			a := &away{began: time.Now(), says: func(time.Duration) *http.Response { return says(http.StatusForbidden, `{"detail":"`+detail+`"}`) }}
+			a := &away{began: time.Now(), says: func(time.Duration) *http.Response {
+				return says(http.StatusForbidden, `{"detail":"`+detail+`"}`)
+			}}
 			var last error
-			for _, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(t.Context(), 1, "") {
+			for _, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(
+				t.Context(), 1, "") {
 				last = err
 			}
 			return last != nil && last.Error() == detail
@@ -282,7 +296,8 @@ func TestLimits(t *testing.T) {
 				t.Skip("it takes seconds")
 			}
 			answer := streams(closed)
-			answer.Body = io.NopCloser(io.MultiReader(strings.NewReader(":"+strings.Repeat("x", size-1)+"\n"), answer.Body))
+			answer.Body = io.NopCloser(io.MultiReader(strings.NewReader(":"+strings.Repeat("x", size-1)+"\n"),
+				answer.Body))
 			first, ended := true, false
 			a := &away{began: time.Now(), says: func(time.Duration) *http.Response {
 				if first {
@@ -291,7 +306,8 @@ func TestLimits(t *testing.T) {
 				}
 				return says(http.StatusForbidden, "{}")
 			}}
-			for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(context.Background(), 1, "") {
+			for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(
+				context.Background(), 1, "") {
 				ended = err == nil && e.Type == client.EventMessageClosed
 			}
 			return ended
@@ -299,7 +315,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestOutboxByPages reads replies that end before, at and after the end of a page of 100: each once, and none is awaited.
+// TestOutboxByPages reads replies that end before, at and after the end of a page of 100: each once, and none is
+// awaited.
 func TestOutboxByPages(t *testing.T) {
 	defer client.SetPoll(time.Hour)()
 	s := open(t)

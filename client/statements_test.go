@@ -40,8 +40,8 @@ type failed struct{ err error }
 
 func (f failed) Scan(...any) error { return f.err }
 
-// TestStatements checks which function of the database each call uses, with which arguments in which order, and that what is not given is
-// null.
+// TestStatements checks which function of the database each call uses, with which arguments in which order, and that
+// what is not given is null.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	due := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -53,7 +53,8 @@ func TestStatements(t *testing.T) {
 	}{
 		{func() error {
 			_, err := client.Enqueue(t.Context(), s, turnkeeper.Submission{
-				Agent: "clerk", User: "anna", Conversation: "main", Body: "work", Key: "key", Priority: -7, TraceParent: "00-trace", DueAt: due,
+				Agent: "clerk", User: "anna", Conversation: "main", Body: "work", Key: "key", Priority: -7,
+				TraceParent: "00-trace", DueAt: due,
 			})
 			return err
 		}, "turnkeeper.enqueue(", `["clerk","work","main","key",-7,"00-trace","2026-01-02T03:04:05Z","anna"]`},
@@ -69,7 +70,8 @@ func TestStatements(t *testing.T) {
 		}, "turnkeeper.my_replies_after(", `[5,9,"clerk","anna"]`},
 		{func() error {
 			_, err := client.AnswerAsk(t.Context(), s, 4, asks.Answer{
-				Decision: asks.Approved, By: "ann", Channel: "chat", Comment: "go", Answer: "1", Edited: "{}", Hash: "hash",
+				Decision: asks.Approved, By: "ann", Channel: "chat", Comment: "go", Answer: "1",
+				Edited: "{}", Hash: "hash",
 			})
 			return err
 		}, "turnkeeper.answer_ask(", `[4,"approved","ann","chat","go","1","{}","hash"]`},
@@ -88,13 +90,15 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestConditions checks which error each condition of the database becomes, by each call, and that the details, which may quote rows, are
-// dropped.
+// TestConditions checks which error each condition of the database becomes, by each call, and that the details, which
+// may quote rows, are dropped.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	known := map[string]error{
-		"TK003": turnkeeper.ErrEmptyMessage, "TK004": turnkeeper.ErrInvalidMessage, "TK005": turnkeeper.ErrUnknownAgent, "TK006": turnkeeper.ErrKeyConflict,
-		"TK008": turnkeeper.ErrWrongState, "TK010": turnkeeper.ErrAgentRetired, "TK012": asks.ErrClosed, "TK013": turnkeeper.ErrNotFound, "TK014": asks.ErrInvalid,
+		"TK003": turnkeeper.ErrEmptyMessage, "TK004": turnkeeper.ErrInvalidMessage, "TK005": turnkeeper.ErrUnknownAgent,
+		"TK006": turnkeeper.ErrKeyConflict,
+		"TK008": turnkeeper.ErrWrongState, "TK010": turnkeeper.ErrAgentRetired, "TK012": asks.ErrClosed,
+		"TK013": turnkeeper.ErrNotFound, "TK014": asks.ErrInvalid,
 	}
 	for i := range 20 {
 		code := fmt.Sprintf("TK%03d", i)
@@ -112,14 +116,16 @@ func TestConditions(t *testing.T) {
 			err := do()
 			_, raw := errors.AsType[*pgconn.PgError](err)
 			want := known[code]
-			if want == nil && !errors.Is(err, server) || want != nil && (!errors.Is(err, want) || raw || err.Error() != "it says why") {
+			if want == nil && !errors.Is(err, server) || want != nil &&
+				(!errors.Is(err, want) || raw || err.Error() != "it says why") {
 				t.Errorf("%s of %s: %v, want %v", code, call, err, want)
 			}
 		}
 	}
 }
 
-// TestEveryFieldOfAReply decodes the last event of a message, with a reply all of whose fields are set, and each event's own fields.
+// TestEveryFieldOfAReply decodes the last event of a message, with a reply all of whose fields are set, and each
+// event's own fields.
 func TestEveryFieldOfAReply(t *testing.T) {
 	t.Parallel()
 	const whole = "id: 12.9\nevent: block_delta\ndata: {\"turn_id\":12,\"seq\":9,\"type\":\"block_delta\",\"round\":3,\"block\":4,\"data\":{\"text\":\"Hi\"},\"at\":\"2026-01-02T03:04:05Z\"}\n\n"
@@ -130,7 +136,8 @@ func TestEveryFieldOfAReply(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	server := &api{answers: []*http.Response{streams(whole, reply)}}
 	var got []client.MessageEvent
-	for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: server}}).Watch(t.Context(), 1, "11.8") {
+	for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: server}}).Watch(
+		t.Context(), 1, "11.8") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,13 +153,17 @@ func TestEveryFieldOfAReply(t *testing.T) {
 		t.Errorf("the event (-want +got):\n%s", diff)
 	}
 	closing := &turnkeeper.Reply{
-		ID: 3, MessageID: 1, TurnID: 12, Agent: "clerk", User: "anna", Conversation: "main", Outcome: turnkeeper.TurnDegraded, Body: "Hello", StopReason: turnkeeper.StopMaxRounds,
-		ErrorClass: "odd", Labels: []string{"private"}, CreatedAt: at.Add(time.Second), ParentTurn: 7, Calls: []turnkeeper.ReplyCall{
+		ID: 3, MessageID: 1, TurnID: 12, Agent: "clerk", User: "anna", Conversation: "main",
+		Outcome: turnkeeper.TurnDegraded, Body: "Hello", StopReason: turnkeeper.StopMaxRounds,
+		ErrorClass: "odd", Labels: []string{"private"}, CreatedAt: at.Add(time.Second), ParentTurn: 7,
+		Calls: []turnkeeper.ReplyCall{
 			{
-				Key: turnkeeper.CallKey{Round: 2, Ordinal: 3}, Ordinal: 1, Name: "pay", Effect: turnkeeper.EffectOnce, State: turnkeeper.CallFailed,
+				Key: turnkeeper.CallKey{Round: 2, Ordinal: 3}, Ordinal: 1, Name: "pay", Effect: turnkeeper.EffectOnce,
+				State:    turnkeeper.CallFailed,
 				Duration: 1200 * time.Millisecond, Problem: "no",
 			},
-			{Key: turnkeeper.CallKey{Round: 2, Ordinal: 4}, Ordinal: 2, Name: "read", Effect: turnkeeper.EffectNone, State: turnkeeper.CallSkipped, Duration: -1},
+			{Key: turnkeeper.CallKey{Round: 2, Ordinal: 4}, Ordinal: 2, Name: "read", Effect: turnkeeper.EffectNone,
+				State: turnkeeper.CallSkipped, Duration: -1},
 		},
 	}
 	if diff := cmp.Diff(closing, got[1].Reply); diff != "" || got[1].ID != "end" {

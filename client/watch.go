@@ -48,10 +48,10 @@ func (e MessageEvent) Text() string {
 	return data.Text
 }
 
-// Watch yields the events of a message after a position (empty: from the first), from its wait to EventMessageClosed, which is the
-// last. After a break it reconnects and continues, for at most half a minute without an answer. The last element is an error if the
-// events end otherwise: turnkeeper.ErrNotFound if the message does not exist, or was purged, or is not visible to the token, and the
-// cause if ctx has ended.
+// Watch yields the events of a message after a position (empty: from the first), from its wait to EventMessageClosed,
+// which is the last. After a break it reconnects and continues, for at most half a minute without an answer. The last
+// element is an error if the events end otherwise: turnkeeper.ErrNotFound if the message does not exist, or was purged,
+// or is not visible to the token, and the cause if ctx has ended.
 func (s Server) Watch(ctx context.Context, id turnkeeper.MessageID, after string) iter.Seq2[MessageEvent, error] {
 	return func(yield func(MessageEvent, error) bool) {
 		w := &watch{server: s, id: id, after: after, answered: time.Now(), yield: yield}
@@ -104,7 +104,8 @@ func passing(err error) bool {
 
 // connect yields the events of one connection. over says that no more follow.
 func (w *watch) connect(ctx context.Context) (over bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events", strings.TrimRight(w.server.URL, "/"), w.id), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events",
+		strings.TrimRight(w.server.URL, "/"), w.id), nil)
 	if err != nil {
 		return false, &refusal{detail: err.Error()}
 	}
@@ -226,7 +227,9 @@ func closingReply(data []byte) (*turnkeeper.Reply, error) {
 	r := closed.Reply
 	calls, err := callsOf(r.Calls)
 	return &turnkeeper.Reply{
-		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, User: r.User, Conversation: r.Conversation, Outcome: r.Outcome,
-		Body: r.Body, StopReason: r.StopReason, ErrorClass: r.ErrorClass, Calls: calls, Labels: r.Labels, CreatedAt: r.CreatedAt, ParentTurn: r.ParentTurn,
+		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, User: r.User, Conversation: r.Conversation,
+		Outcome: r.Outcome,
+		Body:    r.Body, StopReason: r.StopReason, ErrorClass: r.ErrorClass, Calls: calls, Labels: r.Labels,
+		CreatedAt: r.CreatedAt, ParentTurn: r.ParentTurn,
 	}, err
 }

@@ -34,7 +34,8 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func says(status int, body string) *http.Response {
-	return &http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)), Body: io.NopCloser(strings.NewReader(body))}
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)),
+		Body: io.NopCloser(strings.NewReader(body))}
 }
 
 func streams(events ...string) *http.Response {
@@ -56,20 +57,29 @@ func TestWatch(t *testing.T) {
 		err     string
 		after   []string // Last-Event-ID of each request
 	}{
-		"one stream":              {[]*http.Response{streams(waits, delta, args, closed)}, "message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{""}},
-		"it breaks off":           {[]*http.Response{streams(waits, delta), streams(args), streams(closed)}, "message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2", "7.3"}},
-		"too many requests":       {[]*http.Response{says(429, ""), says(503, ""), streams(closed)}, "message_closed Hello", "", []string{"", "", ""}},
-		"an event that is cut":    {[]*http.Response{streams(delta, args[:30]), streams(args, closed)}, "block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2"}},
-		"nothing follows":         {[]*http.Response{streams(delta), says(204, "")}, "block_delta Hel", "", []string{"", "7.2"}},
-		"no such message":         {[]*http.Response{says(404, `{"detail":"there is no message 1"}`)}, "", "there is no message 1", []string{""}},
-		"a wrong token":           {[]*http.Response{says(401, `nonsense`)}, "", "the API answered 401 Unauthorized", []string{""}},
-		"an event that is none":   {[]*http.Response{streams("id: 1\ndata: {\n\n")}, "", "decode an event", []string{""}},
+		"one stream": {[]*http.Response{streams(waits, delta, args, closed)},
+			"message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{""}},
+		"it breaks off": {[]*http.Response{streams(waits, delta), streams(args), streams(closed)},
+			"message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2", "7.3"}},
+		"too many requests": {[]*http.Response{says(429, ""), says(503, ""), streams(closed)},
+			"message_closed Hello", "", []string{"", "", ""}},
+		"an event that is cut": {[]*http.Response{streams(delta, args[:30]), streams(args, closed)},
+			"block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2"}},
+		"nothing follows": {[]*http.Response{streams(delta), says(204, "")}, "block_delta Hel", "",
+			[]string{"", "7.2"}},
+		"no such message": {[]*http.Response{says(404, `{"detail":"there is no message 1"}`)}, "",
+			"there is no message 1", []string{""}},
+		"a wrong token": {[]*http.Response{says(401, `nonsense`)}, "", "the API answered 401 Unauthorized",
+			[]string{""}},
+		"an event that is none": {[]*http.Response{streams("id: 1\ndata: {\n\n")}, "", "decode an event",
+			[]string{""}},
 		"nobody answers any more": {[]*http.Response{streams(delta)}, "block_delta Hel", "nobody listens", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &api{answers: c.answers}
-				watched := client.Server{URL: "http://api.example/", Token: "tk_x", HTTP: &http.Client{Transport: server}}
+				watched := client.Server{URL: "http://api.example/", Token: "tk_x",
+					HTTP: &http.Client{Transport: server}}
 				var got []string
 				var last error
 				for e, err := range watched.Watch(t.Context(), 1, "") {
@@ -85,7 +95,8 @@ func TestWatch(t *testing.T) {
 					}
 					got = append(got, text)
 				}
-				if strings.Join(got, ", ") != c.want || (last == nil) != (c.err == "") || last != nil && !strings.Contains(last.Error(), c.err) {
+				if strings.Join(got, ", ") != c.want || (last == nil) != (c.err == "") || last != nil &&
+					!strings.Contains(last.Error(), c.err) {
 					t.Errorf("it got %q, %v, want %q, %q", got, last, c.want, c.err)
 				}
 				if errors.Is(last, turnkeeper.ErrNotFound) != strings.HasPrefix(c.err, "there is no") {
@@ -108,7 +119,8 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, enough)
 		defer cancel()
-		for _, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: &api{}}}).Watch(ctx, 1, "") {
+		for _, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: &api{}}}).Watch(ctx,
+			1, "") {
 			if !errors.Is(err, enough) {
 				t.Errorf("it ended with %v", err)
 			}
@@ -131,11 +143,13 @@ func (a *away) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("nobody listens")
 }
 
-// TestHowLongAWatchReconnects checks that a watch tries again twice a second, and ends half a minute after the last answer.
+// TestHowLongAWatchReconnects checks that a watch tries again twice a second, and ends half a minute after the last
+// answer.
 func TestHowLongAWatchReconnects(t *testing.T) {
 	watch := func(t *testing.T, says func(time.Duration) *http.Response) (a *away, last error) {
 		a = &away{began: time.Now(), says: says}
-		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(t.Context(), 1, "") {
+		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(
+			t.Context(), 1, "") {
 			if last = err; e.Type == client.EventMessageClosed {
 				break
 			}
@@ -202,7 +216,8 @@ func TestAWatchReconnectsAfterALongStream(t *testing.T) {
 			}
 			return streams(closed)
 		}}
-		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(t.Context(), 1, "") {
+		for e, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: a}}).Watch(
+			t.Context(), 1, "") {
 			if err != nil {
 				t.Errorf("it ended with %v", err)
 			}

@@ -40,7 +40,8 @@ func readImage(t *testing.T) image {
 		name, rest, _ := strings.Cut(line, " ")
 		switch name {
 		case "FROM": // a new stage
-			i = image{environment: map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}}
+			i = image{environment: map[string]string{
+				"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}}
 		case "ENV":
 			for _, pair := range strings.Fields(rest) {
 				key, value, _ := strings.Cut(pair, "=")
@@ -76,8 +77,8 @@ func list(t *testing.T, text string) (words []string) {
 	return words
 }
 
-// A container is the service worker of compose.yaml: the image's entrypoint, command, user and folder, and the environment
-// of both. Its database is empty. Only what cannot be the same without Docker is mapped:
+// A container is the service worker of compose.yaml: the image's entrypoint, command, user and folder, and the
+// environment of both. Its database is empty. Only what cannot be the same without Docker is mapped:
 //
 //   - /usr/local/bin: the folder of the programs;
 //   - the image's WORKDIR, /srv/turnkeeper: a folder that the user cannot write to, with the volume ./agents;
@@ -107,7 +108,8 @@ const (
 // newContainer makes a container with the programs of a folder, in which it makes its own.
 func newContainer(t *testing.T, bin string) *container {
 	t.Helper()
-	c := &container{t: t, image: readImage(t), bin: bin, dir: filepath.Join(bin, "srv"), port: freePort(t), log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{})}
+	c := &container{t: t, image: readImage(t), bin: bin, dir: filepath.Join(bin, "srv"), port: freePort(t),
+		log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{})}
 	worker := compose(t).Services["worker"]
 	for _, volume := range worker.Volumes {
 		from, to, _ := strings.Cut(volume, ":")
@@ -262,7 +264,8 @@ func TestComposeUp(t *testing.T) {
 	t.Parallel()
 	testrun.Slow(t)
 	dir := publicDir(t)
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir+"/", "../cmd/worker", "../cmd/enqueue", "../cmd/turnctl")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir+"/",
+		"../cmd/worker", "../cmd/enqueue", "../cmd/turnctl")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the programs: %v\n%s", err, out)
 	}
@@ -273,10 +276,12 @@ func TestComposeUp(t *testing.T) {
 		case strings.HasPrefix(line, "export POSTGRES_PASSWORD="):
 		case line == "docker compose up --build --detach --wait":
 			c.start()
-			if status, text := c.get("http://127.0.0.1:8722/v1/agents", ""); status != http.StatusUnauthorized || !strings.Contains(text, "turnctl tokens create") {
+			if status, text := c.get("http://127.0.0.1:8722/v1/agents", ""); status != http.StatusUnauthorized ||
+				!strings.Contains(text, "turnctl tokens create") {
 				t.Errorf("without a token the API answers %d %s", status, text)
 			}
-			if log := c.output(); !strings.Contains(log, "there is none yet") || !strings.Contains(log, "turnctl tokens create") {
+			if log := c.output(); !strings.Contains(log, "there is none yet") || !strings.Contains(log,
+				"turnctl tokens create") {
 				t.Errorf("the log does not say that a token is missing:\n%s", log)
 			}
 		case strings.HasPrefix(line, "docker compose exec worker turnctl tokens create "):
@@ -356,7 +361,8 @@ func TestBuildContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", format, "./cmd/worker", "./cmd/enqueue", "./cmd/turnctl")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", format, "./cmd/worker", "./cmd/enqueue",
+		"./cmd/turnctl")
 	cmd.Dir = root
 	files, err := cmd.Output()
 	if err != nil || len(files) == 0 {

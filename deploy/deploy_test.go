@@ -81,13 +81,16 @@ func TestDockerfile(t *testing.T) {
 	text := strings.Join(list, "\n")
 	minor := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
 	module := regexp.MustCompile(`(?m)^module (\S+)`).FindStringSubmatch(read(t, "go.mod"))[1]
-	for _, want := range []string{"FROM golang:" + minor + "-alpine AS build", "COPY --from=build /out/ /usr/local/bin/", "CGO_ENABLED=0 go build -trimpath", module + "/internal/version.stamp="} {
+	for _, want := range []string{"FROM golang:" + minor + "-alpine AS build",
+		"COPY --from=build /out/ /usr/local/bin/", "CGO_ENABLED=0 go build -trimpath", module +
+			"/internal/version.stamp="} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Dockerfile lacks %q", want)
 		}
 	}
 	for _, stamped := range []string{"Dockerfile", "scripts/release"} {
-		if !strings.Contains(read(t, stamped), "internal/version.stamp=$VERSION $COMMIT $DATE'") || !strings.Contains(read(t, "internal/version/version.go"), "\nvar stamp string\n") {
+		if !strings.Contains(read(t, stamped), "internal/version.stamp=$VERSION $COMMIT $DATE'") ||
+			!strings.Contains(read(t, "internal/version/version.go"), "\nvar stamp string\n") {
 			t.Errorf("%s and internal/version do not agree on the stamp", stamped)
 		}
 	}
@@ -134,10 +137,12 @@ func TestCompose(t *testing.T) {
 	t.Parallel()
 	file := compose(t)
 	worker, postgres := file.Services["worker"], file.Services["postgres"]
-	if len(file.Services) != 2 || worker.DependsOn["postgres"].Condition != "service_healthy" || len(postgres.Healthcheck.Test) == 0 {
+	if len(file.Services) != 2 || worker.DependsOn["postgres"].Condition != "service_healthy" ||
+		len(postgres.Healthcheck.Test) == 0 {
 		t.Errorf("the worker does not wait for its Postgres: %+v", file.Services)
 	}
-	if !worker.ReadOnly || !slices.Equal(worker.CapDrop, []string{"ALL"}) || !slices.Contains(worker.SecurityOpt, "no-new-privileges:true") {
+	if !worker.ReadOnly || !slices.Equal(worker.CapDrop, []string{"ALL"}) || !slices.Contains(worker.SecurityOpt,
+		"no-new-privileges:true") {
 		t.Errorf("the worker has more rights than it needs: %+v", worker)
 	}
 	for name, s := range file.Services {
@@ -151,7 +156,9 @@ func TestCompose(t *testing.T) {
 		t.Error("the data of Postgres is in no volume")
 	}
 	address := strings.ReplaceAll(worker.Environment["DATABASE_URL"], "${POSTGRES_PASSWORD}", "secret")
-	if u, err := url.Parse(address); err != nil || u.Hostname() != "postgres" || u.User.Username() != postgres.Environment["POSTGRES_USER"] || u.Path != "/"+postgres.Environment["POSTGRES_DB"] {
+	if u, err := url.Parse(address); err != nil || u.Hostname() != "postgres" ||
+		u.User.Username() != postgres.Environment["POSTGRES_USER"] || u.Path != "/"+
+		postgres.Environment["POSTGRES_DB"] {
 		t.Errorf("DATABASE_URL is %q (%v)", address, err)
 	}
 }
@@ -202,7 +209,8 @@ func TestUnit(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), verify, "verify", "--man=no", file).CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
+	if out, err := exec.CommandContext(t.Context(), verify, "verify", "--man=no", file).CombinedOutput(); err != nil ||
+		len(bytes.TrimSpace(out)) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }
@@ -237,7 +245,8 @@ func TestTimeToStop(t *testing.T) {
 	}
 }
 
-var timeToStop = regexp.MustCompile(`(stop_grace_period|TimeoutStopSec|terminationGracePeriodSeconds|--time)[:= ]+(\d+)s?`)
+var timeToStop = regexp.MustCompile(
+	`(stop_grace_period|TimeoutStopSec|terminationGracePeriodSeconds|--time)[:= ]+(\d+)s?`)
 
 // Every variable that these files set is one that docs/configuration.md knows.
 func TestVariables(t *testing.T) {
@@ -259,7 +268,9 @@ func TestRelease(t *testing.T) {
 	ctx, dir := t.Context(), publicDir(t)
 	sums := release(ctx, t, "..", filepath.Join(dir, "out"))
 	other := t.TempDir()
-	cp := exec.CommandContext(ctx, "sh", "-c", `tar -c --exclude=./bin --exclude=./.git --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`, other)
+	cp := exec.CommandContext(ctx, "sh", "-c",
+		`tar -c --exclude=./bin --exclude=./.git --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`,
+		other)
 	cp.Dir = ".."
 	if out, err := cp.CombinedOutput(); err != nil {
 		t.Fatalf("copying the sources: %v\n%s", err, out)
@@ -267,7 +278,8 @@ func TestRelease(t *testing.T) {
 	if again := release(ctx, t, other, filepath.Join(other, "bin", "out")); again != sums {
 		t.Errorf("another folder gives another archive:\n%s%s", sums, again)
 	}
-	unpack := exec.CommandContext(ctx, "sh", "-c", "cd out && sha256sum --check --quiet SHA256SUMS && tar -xzf *.tar.gz --strip-components=1 --no-same-owner -C ..")
+	unpack := exec.CommandContext(ctx, "sh", "-c",
+		"cd out && sha256sum --check --quiet SHA256SUMS && tar -xzf *.tar.gz --strip-components=1 --no-same-owner -C ..")
 	unpack.Dir = dir
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("unpacking: %v\n%s", err, out)
@@ -281,7 +293,8 @@ func TestRelease(t *testing.T) {
 			_ = file.Close()
 		}
 		out, err := exec.CommandContext(ctx, path, "--version").Output()
-		if want := name + " v0.0.1-test (commit 0123456789ab of 2026-11-23, "; err != nil || !strings.HasPrefix(string(out), want) {
+		if want := name + " v0.0.1-test (commit 0123456789ab of 2026-11-23, "; err != nil ||
+			!strings.HasPrefix(string(out), want) {
 			t.Errorf("%s --version: %q (%v), want %q…", name, out, err, want)
 		}
 	}
@@ -292,7 +305,8 @@ func TestRelease(t *testing.T) {
 func release(ctx context.Context, t *testing.T, sources, out string) string {
 	t.Helper()
 	build := exec.CommandContext(ctx, filepath.Join(sources, "scripts", "release"), out)
-	build.Env = append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH, "VERSION=v0.0.1-test", "COMMIT=0123456789abcdef", "DATE=2026-11-23T08:00:00Z")
+	build.Env = append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH, "VERSION=v0.0.1-test",
+		"COMMIT=0123456789abcdef", "DATE=2026-11-23T08:00:00Z")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("scripts/release: %v\n%s", err, said)
 	}

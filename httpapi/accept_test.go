@@ -131,8 +131,8 @@ func TestAClosedListenerAdmitsNobody(t *testing.T) {
 	}
 }
 
-// TestWhichConnectionGivesWay checks that connections waiting for a request are closed before those whose response is still
-// being read.
+// TestWhichConnectionGivesWay checks that connections waiting for a request are closed before those whose response is
+// still being read.
 func TestWhichConnectionGivesWay(t *testing.T) {
 	t.Parallel()
 	l := newConnections(&accepts{}, 10)

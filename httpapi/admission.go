@@ -41,7 +41,8 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 		return nil
 	}
 	if c.URL.Query().Has("access_token") || c.URL.Query().Has("token") {
-		return request.Refuse(http.StatusBadRequest, "a token in the URL may end up in logs: send it as Authorization: Bearer TOKEN")
+		return request.Refuse(http.StatusBadRequest,
+			"a token in the URL may end up in logs: send it as Authorization: Bearer TOKEN")
 	}
 	secret, given, err := bearer(c.Header)
 	if err != nil {
@@ -52,7 +53,8 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 			return err
 		}
 		if a.needsToken(c) {
-			return a.unknown(c, request.Refuse(http.StatusUnauthorized, "a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"))
+			return a.unknown(c, request.Refuse(http.StatusUnauthorized,
+				"a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"))
 		}
 		return a.Take(c, c.Caller.Name())
 	}
@@ -84,8 +86,9 @@ func (a *admission) needsToken(c *request.Call) bool {
 	}
 	if why != "" {
 		a.proxied.Do(func() {
-			a.log.Warn("a request came through a proxy or from another host, so it needs a token. A proxy that adds no header would "+
-				"bypass this check: set allowed_hosts to its public names, which makes every request need a token",
+			a.log.Warn(
+				"a request came through a proxy or from another host, so it needs a token. A proxy that adds no header would "+
+					"bypass this check: set allowed_hosts to its public names, which makes every request need a token",
 				zap.String("because", why))
 		})
 	}
@@ -107,10 +110,12 @@ func nameOf(host string) string {
 func (a *admission) admitToken(c *request.Call, token operate.Token, route request.Route) error {
 	c.Caller.Token = &token
 	if !slices.ContainsFunc(route.Scopes(), c.Caller.May) {
-		return request.Refuse(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", route.Scope, strings.Join(token.Scopes, ", "))
+		return request.Refuse(http.StatusForbidden, "this needs a token with the scope %q; this one has %s",
+			route.Scope, strings.Join(token.Scopes, ", "))
 	}
 	if token.User != "" && !route.OfUser {
-		return request.Refuse(http.StatusForbidden, "this token is bound to a user: use one that is not, because this is not about one user's messages, turns, replies or asks")
+		return request.Refuse(http.StatusForbidden,
+			"this token is bound to a user: use one that is not, because this is not about one user's messages, turns, replies or asks")
 	}
 	return a.Take(c, c.Caller.Name())
 }
@@ -147,7 +152,8 @@ func (a *admission) admitSession(c *request.Call, route request.Route) (known bo
 func passedOn(r *http.Request) string {
 	for name := range r.Header { // canonical form
 		switch {
-		case slices.Contains(proxyHeaders, name), strings.HasPrefix(name, "X-Forwarded-"), strings.HasPrefix(name, "X-Envoy-"):
+		case slices.Contains(proxyHeaders, name), strings.HasPrefix(name, "X-Forwarded-"),
+			strings.HasPrefix(name, "X-Envoy-"):
 			return "it has the header " + name
 		}
 	}
@@ -159,8 +165,10 @@ func passedOn(r *http.Request) string {
 
 // proxyHeaders lists headers that proxies add and clients do not.
 var proxyHeaders = []string{
-	"Cdn-Loop", "Cf-Connecting-Ip", "Cf-Ray", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Forwarded", "True-Client-Ip", "Via",
-	"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For",
+	"Cdn-Loop", "Cf-Connecting-Ip", "Cf-Ray", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Forwarded",
+	"True-Client-Ip", "Via",
+	"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Forwarded",
+	"X-Original-Forwarded-For",
 	"X-Original-Host", "X-Real-Ip",
 }
 
@@ -190,7 +198,8 @@ func (a *admission) Take(c *request.Call, who string) error {
 	if wait := a.limits.take(who); wait > 0 {
 		seconds := int(wait.Seconds()) + 1
 		c.W.Header().Set("Retry-After", strconv.Itoa(seconds))
-		return request.Refuse(http.StatusTooManyRequests, "too many requests: the limit is %d per second; try again in %d s", a.rate, seconds)
+		return request.Refuse(http.StatusTooManyRequests,
+			"too many requests: the limit is %d per second; try again in %d s", a.rate, seconds)
 	}
 	return nil
 }

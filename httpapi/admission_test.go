@@ -27,7 +27,8 @@ func TestTokens(t *testing.T) {
 	send := h.token(operate.Token{Name: "send", Scopes: []string{"send"}, Agents: []string{"clerk"}})
 	read := h.token(operate.Token{Name: "read", Scopes: []string{"read"}, Agents: []string{"clerk"}})
 	ghost := h.token(operate.Token{Name: "ghost", Scopes: []string{"send"}, Agents: []string{"ghost"}})
-	several := h.token(operate.Token{Name: "several", Scopes: []string{"read", "operate"}, Agents: []string{"clerk", "desk"}})
+	several := h.token(operate.Token{Name: "several", Scopes: []string{"read", "operate"},
+		Agents: []string{"clerk", "desk"}})
 	expired := h.token(operate.Token{Name: "expired", Scopes: []string{"read"}, Lifetime: time.Microsecond})
 	hello, toDesk := `{"agent":"clerk","body":"hello"}`, `{"agent":"desk","body":"hello"}`
 	tests := []struct {
@@ -43,7 +44,8 @@ func TestTokens(t *testing.T) {
 		{"all", all, "GET", "/v1/turns", "", 200, `"agent":"desk"`},
 		{"send may send", send, "POST", "/v1/messages", hello, 201, "hello"},
 		{"send to another agent", send, "POST", "/v1/messages", toDesk, 403, "does not cover the agent"},
-		{"send to an agent that there is not", ghost, "POST", "/v1/messages", `{"agent":"ghost","body":"boo"}`, 422, "unknown agent \\\"ghost\\\"\"}"},
+		{"send to an agent that there is not", ghost, "POST", "/v1/messages", `{"agent":"ghost","body":"boo"}`, 422,
+			"unknown agent \\\"ghost\\\"\"}"},
 		{"send may see its message", send, "GET", "/v1/messages/1", "", 200, `"reply":{`},
 		{"send may not see another's", send, "GET", "/v1/messages/2", "", 404, "there is no message 2"},
 		{"send may not read", send, "GET", "/v1/turns", "", 403, "the scope \\\"read\\\""},
@@ -79,7 +81,8 @@ func TestTokens(t *testing.T) {
 	if one[bool](h, "select last_used_at is null from turnkeeper.api_tokens where name = 'read'") {
 		t.Error("it is not on record that the token was used")
 	}
-	if one[bool](h, "select exists (select from turnkeeper.api_tokens a where $1 like '%' || a.sha256 || '%' or a::text like '%tk\\_%')", read) {
+	if one[bool](h,
+		"select exists (select from turnkeeper.api_tokens a where $1 like '%' || a.sha256 || '%' or a::text like '%tk\\_%')", read) {
 		t.Error("the database has a token itself")
 	}
 	if err := h.RevokeToken(t.Context(), "read"); err != nil {
@@ -94,7 +97,8 @@ func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
 	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "unknown")
 	h.ask("GET", "/v1/turns", "").want(t, 200, "items")
-	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization", send).want(t, 201, "hello")
+	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization",
+		send).want(t, 201, "hello")
 }
 
 // TestOnLoopbackThisMachineNeedsNoToken checks that without need_token only requests through a proxy need a token.
@@ -166,11 +170,13 @@ func TestHostsAndOrigins(t *testing.T) {
 		status  int
 		text    string
 	}{
-		{"a name that was made to point here", []string{"Host", "evil.example:8722"}, http.StatusMisdirectedRequest, "host name is not allowed"},
+		{"a name that was made to point here", []string{"Host", "evil.example:8722"}, http.StatusMisdirectedRequest,
+			"host name is not allowed"},
 		{"a name of the settings", []string{"Host", "Turns.Example:8722"}, 201, "hello"},
 		{"localhost", []string{"Host", "localhost"}, 201, "hello"},
 		{"an address of version 6", []string{"Host", "[::1]:8722"}, 201, "hello"},
-		{"a page of another origin", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403, "cross-origin requests"},
+		{"a page of another origin", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403,
+			"cross-origin requests"},
 		{"an old browser's", []string{"Origin", "https://evil.example"}, 403, "cross-origin requests"},
 		{"a page of ours", []string{"Origin", h.base, "Sec-Fetch-Site", "same-origin"}, 201, "hello"},
 	}
@@ -226,8 +232,8 @@ func (h *env) untilRefused(headers ...string) {
 	}
 }
 
-// TestGuessesOfOthersAtTheSameAddress checks that wrong guesses do not block known tokens from the same address, as clients
-// behind one proxy share it.
+// TestGuessesOfOthersAtTheSameAddress checks that wrong guesses do not block known tokens from the same address, as
+// clients behind one proxy share it.
 func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
 	token := h.token(operate.Token{Name: "t", Scopes: []string{"read"}})
@@ -253,13 +259,18 @@ func TestAdviceIsNotMasked(t *testing.T) {
 		headers                  []string
 		want                     string
 	}{
-		{"no token", "GET", "/v1/turns", "", []string{"Via", "proxy"}, "a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"},
-		{"another scheme", "GET", "/v1/turns", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
-		{"of the Responses API", "GET", "/v1/models", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
+		{"no token", "GET", "/v1/turns", "", []string{"Via", "proxy"},
+			"a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"},
+		{"another scheme", "GET", "/v1/turns", "", []string{"Authorization", "Basic eDp5"},
+			"the header Authorization must be: Bearer TOKEN"},
+		{"of the Responses API", "GET", "/v1/models", "", []string{"Authorization", "Basic eDp5"},
+			"the header Authorization must be: Bearer TOKEN"},
 		{"on the page", "GET", "/turns", "", []string{"Authorization", "Basic eDp5", "Accept", "text/html"}, "sign-in"},
-		{"on the page, in the URL", "GET", "/turns?token=x", "", []string{"Accept", "text/html"}, "send it as Authorization: Bearer TOKEN"},
+		{"on the page, in the URL", "GET", "/turns?token=x", "", []string{"Accept", "text/html"},
+			"send it as Authorization: Bearer TOKEN"},
 		{"in the URL", "GET", "/v1/turns?token=x", "", nil, "send it as Authorization: Bearer TOKEN"},
-		{"what the client wrote", "POST", "/v1/messages", `{"secret":1}`, []string{"Content-Type", "application/json"}, "[redacted]"},
+		{"what the client wrote", "POST", "/v1/messages", `{"secret":1}`, []string{"Content-Type", "application/json"},
+			"[redacted]"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -271,7 +282,8 @@ func TestAdviceIsNotMasked(t *testing.T) {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, req)
 			text := w.Header().Get("Location") + w.Body.String()
-			if got := strings.ReplaceAll(text, `\"`, `"`); !strings.Contains(got, test.want) || strings.Contains(got, "redacted") != (test.want == "[redacted]") {
+			if got := strings.ReplaceAll(text, `\"`, `"`); !strings.Contains(got, test.want) || strings.Contains(got,
+				"redacted") != (test.want == "[redacted]") {
 				t.Errorf("answered %d %s, want %q", w.Code, got, test.want)
 			}
 		})

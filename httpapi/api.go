@@ -111,12 +111,15 @@ func New(cfg Config) *API {
 	draining := make(chan struct{})
 	access := access.New(cfg.Store, cfg.FourEyes, cfg.Diagnosis)
 	hub := stream.NewHub(source{cfg.Store, cfg.Rings}, func(what string, err error) {
-		cfg.Log.Warn("streams could not read "+what+", and read again; more such errors of the next minute are not logged", zap.String("error", cfg.Mask(err.Error())))
+		cfg.Log.Warn("streams could not read "+what+
+			", and read again; more such errors of the next minute are not logged",
+			zap.String("error", cfg.Mask(err.Error())))
 	})
 	a := &API{
 		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests),
 		streams: request.NewStreams(cfg.Streams), draining: draining,
-		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
+		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken,
+			hosts: cfg.Hosts, log: cfg.Log},
 		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
 		turns:     &turns{cfg.Store, access},
 		events:    &events{cfg.Store, access, hub, draining, cfg.KeepAlive, cfg.QueryTimeout},
@@ -127,11 +130,13 @@ func New(cfg Config) *API {
 		service:   &service{store: cfg.Store, refused: cfg.Refused, metrics: cfg.Metrics, draining: draining},
 	}
 	a.openai = &openai{responses.New(responses.Config{
-		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Hub: hub, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
-		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
+		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Hub: hub, Draining: draining,
+		MaxMessageBytes: cfg.MaxMessageBytes,
+		KeepAlive:       cfg.KeepAlive, Wait: cfg.ResponseWait,
 	}), cfg.MaxMessageBytes}
 	a.page = page.New(page.Config{
-		Store: cfg.Store, Access: access, Limits: a.admission, MaxMessageBytes: cfg.MaxMessageBytes, Mask: cfg.Mask, Log: cfg.Log, Refused: cfg.Refused,
+		Store: cfg.Store, Access: access, Limits: a.admission, MaxMessageBytes: cfg.MaxMessageBytes, Mask: cfg.Mask,
+		Log: cfg.Log, Refused: cfg.Refused,
 	})
 	for _, r := range a.Routes() {
 		a.mux.Handle(r.Pattern(), a.serve(r))

@@ -29,7 +29,8 @@ func (a asking) list(c *request.Call) error {
 		return err
 	}
 	found, err := a.access.ListAsks(c, operate.AskFilter{
-		State: asks.State(page.State), Agent: page.Agent, User: page.User, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit,
+		State: asks.State(page.State), Agent: page.Agent, User: page.User, Turn: turnkeeper.TurnID(turn),
+		Before: asks.ID(page.Cursor), Limit: page.Limit,
 	})
 	if err != nil {
 		return err
@@ -65,7 +66,8 @@ const maxEdited = 256 << 10
 // answer answers an ask. A repeat of the same answer by the same person changes nothing.
 func (a asking) answer(c *request.Call) error {
 	var body askAnswer
-	if err := c.Read(asks.MaxAnswer+maxEdited+asks.MaxComment*request.BytesPerEscape+request.BodyOverhead, &body); err != nil {
+	if err := c.Read(asks.MaxAnswer+maxEdited+asks.MaxComment*request.BytesPerEscape+request.BodyOverhead,
+		&body); err != nil {
 		return err
 	}
 	ask, err := a.access.AnswerAsk(c, asks.Answer{

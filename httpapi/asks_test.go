@@ -19,8 +19,9 @@ import (
 // approval is an ask for the approval of a payment to somebody.
 func approval(to string) asks.Question {
 	return asks.Question{
-		Call: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Kind: asks.KindApprove, N: 1, Tool: "pay_invoice", Arguments: `{"amount":900,"to":"` + to + `"}`,
-		Rule: "args.amount > 500", Reason: "the amount is above 500",
+		Call: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Kind: asks.KindApprove, N: 1, Tool: "pay_invoice",
+		Arguments: `{"amount":900,"to":"` + to + `"}`,
+		Rule:      "args.amount > 500", Reason: "the amount is above 500",
 		Schema: `{"type":"object","required":["amount"],"properties":{"amount":{"type":"number"},"to":{"type":"string"}}}`,
 		Terms:  asks.Terms{Hold: true, Timeout: time.Hour},
 	}
@@ -28,7 +29,8 @@ func approval(to string) asks.Question {
 
 func question(schema string) asks.Question {
 	q := approval("")
-	q.Kind, q.Tool, q.Arguments, q.Reason, q.Schema = asks.KindQuestion, turnkeeper.ToolAskPerson, `{"question":"Which colour?"}`, "Which colour?", schema
+	q.Kind, q.Tool, q.Arguments, q.Reason, q.Schema = asks.KindQuestion, turnkeeper.ToolAskPerson,
+		`{"question":"Which colour?"}`, "Which colour?", schema
 	return q
 }
 
@@ -57,7 +59,8 @@ type askView struct {
 
 func TestAsksAreListed(t *testing.T) {
 	h := newEnv(t)
-	first, second := h.opens(h.turn("clerk", "a"), approval("acme")), h.opens(h.turn("desk", "b"), question(`{"type":"string"}`))
+	first, second := h.opens(h.turn("clerk", "a"), approval("acme")), h.opens(h.turn("desk", "b"),
+		question(`{"type":"string"}`))
 	turn := one[int64](h, "select turn_id from turnkeeper.asks where id = $1", first)
 	list := func(query string) (ids []asks.ID, next *asks.ID) {
 		t.Helper()
@@ -70,12 +73,15 @@ func TestAsksAreListed(t *testing.T) {
 		}
 		return ids, page.Next
 	}
-	if _, err := h.AnswerAsk(t.Context(), second, asks.Answer{Decision: asks.Denied, By: "ann", Channel: "sql"}); err != nil {
+	if _, err := h.AnswerAsk(t.Context(), second, asks.Answer{Decision: asks.Denied, By: "ann",
+		Channel: "sql"}); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string][]asks.ID{
-		"": {second, first}, "?state=open": {first}, "?state=denied": {second}, "?agent=desk": {second}, fmt.Sprintf("?turn=%d", turn): {first},
-		"?limit=1": {second}, fmt.Sprintf("?limit=1&cursor=%d", second): {first}, "?state=expired": nil,
+		"": {second, first}, "?state=open": {first}, "?state=denied": {second}, "?agent=desk": {second},
+		fmt.Sprintf("?turn=%d", turn): {first},
+		"?limit=1":                    {second}, fmt.Sprintf("?limit=1&cursor=%d", second): {first},
+		"?state=expired": nil,
 	} {
 		if got, next := list(query); !slices.Equal(got, want) || (next != nil) != strings.Contains(query, "limit") {
 			t.Errorf("%s lists %v, next %v; want %v", query, got, next, want)
@@ -86,7 +92,8 @@ func TestAsksAreListed(t *testing.T) {
 	h.ask("GET", "/v1/asks/987654321", "").want(t, 404, "there is no ask 987654321")
 	got := decode[map[string]any](t, h.ask("GET", fmt.Sprintf("/v1/asks/%d", first), ""))
 	for name, want := range map[string]any{
-		"kind": "approve", "tool": "pay_invoice", "state": "open", "reason": "the amount is above 500", "rule": "args.amount > 500", "agent": "clerk", "hold": true,
+		"kind": "approve", "tool": "pay_invoice", "state": "open", "reason": "the amount is above 500",
+		"rule": "args.amount > 500", "agent": "clerk", "hold": true,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
@@ -110,21 +117,27 @@ func TestAsksAreAnswered(t *testing.T) {
 	}
 	say(`{"decision":"approved"}`).want(t, 400, "hash is required")
 	say(`{"decision":"approved","hash":"abc"}`).want(t, 409, "read the ask again")
-	say(`{"decision":"answered","hash":"HASH"}`).want(t, 400, "an ask of kind approve can be approved or denied, not answered")
+	say(`{"decision":"answered","hash":"HASH"}`).want(t, 400,
+		"an ask of kind approve can be approved or denied, not answered")
 	say(`{"decision":"maybe","hash":"HASH"}`).want(t, 400, "not maybe")
 	say(`{"decision":"approved\u0000","hash":"HASH"}`).want(t, 400, "decision has a NUL character")
-	say(`{"decision":"answered","hash":"HASH","answer":1}`).want(t, 400, "an ask of kind approve can be approved or denied")
+	say(`{"decision":"answered","hash":"HASH","answer":1}`).want(t, 400,
+		"an ask of kind approve can be approved or denied")
 	say(`{"decision":"approved","hash":"HASH","arguments":{"amount":"much"}}`).want(t, 400, "the arguments are invalid")
 	say(`{"decision":"approved","hash":"HASH","arguments":null}`).want(t, 400, "the arguments are invalid")
-	say(`{"decision":"denied","hash":"HASH","arguments":{"amount":1}}`).want(t, 400, "only the approval of a call takes edited arguments")
+	say(`{"decision":"denied","hash":"HASH","arguments":{"amount":1}}`).want(t, 400,
+		"only the approval of a call takes edited arguments")
 	say(`{"decision":"approved","hash":"HASH","answered_by":"bob"}`).want(t, 400, "omit answered_by")
 	say(`{"decision":"approved","hash":"HASH","when":"now"}`).want(t, 400, "invalid request body")
-	h.ask("POST", "/v1/asks/987654321/answer", `{"decision":"approved","hash":"x"}`, "Authorization", token).want(t, 404, "there is no ask")
+	h.ask("POST", "/v1/asks/987654321/answer", `{"decision":"approved","hash":"x"}`, "Authorization", token).want(t,
+		404, "there is no ask")
 
-	edit := `{"decision":"approved","hash":"HASH","answered_by":"ann","arguments":{"to": "acme", "amount": 90},"comment":"less"}`
+	edit :=
+		`{"decision":"approved","hash":"HASH","answered_by":"ann","arguments":{"to": "acme", "amount": 90},"comment":"less"}`
 	for range 2 { // the same answer again is no error
 		got := decode[askView](t, say(edit))
-		if got.State != "approved" || *got.AnsweredBy != "ann" || *got.Channel != "http" || *got.Comment != "less" || string(got.Edited) != `{"amount":90,"to":"acme"}` {
+		if got.State != "approved" || *got.AnsweredBy != "ann" || *got.Channel != "http" || *got.Comment != "less" ||
+			string(got.Edited) != `{"amount":90,"to":"acme"}` {
 			t.Errorf("answered: %+v", got)
 		}
 	}
@@ -138,7 +151,8 @@ func TestAsksAreAnswered(t *testing.T) {
 	hash = one[string](h, "select args_hash from turnkeeper.asks where id = $1", id)
 	local := func(body string) answer { return h.ask("POST", path, strings.ReplaceAll(body, "HASH", hash)) }
 	local(`{"decision":"approved","hash":"HASH"}`).want(t, 400, "answered_by is required")
-	got := decode[askView](t, local(`{"decision":"approved","hash":"HASH","answered_by":"bob","arguments":{"to":"acme","amount":900}}`))
+	got := decode[askView](t,
+		local(`{"decision":"approved","hash":"HASH","answered_by":"bob","arguments":{"to":"acme","amount":900}}`))
 	if got.State != "approved" || *got.AnsweredBy != "bob" || string(got.Edited) != "null" {
 		t.Errorf("answered: %+v", got)
 	}
@@ -153,7 +167,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	hash := one[string](h, "select args_hash from turnkeeper.asks where id = $1", id)
 	say := func(answer, by string) answer {
 		t.Helper()
-		return h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", id), fmt.Sprintf(`{"decision":"answered","hash":%q,"answer":%s,"answered_by":%q}`, hash, answer, by))
+		return h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", id),
+			fmt.Sprintf(`{"decision":"answered","hash":%q,"answer":%s,"answered_by":%q}`, hash, answer, by))
 	}
 	say(`"green"`, "ann").want(t, 400, "the answer is invalid")
 	say(`"blue"`, "bob").want(t, 403, "the ask is for ann, not for bob")
@@ -168,7 +183,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	q.Timeout = time.Millisecond
 	id = h.opens(h.turn("desk", "b"), q)
 	hash = one[string](h, "select args_hash from turnkeeper.asks where id = $1 and pg_sleep(0.01) is not null", id)
-	h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", id), fmt.Sprintf(`{"decision":"approved","hash":%q,"answered_by":"ann"}`, hash)).want(t, 409, "it expired at")
+	h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", id),
+		fmt.Sprintf(`{"decision":"approved","hash":%q,"answered_by":"ann"}`, hash)).want(t, 409, "it expired at")
 }
 
 func TestWhoMayAnswer(t *testing.T) {
@@ -177,12 +193,15 @@ func TestWhoMayAnswer(t *testing.T) {
 	ann := h.token(operate.Token{Name: "ann", Scopes: []string{"answer"}, Agents: []string{"clerk"}})
 	for _, scope := range []string{"send", "read", "operate"} {
 		token := h.token(operate.Token{Name: scope, Scopes: []string{scope}})
-		h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", clerk), `{}`, "Authorization", token).want(t, 403, `the scope \"answer\"`)
+		h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", clerk), `{}`, "Authorization", token).want(t, 403,
+			`the scope \"answer\"`)
 	}
 	h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", clerk), `{}`).want(t, 401, "a token is required")
-	h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", desk), `{"decision":"denied","hash":"x"}`, "Authorization", ann).want(t, 404, "there is no ask")
+	h.ask("POST", fmt.Sprintf("/v1/asks/%d/answer", desk), `{"decision":"denied","hash":"x"}`, "Authorization",
+		ann).want(t, 404, "there is no ask")
 	h.ask("GET", fmt.Sprintf("/v1/asks/%d", desk), "", "Authorization", ann).want(t, 404, "there is no ask")
-	if got := decode[struct{ Items []askView }](t, h.ask("GET", "/v1/asks", "", "Authorization", ann)); len(got.Items) != 1 || got.Items[0].ID != clerk {
+	if got := decode[struct{ Items []askView }](t, h.ask("GET", "/v1/asks", "", "Authorization", ann)); len(
+		got.Items) != 1 || got.Items[0].ID != clerk {
 		t.Errorf("the token of one agent lists %+v", got)
 	}
 	_, _, err := h.CreateToken(t.Context(), operate.Token{Name: "both", Scopes: []string{"answer", "send"}})
@@ -191,8 +210,8 @@ func TestWhoMayAnswer(t *testing.T) {
 	}
 }
 
-// With four_eyes the token that sent the message of a tree's root answers none of its asks, although it may answer others.
-// Such a token exists only if its scopes were changed.
+// With four_eyes the token that sent the message of a tree's root answers none of its asks, although it may answer
+// others. Such a token exists only if its scopes were changed.
 func TestFourEyes(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.FourEyes = true })
 	shop := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}})
@@ -220,8 +239,10 @@ func TestFourEyes(t *testing.T) {
 		select $1, 2, 1, message_id, agent, $1, '{clerk,desk}', now() + interval '1 hour' from turnkeeper.turns where id = $2`, int64(d.id), int64(child))
 	say(others, shop).want(t, 403, "this token sent the message")
 	desk := h.token(operate.Token{Name: "desk", Scopes: []string{"read"}, Agents: []string{"desk"}})
-	for token, want := range map[string]string{desk: fmt.Sprintf("[{0 } {%d desk}]", child), ann: fmt.Sprintf("[{%d clerk} {%d desk}]", d.id, child)} {
-		if got := decode[askView](t, h.ask("GET", fmt.Sprintf("/v1/asks/%d", others), "", "Authorization", token)).Path; fmt.Sprint(got) != want {
+	for token, want := range map[string]string{desk: fmt.Sprintf("[{0 } {%d desk}]", child),
+		ann: fmt.Sprintf("[{%d clerk} {%d desk}]", d.id, child)} {
+		if got := decode[askView](t, h.ask("GET", fmt.Sprintf("/v1/asks/%d", others), "", "Authorization",
+			token)).Path; fmt.Sprint(got) != want {
 			t.Errorf("the path is %v, want %s", got, want) // of a tree, the other agents are not named
 		}
 	}
@@ -236,11 +257,13 @@ func TestFourEyes(t *testing.T) {
 // A message has the token that sent it first, by either API; its retry has the same. Others have none.
 func TestSenders(t *testing.T) {
 	h := newEnv(t)
-	shop, other := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}}), h.token(operate.Token{Name: "other", Scopes: []string{"send"}})
+	shop, other := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}}),
+		h.token(operate.Token{Name: "other", Scopes: []string{"send"}})
 	newest := func() (id int64) { return one[int64](h, "select max(id) from turnkeeper.messages") }
 	want := func(id int64, want string) {
 		t.Helper()
-		if got := one[string](h, "select coalesce((select t.name from turnkeeper.messages m join turnkeeper.api_tokens t on m.sent_by = 'token:' || t.id where m.id = $1), 'nobody')", id); got != want {
+		if got := one[string](h,
+			"select coalesce((select t.name from turnkeeper.messages m join turnkeeper.api_tokens t on m.sent_by = 'token:' || t.id where m.id = $1), 'nobody')", id); got != want {
 			t.Errorf("message %d is from %s, want %s", id, got, want)
 		}
 	}
@@ -253,7 +276,8 @@ func TestSenders(t *testing.T) {
 	h.ask("POST", "/v1/messages", pay, "Authorization", other, "Idempotency-Key", "b").want(t, 200, "")
 	local := newest()
 	want(local, "nobody")
-	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"pay","background":true}`, "Authorization", other).want(t, 200, "")
+	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"pay","background":true}`, "Authorization",
+		other).want(t, 200, "")
 	response := newest()
 	want(response, "other")
 	for of, sender := range map[int64]string{sent: "shop", local: "nobody", response: "other"} {
@@ -270,7 +294,8 @@ func TestAWaitForAPersonIsShown(t *testing.T) {
 	}, journal.Ending{Log: "waiting"})
 	const text = "turn 1 waits for a person to answer 1 ask; the first expires at"
 	for path, want := range map[string]string{
-		"/": "1 for a person: the oldest began now, the first ends in", "/turns": "for a person", "/inbox": "for a person",
+		"/": "1 for a person: the oldest began now, the first ends in", "/turns": "for a person",
+		"/inbox": "for a person",
 		"/lanes": "turn 1 outside: for a person", "/turns/1": text, "/inbox/1": text,
 		"/v1/turns": text, "/v1/lanes": text, "/v1/turns/1": text, "/v1/messages/1": text,
 	} {

@@ -22,7 +22,8 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		text               string
 		headers            []string
 	}{
-		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path has agent, user, conversation, text, state, error_class, since, until, limit, cursor`, nil},
+		{"GET", "/v1/turns?agnt=clerk", "", 400,
+			`unknown parameter \"agnt\": this path has agent, user, conversation, text, state, error_class, since, until, limit, cursor`, nil},
 		{"GET", "/v1/agents?agent=clerk", "", 400, `unknown parameter \"agent\": this path has no parameters`, nil},
 		{"GET", "/v1/turns?agent=clerk&agent=desk", "", 400, "the parameter agent is repeated", nil},
 		{"POST", "/v1/messages?Wait=1s", "{}", 400, `unknown parameter \"Wait\"`, nil},
@@ -31,7 +32,8 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		{"GET", "/v1/turns?agent=", "", 400, "the parameter agent is empty: leave it out", nil},
 		{"GET", "/v1/turns?state=", "", 400, "the parameter state is empty", nil},
 		{"GET", "/v1/messages/1?wait=", "", 400, "the parameter wait is empty", nil},
-		{"POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":""}`, 400, "due_at is empty: leave it out, or send null", nil},
+		{"POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":""}`, 400,
+			"due_at is empty: leave it out, or send null", nil},
 		{"POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":null}`, 201, `"state":`, nil},
 		{"GET", "/healthz?from=balancer", "", 200, "ok", nil},
 		{"GET", "/v1/messages/1?wait=0s", "", 200, `"reply"`, nil},
@@ -76,7 +78,8 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		{"GET", "/v1/webhooks/nothing/deliveries", "", 404, `there is no webhook \"nothing\"`, nil},
 		{"POST", "/v1/messages", `{"agent":"clerk","body":"` + long(1000) + `"}`, 201, "", nil},
 		{"POST", "/v1/messages", `{"agent":"clerk","body":"` + long(1001) + `"}`, 413, "1001 bytes", nil},
-		{"POST", "/v1/messages", `{"agent":"nobody","body":"x"}`, 422, "clerk", nil}, // a token for all agents: the error lists them
+		// a token for all agents: the error lists them
+		{"POST", "/v1/messages", `{"agent":"nobody","body":"x"}`, 422, "clerk", nil},
 		{"POST", turn + "/cancel", `{"reason":"` + long(1000) + `"}`, 409, "", nil},
 		{"POST", turn + "/cancel", `{"reason":"` + long(1001) + `"}`, 422, "1001 bytes", nil},
 		{"POST", "/v1/scheduler/pause", `{"reason":"` + long(1001) + `"}`, 422, "1 to 1000 bytes", nil},
@@ -98,8 +101,10 @@ func TestTraceContextIsBounded(t *testing.T) {
 	const first = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-" // a future version
 	for n, want := range map[int]bool{256: true, 257: false} {
 		value := first + strings.Repeat("x", n-len(first))
-		h.ask("POST", "/v1/messages", fmt.Sprintf(`{"agent":"clerk","body":"%d"}`, n), "Traceparent", value).want(t, 201, "")
-		if kept := one[bool](h, "select coalesce(trace_parent, '') = $1 from turnkeeper.messages where body = $2", value, fmt.Sprint(n)); kept != want {
+		h.ask("POST", "/v1/messages", fmt.Sprintf(`{"agent":"clerk","body":"%d"}`, n), "Traceparent",
+			value).want(t, 201, "")
+		if kept := one[bool](h, "select coalesce(trace_parent, '') = $1 from turnkeeper.messages where body = $2",
+			value, fmt.Sprint(n)); kept != want {
 			t.Errorf("a trace context of %d bytes is kept: %t", n, kept)
 		}
 	}
@@ -110,14 +115,19 @@ func TestAPartOfBytes(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "x")
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
-	d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
-		Key: key, WireID: "w", Name: "tool", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
-	}}}}, journal.Ending{})
-	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: "x", Output: &turnkeeper.Output{
-		ID: "bytes", TurnID: d.id, Call: key, MediaType: "image/png", Bytes: []byte("0123456789"), SizeBytes: 10, RawBytes: 10, SHA256: strings.Repeat("a", 64),
-	}}}}, journal.Ending{})
+	d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1,
+		Calls: []turnkeeper.ToolCall{{
+			Key: key, WireID: "w", Name: "tool", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone,
+			State: turnkeeper.CallPlanned,
+		}}}}, journal.Ending{})
+	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: "x",
+		Output: &turnkeeper.Output{
+			ID: "bytes", TurnID: d.id, Call: key, MediaType: "image/png", Bytes: []byte("0123456789"), SizeBytes: 10,
+			RawBytes: 10, SHA256: strings.Repeat("a", 64),
+		}}}}, journal.Ending{})
 	for query, want := range map[string]string{
-		"": "0123456789", "?from=3": "3456789", "?from=3&to=5": "34", "?from=3&to=3": "", "?from=99": "", "?to=99": "0123456789",
+		"": "0123456789", "?from=3": "3456789", "?from=3&to=5": "34", "?from=3&to=3": "", "?from=99": "",
+		"?to=99": "0123456789",
 	} {
 		a := h.ask("GET", "/v1/outputs/bytes"+query, "")
 		if a.status != 200 || string(a.body) != want || a.header.Get("Content-Type") != "application/octet-stream" {

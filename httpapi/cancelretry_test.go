@@ -17,8 +17,9 @@ import (
 func (d *dispatch) end(state turnkeeper.TurnState, message turnkeeper.MessageState, reply string) {
 	d.t.Helper()
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnlog.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply, Error: "the model is away"},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnlog.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply,
+			Error: "the model is away"},
 	}, journal.Ending{Message: message, Log: "finished"})
 }
 
@@ -49,7 +50,8 @@ func TestCancel(t *testing.T) {
 			t.Errorf("a running turn: %+v", got)
 		}
 	}
-	if reason := one[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1", d.id); reason != "asked by the sender" {
+	if reason := one[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1",
+		d.id); reason != "asked by the sender" {
 		t.Errorf("the reason is %q", reason)
 	}
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
@@ -70,12 +72,15 @@ func TestFinish(t *testing.T) {
 	d := h.turn("clerk", "work")
 	path := fmt.Sprintf("/v1/turns/%d/finish", d.id)
 	for _, path := range []string{path, path, "/v1/messages/1/finish"} {
-		h.ask("POST", path, `{"reason":"good enough"}`).want(t, 202, fmt.Sprintf(`{"turn_id":%d,"finished":false}`, d.id))
+		h.ask("POST", path, `{"reason":"good enough"}`).want(t, 202,
+			fmt.Sprintf(`{"turn_id":%d,"finished":false}`, d.id))
 	}
-	h.ask("GET", fmt.Sprintf("/v1/turns/%d", d.id), "").want(t, 200, fmt.Sprintf(`"requested_end":{"how":"finish","turn_id":%d,"reason":"good enough","asked_at":"`, d.id))
+	h.ask("GET", fmt.Sprintf("/v1/turns/%d", d.id), "").want(t, 200,
+		fmt.Sprintf(`"requested_end":{"how":"finish","turn_id":%d,"reason":"good enough","asked_at":"`, d.id))
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "What I have."},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished,
+			Reply: "What I have."},
 	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	h.ask("POST", path, "").want(t, 200, `"finished":true`)
 	h.ask("GET", "/v1/messages/1", "").want(t, 200, `"stop_reason":"finished"`)
@@ -85,7 +90,8 @@ func TestFinish(t *testing.T) {
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/finish", done.id), "").want(t, 409, "has ended already: it succeeded")
 	h.ask("POST", "/v1/messages/2/finish", "").want(t, 409, "message 2 is closed already: it succeeded")
 	h.ask("POST", "/v1/messages", `{"agent":"desk","body":"later"}`).want(t, 201, "")
-	h.ask("POST", "/v1/messages/3/finish", "").want(t, 409, "message 3 still waits, and has nothing to finish with; cancel it instead")
+	h.ask("POST", "/v1/messages/3/finish", "").want(t, 409,
+		"message 3 still waits, and has nothing to finish with; cancel it instead")
 	h.ask("POST", path, `{"why":"x"}`).want(t, 400, "unknown field")
 	h.ask("POST", "/v1/turns/77/finish", "").want(t, 404, "there is no turn 77")
 	h.ask("POST", "/v1/messages/77/finish", "").want(t, 404, "there is no message 77")
@@ -100,7 +106,8 @@ func TestRetry(t *testing.T) {
 	a := h.ask("POST", path, "")
 	a.want(t, 201, "")
 	first := decode[retried](t, a)
-	if first.RetryOf == nil || *first.RetryOf != 1 || a.header.Get("Location") != fmt.Sprintf("/v1/messages/%d", first.MessageID) {
+	if first.RetryOf == nil || *first.RetryOf != 1 || a.header.Get("Location") != fmt.Sprintf("/v1/messages/%d",
+		first.MessageID) {
 		t.Errorf("the retry is %+v at %q", first, a.header.Get("Location"))
 	}
 	h.ask("GET", a.header.Get("Location"), "").want(t, 200, `"body":"work"`)
@@ -121,13 +128,15 @@ func TestRetry(t *testing.T) {
 	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
 }
 
-// TestRetryOfWhatIsTriedAgain checks that retrying a message with a pending retry makes that message due now, and creates no other.
+// TestRetryOfWhatIsTriedAgain checks that retrying a message with a pending retry makes that message due now, and
+// creates no other.
 func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "the model is away"},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			Error: "the model is away"},
 	}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }
@@ -139,7 +148,8 @@ func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 	turn := decode[struct {
 		TurnID int64 `json:"turn_id"`
 	}](t, h.ask("POST", "/v1/messages/1/cancel", `{"reason":"never mind"}`)).TurnID
-	if a := h.ask("GET", fmt.Sprintf("/turns/%d", turn), ""); !strings.Contains(string(a.body), "Retry the message") || strings.Contains(string(a.body), `name="anyway"`) {
+	if a := h.ask("GET", fmt.Sprintf("/turns/%d", turn), ""); !strings.Contains(string(a.body), "Retry the message") ||
+		strings.Contains(string(a.body), `name="anyway"`) {
 		t.Errorf("the page asks for leave to repeat effects: %s", a.body)
 	}
 	path := fmt.Sprintf("/v1/turns/%d/retry", turn)
@@ -160,11 +170,14 @@ func TestWhoMayCancelAndRetry(t *testing.T) {
 		path := func(d *dispatch) string { return fmt.Sprintf("/v1/turns/%d/%s", d.id, verb) }
 		h.ask("POST", path(mine), "").want(t, 401, "a token is required")
 		h.ask("POST", path(mine), "", "Authorization", read).want(t, 403, `the scope \"operate\"`)
-		h.ask("POST", path(other), "", "Authorization", clerk).want(t, 404, fmt.Sprintf("there is no turn %d", other.id))
-		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403, "cross-origin requests")
+		h.ask("POST", path(other), "", "Authorization", clerk).want(t, 404,
+			fmt.Sprintf("there is no turn %d", other.id))
+		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403,
+			"cross-origin requests")
 	}
 	if n := one[int](h, "select count(*) from turnkeeper.requested_ends"); n != 0 {
 		t.Errorf("%d cancellations were asked for by who may not", n)
 	}
-	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", mine.id), "", "Authorization", clerk).want(t, 202, `"cancelled":false`)
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", mine.id), "", "Authorization", clerk).want(t, 202,
+		`"cancelled":false`)
 }

@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// scatter gives each time, number and free text in the tables a value of its own, null or not, as far as the checks of the table allow
-// it. So a field that shows another column than its own is wrong in each row.
+// scatter gives each time, number and free text in the tables a value of its own, null or not, as far as the checks of
+// the table allow it. So a field that shows another column than its own is wrong in each row.
 const scatter = `do $$
 declare
     c record;
@@ -55,11 +55,12 @@ end $$`
 // A source is where the entries of a list come from.
 type source struct {
 	path  string
-	items string            // the field of the entries; empty: items
-	table string            // of the entries
-	key   string            // an expression of the table that equals the field id of an entry
-	id    string            // that field
-	from  map[string]string // of a field that is not its column: an expression of the table t; empty: it is not compared here
+	items string // the field of the entries; empty: items
+	table string // of the entries
+	key   string // an expression of the table that equals the field id of an entry
+	id    string // that field
+	// of a field that is not its column: an expression of the table t; empty: it is not compared here
+	from map[string]string
 }
 
 // Expressions of the tables, in a row t, for a column %s.
@@ -93,8 +94,9 @@ var sources = map[string]source{
 		"under_way": other, "waits": other, "worker_silence": changes,
 	}},
 	"asks": {path: "/v1/asks", table: "asks", key: "id", id: "id", from: map[string]string{
-		"agent": of(turnOf, "agent"), "user": of(turnOf, "user_name"), "conversation": of(turnOf, "conversation"), "message_id": of(turnOf, "message_id"),
-		"hash": "args_hash", "call": "'round-' || round || '-tool-' || ordinal",
+		"agent": of(turnOf, "agent"), "user": of(turnOf, "user_name"), "conversation": of(turnOf, "conversation"),
+		"message_id": of(turnOf, "message_id"),
+		"hash":       "args_hash", "call": "'round-' || round || '-tool-' || ordinal",
 		"edited_arguments": "edited::jsonb", "arguments": "arguments::jsonb",
 		"schema": "schema::jsonb", "answer": "answer::jsonb", "call_state": other, "not_run": other, "path": other,
 	}},
@@ -104,12 +106,15 @@ var sources = map[string]source{
 		"waits_outside":    other,
 		"waiting_messages": other, "turn_id": other, "turn_state": other, "worker_id": other,
 	}},
-	"deliveries": {path: "/v1/webhooks/hook/deliveries", table: "webhook_deliveries", key: "id", id: "id", from: map[string]string{
-		"agent": of(pushed, "agent"), "user": of(pushed, "user_name"), "conversation": of(pushed, "conversation"), "outcome": of(pushed, "outcome"),
-		"message_id": of(pushed, "message_id"), "turn_id": of(pushed, "turn_id"), "written_at": of(pushed, "created_at"),
-		"first_attempt_at": "first_at", "last_attempt_at": "last_at", "sending": "claim is not null",
-		"webhook_id": "coalesce('reply_' || t.reply_id, 'ask_' || t.ask_id)",
-	}},
+	"deliveries": {path: "/v1/webhooks/hook/deliveries", table: "webhook_deliveries", key: "id", id: "id",
+		from: map[string]string{
+			"agent": of(pushed, "agent"), "user": of(pushed, "user_name"), "conversation": of(pushed, "conversation"),
+			"outcome":    of(pushed, "outcome"),
+			"message_id": of(pushed, "message_id"), "turn_id": of(pushed, "turn_id"), "written_at": of(pushed,
+				"created_at"),
+			"first_attempt_at": "first_at", "last_attempt_at": "last_at", "sending": "claim is not null",
+			"webhook_id": "coalesce('reply_' || t.reply_id, 'ask_' || t.ask_id)",
+		}},
 	"schedules": {path: "/v1/schedules", table: "schedules", key: "agent", id: "agent", from: map[string]string{
 		"agent_retired": of(agentOf, "retired_at") + " is not null", "cron": "coalesce(cron_override, cron)",
 		"cron_of_file": "cron",
@@ -123,27 +128,32 @@ var sources = map[string]source{
 	"models": {path: "/v1/model-health", table: "model_health", key: "model", id: "model", from: map[string]string{
 		"next_try_at": "until", "agents": other, "needed_by": other, "probe_turn_id": other, "state": other,
 	}},
-	"levels": {path: "/v1/levels", items: "agents", table: "pinned_levels", key: "agent", id: "agent", from: map[string]string{
-		"token_limit": of(agentOf, "day_tokens"), "call_limit": of(agentOf, "day_calls"),
-		"pin":    "jsonb_build_object('agent', agent, 'level', level, 'by', pinned_by, 'at', pinned_at, 'until', until, 'reason', reason)",
-		"tokens": other, "calls": other, "effects": other, "held_messages": other, "left_percent": other, "skipped_schedules": other, "next_day_at": changes,
-	}},
-	"workers": {path: "/v1/workers", table: "worker_heartbeat", key: "worker_id", id: "worker_id", from: map[string]string{
-		"last_heartbeat_at": "beat_at", "takeover_after_ms": "(extract(epoch from takeover_after) * 1000)::bigint",
-		"silent_ms": changes, "state": changes,
-	}},
-	"grants of a turn": {path: "/v1/turns/1", items: "dispatches", table: "ended_grants", key: "grant_id", id: "grant_id", from: map[string]string{}},
-	"outputs of a turn": {path: "/v1/turns/1", items: "outputs", table: "outputs", key: "id", id: "id", from: map[string]string{
-		"tool_call": "'round-' || round || '-tool-' || ordinal",
-	}},
+	"levels": {path: "/v1/levels", items: "agents", table: "pinned_levels", key: "agent", id: "agent",
+		from: map[string]string{
+			"token_limit": of(agentOf, "day_tokens"), "call_limit": of(agentOf, "day_calls"),
+			"pin":    "jsonb_build_object('agent', agent, 'level', level, 'by', pinned_by, 'at', pinned_at, 'until', until, 'reason', reason)",
+			"tokens": other, "calls": other, "effects": other, "held_messages": other, "left_percent": other,
+			"skipped_schedules": other, "next_day_at": changes,
+		}},
+	"workers": {path: "/v1/workers", table: "worker_heartbeat", key: "worker_id", id: "worker_id",
+		from: map[string]string{
+			"last_heartbeat_at": "beat_at", "takeover_after_ms": "(extract(epoch from takeover_after) * 1000)::bigint",
+			"silent_ms": changes, "state": changes,
+		}},
+	"grants of a turn": {path: "/v1/turns/1", items: "dispatches", table: "ended_grants", key: "grant_id",
+		id: "grant_id", from: map[string]string{}},
+	"outputs of a turn": {path: "/v1/turns/1", items: "outputs", table: "outputs", key: "id", id: "id",
+		from: map[string]string{
+			"tool_call": "'round-' || round || '-tool-' || ordinal",
+		}},
 	"agents": {path: "/v1/agents", table: "agents", key: "name", id: "name", from: map[string]string{
 		"lane": "case when lane_per_conversation then 'conversation' else 'agent' end", "left_waiting": other,
 		"paused_schedules": other,
 	}},
 }
 
-// TestFieldsShowTheirColumns compares each field of each entry of the lists with the column of its name, or with the expression that
-// says where it comes from. A field with neither fails.
+// TestFieldsShowTheirColumns compares each field of each entry of the lists with the column of its name, or with the
+// expression that says where it comes from. A field with neither fails.
 func TestFieldsShowTheirColumns(t *testing.T) {
 	w := newWorld(t)
 	w.HeartBeat("worker-1", 3, time.Minute)
@@ -209,7 +219,8 @@ func (w *world) compareColumns(s source, entry map[string]any, wrong map[string]
 	}
 }
 
-// shown returns a value of JSON in the form in which it is compared: null is an empty text, and times are in microseconds.
+// shown returns a value of JSON in the form in which it is compared: null is an empty text, and times are in
+// microseconds.
 func shown(value any) string {
 	switch v := value.(type) {
 	case nil:

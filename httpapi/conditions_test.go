@@ -97,7 +97,8 @@ func (f *faulty) Ask(ctx context.Context, id asks.ID) (operate.Ask, error) {
 }
 
 // Events fails only lookups of a single event; streams read more than one.
-func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
+	limit int) ([]turnkeeper.Event, error) {
 	if limit == 1 {
 		if err := f.fail("Events"); err != nil {
 			return nil, err
@@ -195,7 +196,8 @@ func TestWhereAStreamBegins(t *testing.T) {
 func TestWhatIsNoStream(t *testing.T) {
 	h := newEnv(t)
 	d, _ := h.work("clerk", "text")
-	h.ask("GET", "/v1/turns/77/events", "", "Accept", "text/event-stream").want(t, http.StatusNotFound, "there is no turn 77")
+	h.ask("GET", "/v1/turns/77/events", "", "Accept", "text/event-stream").want(t, http.StatusNotFound,
+		"there is no turn 77")
 	a := h.ask("HEAD", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", "text/event-stream")
 	if kind := a.header.Get("Content-Type"); a.status != http.StatusOK || kind != "application/json" {
 		t.Errorf("the head is answered %d %s", a.status, kind)
@@ -207,7 +209,8 @@ type unread struct{ *httptest.ResponseRecorder }
 
 func (unread) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// TestAnswersThatAreNotRead checks that a response that cannot be written is tried once, and that an error response is logged.
+// TestAnswersThatAreNotRead checks that a response that cannot be written is tried once, and that an error response is
+// logged.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	core, logged := observer.New(zap.DebugLevel)
 	h := newEnv(t)
@@ -234,7 +237,8 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 			said = append(said, entry.Message)
 		}
 		if got := strings.Join(said, ", "); recorder.Code != c.status || got != c.want {
-			t.Errorf("%s, read %v: answered %d, and %q is logged; want %d and %q", c.path, c.reads, recorder.Code, got, c.status, c.want)
+			t.Errorf("%s, read %v: answered %d, and %q is logged; want %d and %q", c.path, c.reads, recorder.Code, got,
+				c.status, c.want)
 		}
 	}
 }
@@ -244,7 +248,8 @@ func TestHeadersOfAMessage(t *testing.T) {
 	h := newEnv(t)
 	send := func(name string, values ...string) (status int, _ *waiting.Message) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.base+"/v1/messages", strings.NewReader(`{"agent":"clerk","body":"x"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.base+"/v1/messages",
+			strings.NewReader(`{"agent":"clerk","body":"x"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +301,8 @@ func TestRefusedAddresses(t *testing.T) {
 		{"GET", "/v1/messages/99999999999999999999", "", nil, 404, `there is no message \"99999999999999999999\"`},
 		{"GET", "/v1/messages/7?wait=1s", "", nil, 404, "there is no message 7"},
 		{"GET", "/v1/nothing?x=%zz", "", nil, 400, "the query string is invalid"},
-		{"POST", "/v1/responses", `{"model":"clerk","input":"x"}`, []string{"Content-Type", "text/plain"}, 415, "application/json"},
+		{"POST", "/v1/responses", `{"model":"clerk","input":"x"}`, []string{"Content-Type", "text/plain"}, 415,
+			"application/json"},
 	} {
 		h.ask(c.method, c.path, c.body, c.headers...).want(t, c.status, c.detail)
 	}
@@ -306,7 +312,8 @@ func TestRefusedAddresses(t *testing.T) {
 func TestLabelsOfAReply(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "one")
-	if _, err := h.Pool().Exec(t.Context(), `insert into turnkeeper.labels (kind, id, label, source) select 'turn', 1, unnest('{untrusted,private}'::text[]), 'a page'`); err != nil {
+	if _, err := h.Pool().Exec(t.Context(),
+		`insert into turnkeeper.labels (kind, id, label, source) select 'turn', 1, unnest('{untrusted,private}'::text[]), 'a page'`); err != nil {
 		t.Fatal(err)
 	}
 	d.finish("done")
@@ -329,15 +336,18 @@ func TestLabelsOfAReply(t *testing.T) {
 // TestPagesOfLists requests lists that end before or exactly at their limit.
 func TestPagesOfLists(t *testing.T) {
 	h := newEnv(t)
-	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example", SubAgents: true}); err != nil {
+	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example",
+		SubAgents: true}); err != nil {
 		t.Fatal(err)
 	}
 	h.turn("clerk", "one").finish("done")
 	h.turn("desk", "two").finish("done")
-	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.replies set parent_turn_id = 1 where id = 2"); err != nil {
+	if _, err := h.Pool().Exec(t.Context(),
+		"update turnkeeper.replies set parent_turn_id = 1 where id = 2"); err != nil {
 		t.Fatal(err)
 	}
-	clerk := []string{"Authorization", h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})}
+	clerk := []string{"Authorization", h.token(operate.Token{Name: "clerk", Scopes: everything,
+		Agents: []string{"clerk"}})}
 	for _, c := range []struct {
 		path    string
 		headers []string
@@ -372,7 +382,8 @@ func TestPagesOfLists(t *testing.T) {
 		if whole := h.ask("GET", path, ""); whole.status != 200 || strings.Contains(string(whole.body), `rel="next"`) {
 			t.Errorf("%s leads to a page after the last one: %d", path, whole.status)
 		}
-		if first := h.ask("GET", path+"?limit=1", ""); path != "/asks" && !strings.Contains(string(first.body), `rel="next"`) {
+		if first := h.ask("GET", path+"?limit=1", ""); path != "/asks" && !strings.Contains(string(first.body),
+			`rel="next"`) {
 			t.Errorf("%s does not lead to its second page: %d", path, first.status)
 		}
 	}

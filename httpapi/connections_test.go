@@ -192,8 +192,8 @@ func TestTheOldestIdleConnectionGivesWay(t *testing.T) {
 	}
 }
 
-// TestProbesAmongManyRequests checks that a request in progress keeps its connection, and that probes are answered beyond the
-// limit.
+// TestProbesAmongManyRequests checks that a request in progress keeps its connection, and that probes are answered
+// beyond the limit.
 func TestProbesAmongManyRequests(t *testing.T) {
 	c := newCrowd(t, nil)
 	var busy []*crowdClient
@@ -206,7 +206,8 @@ func TestProbesAmongManyRequests(t *testing.T) {
 			c.connect("")
 			c.connect("GET /hea")
 		}
-		for path, status := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/scheduler": 503, "/openapi.json": 503, "/": 503} {
+		for path, status := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/scheduler": 503,
+			"/openapi.json": 503, "/": 503} {
 			if header := c.connect("").ask(path, status); (header.Get("Retry-After") == "1") != (status == 503) {
 				t.Errorf("%s: Retry-After is %q", path, header.Get("Retry-After"))
 			}

@@ -57,8 +57,8 @@ func samplesOf(t *testing.T, p httpapi.Parameter) (all []sample) {
 	return all
 }
 
-// TestParametersAreBoundedAsDescribed sends each parameter of each route at the limits that the description names: it must be refused
-// outside, and not within.
+// TestParametersAreBoundedAsDescribed sends each parameter of each route at the limits that the description names: it
+// must be refused outside, and not within.
 func TestParametersAreBoundedAsDescribed(t *testing.T) {
 	h := newEnv(t)
 	d, output := h.work("clerk", "0123456789")
@@ -67,10 +67,13 @@ func TestParametersAreBoundedAsDescribed(t *testing.T) {
 	}
 	answered := h.respond(`{"model":"clerk","input":"hi","background":true}`)
 	h.dispatch("clerk").finish("done")
-	ids := map[string]string{"/v1/outputs/{id}": string(output), "/v1/responses/{id}": answered.ID, "/v1/turns/{id}/events": fmt.Sprint(d.id)}
-	needs := map[string]string{"starting_after": "stream=true", "getTranscript": "agent=clerk&conversation=main"} // by parameter, or route
+	ids := map[string]string{"/v1/outputs/{id}": string(output), "/v1/responses/{id}": answered.ID,
+		"/v1/turns/{id}/events": fmt.Sprint(d.id)}
+	// by parameter, or route
+	needs := map[string]string{"starting_after": "stream=true", "getTranscript": "agent=clerk&conversation=main"}
 	bodies := map[string]string{
-		"postMessage": `{"agent":"clerk","body":"%d"}`, "createResponse": `{"model":"clerk","input":"%d","background":true}`,
+		"postMessage":    `{"agent":"clerk","body":"%d"}`,
+		"createResponse": `{"model":"clerk","input":"%d","background":true}`,
 	}
 	refusals := []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 	tried := 0
@@ -106,7 +109,8 @@ func TestParametersAreBoundedAsDescribed(t *testing.T) {
 					refused = refused || a.status == status
 				}
 				if refused == s.within || s.within && a.status >= 400 {
-					t.Errorf("%s %s with %s=%.30q (%d bytes): %d %.200s", route.Method, path, p.Name, s.value, len(s.value), a.status, a.body)
+					t.Errorf("%s %s with %s=%.30q (%d bytes): %d %.200s", route.Method, path, p.Name, s.value,
+						len(s.value), a.status, a.body)
 				}
 			}
 		}

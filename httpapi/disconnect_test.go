@@ -22,8 +22,8 @@ func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.Mes
 	return 0, false, context.Cause(ctx)
 }
 
-// TestAClientThatEndsItsSideIsToldNothingFalse checks that a client that closes its sending side counts as disconnected, and
-// never reads that a message was accepted if it was not.
+// TestAClientThatEndsItsSideIsToldNothingFalse checks that a client that closes its sending side counts as
+// disconnected, and never reads that a message was accepted if it was not.
 func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
 	told := make(chan int, 1)
 	h := newEnv(t, func(c *httpapi.Config) {
@@ -37,7 +37,8 @@ func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	const body = `{"agent":"clerk","body":"hello"}`
-	if _, err = fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err == nil {
+	if _, err = fmt.Fprintf(conn,
+		"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err == nil {
 		err = conn.(*net.TCPConn).CloseWrite()
 	}
 	if err == nil {

@@ -63,7 +63,8 @@ func items(all []sent) (items []string) {
 	return items
 }
 
-// TestDrafts checks what the stream of a response with drafts says of the texts that a turn writes, whatever becomes of them.
+// TestDrafts checks what the stream of a response with drafts says of the texts that a turn writes, whatever becomes of
+// them.
 func TestDrafts(t *testing.T) {
 	h := newEnv(t)
 	rollback := act{turnkeeper.EventRoundRollback, 1, 0, `{"reason":"x"}`}
@@ -73,16 +74,28 @@ func TestDrafts(t *testing.T) {
 		reply string
 		want  []string
 	}{
-		"the reply":                  {writes(1, 1, "  Hel", "lo \n", "\nyou. \n"), "Hello \n\nyou.", []string{"Hello \n\nyou.|final_answer|completed"}},
-		"a comment":                  {slices.Concat(writes(1, 1, "I look."), []act{calls, begins(2)}, writes(2, 3, "Found.")), "Found.", []string{"I look.|commentary|completed", "Found.|final_answer|completed"}},
-		"a lost worker":              {slices.Concat(writes(1, 1, "Hal"), []act{rollback, begins(1)}, writes(1, 2, "Hello.")), "Hello.", []string{"Hal|commentary|incomplete", "Hello.|final_answer|completed"}},
-		"more in the reply":          {writes(1, 1, "Half"), "Half\n\n[It ended early.]", []string{"Half\n\n[It ended early.]|final_answer|completed"}},
-		"another reply":              {writes(1, 1, "A secret."), "The answer was withheld.", []string{"A secret.|commentary|incomplete", "The answer was withheld.|final_answer|completed"}},
-		"guarded":                    {[]act{{turnkeeper.EventBlockStart, 1, 1, `{"kind":"text"}`}, {turnkeeper.EventBlockDelta, 1, 1, `{"text":"A secret.","guarded":true}`}}, "Hello.", []string{"Hello.|final_answer|completed"}},
-		"thoughts and arguments":     {[]act{{turnkeeper.EventBlockDelta, 1, 1, `{"thinking":"Hm."}`}, {turnkeeper.EventBlockDelta, 1, 2, `{"arguments":"{}"}`}}, "Hello.", []string{"Hello.|final_answer|completed"}},
-		"nothing but white space":    {writes(1, 1, " \n"), "Hello.", []string{"Hello.|final_answer|completed"}},
-		"an answer that goes on":     {slices.Concat(writes(1, 1, "Wait."), []act{begins(2)}, writes(2, 2, "Done.")), "Done.", []string{"Wait.|commentary|completed", "Done.|final_answer|completed"}},
-		"a text longer than a delta": {writes(1, 1, strings.Repeat("ü", 2000)), strings.Repeat("ü", 2000), []string{strings.Repeat("ü", 2000) + "|final_answer|completed"}},
+		"the reply": {writes(1, 1, "  Hel", "lo \n", "\nyou. \n"), "Hello \n\nyou.",
+			[]string{"Hello \n\nyou.|final_answer|completed"}},
+		"a comment": {slices.Concat(writes(1, 1, "I look."), []act{calls, begins(2)},
+			writes(2, 3, "Found.")), "Found.", []string{"I look.|commentary|completed",
+			"Found.|final_answer|completed"}},
+		"a lost worker": {slices.Concat(writes(1, 1, "Hal"), []act{rollback, begins(1)},
+			writes(1, 2, "Hello.")), "Hello.", []string{"Hal|commentary|incomplete", "Hello.|final_answer|completed"}},
+		"more in the reply": {writes(1, 1, "Half"), "Half\n\n[It ended early.]",
+			[]string{"Half\n\n[It ended early.]|final_answer|completed"}},
+		"another reply": {writes(1, 1, "A secret."), "The answer was withheld.",
+			[]string{"A secret.|commentary|incomplete", "The answer was withheld.|final_answer|completed"}},
+		"guarded": {[]act{{turnkeeper.EventBlockStart, 1, 1, `{"kind":"text"}`},
+			{turnkeeper.EventBlockDelta, 1, 1, `{"text":"A secret.","guarded":true}`}}, "Hello.",
+			[]string{"Hello.|final_answer|completed"}},
+		"thoughts and arguments": {[]act{{turnkeeper.EventBlockDelta, 1, 1, `{"thinking":"Hm."}`},
+			{turnkeeper.EventBlockDelta, 1, 2, `{"arguments":"{}"}`}}, "Hello.",
+			[]string{"Hello.|final_answer|completed"}},
+		"nothing but white space": {writes(1, 1, " \n"), "Hello.", []string{"Hello.|final_answer|completed"}},
+		"an answer that goes on": {slices.Concat(writes(1, 1, "Wait."), []act{begins(2)}, writes(2, 2, "Done.")),
+			"Done.", []string{"Wait.|commentary|completed", "Done.|final_answer|completed"}},
+		"a text longer than a delta": {writes(1, 1, strings.Repeat("ü", 2000)), strings.Repeat("ü", 2000),
+			[]string{strings.Repeat("ü", 2000) + "|final_answer|completed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := h.respond(`{"model":"clerk","input":"talk","background":true}`, responses.DraftsHeader, "true")
@@ -117,8 +130,8 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// TestDraftsWhileTheyAreWritten checks that a text is sent while its turn runs, that a text of a failed attempt is void, that a
-// stream that was cut continues, and that only who asked for drafts gets them.
+// TestDraftsWhileTheyAreWritten checks that a text is sent while its turn runs, that a text of a failed attempt is
+// void, that a stream that was cut continues, and that only who asked for drafts gets them.
 func TestDraftsWhileTheyAreWritten(t *testing.T) {
 	h := newEnv(t)
 	_, second := h.serve()
@@ -136,8 +149,9 @@ func TestDraftsWhileTheyAreWritten(t *testing.T) {
 		t.Fatalf("then there are %v, %v", types(more), err)
 	}
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"failed","retry":true}`)}},
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true, Counted: true},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"failed","retry":true}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true,
+			Counted: true},
 	}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"})
 	h.answerNext("Three.")
 	all, err := h.events(second, path, 0)
@@ -145,7 +159,8 @@ func TestDraftsWhileTheyAreWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	fitAll(t, all)
-	if diff := cmp.Diff([]string{"One two|commentary|incomplete", "Three.|final_answer|completed"}, items(all)); diff != "" {
+	if diff := cmp.Diff([]string{"One two|commentary|incomplete", "Three.|final_answer|completed"},
+		items(all)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(raw(slices.Concat(begun, more)), raw(all[:7])); diff != "" {
@@ -154,14 +169,16 @@ func TestDraftsWhileTheyAreWritten(t *testing.T) {
 	// A reference to any of the items is one to the response.
 	c := &chat{env: h}
 	c.items = []map[string]any{
-		{"role": "user", "content": "talk"}, {"type": "item_reference", "id": "msg_1_1_1"}, {"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "More"},
+		{"role": "user", "content": "talk"}, {"type": "item_reference", "id": "msg_1_1_1"}, {"type": "item_reference",
+			"id": "msg_1"}, {"role": "user", "content": "More"},
 	}
 	if next := c.send(); next.Conversation.ID != h.response("resp_1").Conversation.ID {
 		t.Errorf("the next message is in %q", next.Conversation.ID)
 	}
 }
 
-// TestDraftsOfACancelledResponse checks the end of a stream with a text whose turn is cancelled, and of one that waits for its turn.
+// TestDraftsOfACancelledResponse checks the end of a stream with a text whose turn is cancelled, and of one that waits
+// for its turn.
 func TestDraftsOfACancelledResponse(t *testing.T) {
 	h := newEnv(t)
 	for _, running := range []bool{true, false} {
@@ -179,8 +196,9 @@ func TestDraftsOfACancelledResponse(t *testing.T) {
 			d := h.dispatch("clerk")
 			d.acts(slices.Concat([]act{{turnkeeper.EventTurnStart, 0, 0, `{}`}, begins(1)}, writes(1, 1, "One"))...)
 			d.write(turnlog.Entry{
-				Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"cancelled"}`)}},
-				Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"},
+				Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"cancelled"}`)}},
+				Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
+					Reply: "cancelled"},
 			}, journal.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"})
 			want = []string{"One|commentary|incomplete"}
 		} else {

@@ -44,7 +44,8 @@ func newEnv(t *testing.T, changes ...func(*httpapi.Config)) *env {
 		sum := sha256.Sum256([]byte(source))
 		err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
 			Name: name, Definition: []byte(source), DefinitionHash: hex.EncodeToString(sum[:]),
-			Schedules: []turnkeeper.Schedule{{Agent: name, Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "main", Message: "look"}},
+			Schedules: []turnkeeper.Schedule{{Agent: name, Name: "daily", Cron: "@daily", TimeZone: "UTC",
+				Conversation: "main", Message: "look"}},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +205,8 @@ func (h *env) dispatch(agent string) *dispatch {
 			h.t.Errorf("%d messages are ready: %v", len(ready), err)
 			return err
 		}
-		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, grants.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
+		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, grants.Job{Kind: "AgentTurn", Queue: "turns"},
+			240*time.Second)
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -223,7 +225,8 @@ func (h *env) dispatch(agent string) *dispatch {
 		h.t.Fatal(err)
 	}
 	return &dispatch{h.Writer(record, turnkeeper.Grant{
-		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job, WorkerID: "worker-1",
+		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job,
+		WorkerID: "worker-1",
 	}), turn, h.t}
 }
 
@@ -237,7 +240,8 @@ func (d *dispatch) write(e turnlog.Entry, ending journal.Ending) {
 func (d *dispatch) say(text string) {
 	d.t.Helper()
 	data, _ := json.Marshal(map[string]string{"text": text})
-	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, journal.Ending{})
+	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1,
+		Data: data}}}, journal.Ending{})
 }
 
 // many writes n deltas in one entry.
@@ -245,7 +249,8 @@ func (d *dispatch) many(n int) {
 	d.t.Helper()
 	var events []turnkeeper.Event
 	for i := range n {
-		events = append(events, turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":"%d"}`, i)})
+		events = append(events, turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1,
+			Data: fmt.Appendf(nil, `{"text":"%d"}`, i)})
 	}
 	d.write(turnlog.Entry{Events: events}, journal.Ending{})
 }
@@ -253,7 +258,8 @@ func (d *dispatch) many(n int) {
 func (d *dispatch) finish(reply string) {
 	d.t.Helper()
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":0}`)}},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete,
+			Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":0}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
 	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 }

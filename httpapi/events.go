@@ -51,7 +51,8 @@ type source struct {
 	rings func() (<-chan struct{}, func())
 }
 
-func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
+	limit int) ([]turnkeeper.Event, error) {
 	return s.store.Events(ctx, turn, after, limit)
 }
 
@@ -158,9 +159,10 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 
 // A feed writes the events of one stream. The contexts end when the client does not read, or the process drains.
 type feed struct {
-	future   func(context.Context, *eventWriter) error // writes the stored events and all future ones
-	stored   func(context.Context, *eventWriter) error // writes the stored ones, while the process drains; nil: it writes none then
-	isPurged func(context.Context) bool                // nil: future ends by itself
+	future func(context.Context, *eventWriter) error // writes the stored events and all future ones
+	// writes the stored ones, while the process drains; nil: it writes none then
+	stored   func(context.Context, *eventWriter) error
+	isPurged func(context.Context) bool // nil: future ends by itself
 }
 
 // serve answers with a stream of server-sent events. If the database is not reachable, the stream starts and ends.
@@ -223,7 +225,8 @@ const purgeCheckEvery = 4
 
 // comment writes a comment every keepAlive, and ends the stream when the process drains, the client
 // does not read or the turn is purged.
-func (s *events) comment(ctx context.Context, w *eventWriter, isPurged func(context.Context) bool, watched <-chan struct{}, stop context.CancelCauseFunc) {
+func (s *events) comment(ctx context.Context, w *eventWriter, isPurged func(context.Context) bool,
+	watched <-chan struct{}, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(s.keepAlive)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -267,7 +270,8 @@ func (s *events) position(ctx context.Context, id turnkeeper.TurnID, after int64
 	return after, event.Type.Terminal()
 }
 
-func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (event turnkeeper.Event, there bool, err error) {
+func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID,
+	seq int64) (event turnkeeper.Event, there bool, err error) {
 	if seq == 0 {
 		return event, false, nil
 	}
@@ -311,7 +315,8 @@ func (w *eventWriter) event(e turnkeeper.Event) error {
 	return w.numbered(strconv.FormatInt(e.Seq, 10), e)
 }
 
-// numbered writes an event with an id; empty: it has none, and a client that reconnects sends that of the event before it.
+// numbered writes an event with an id; empty: it has none, and a client that reconnects sends that of the event before
+// it.
 func (w *eventWriter) numbered(id string, e turnkeeper.Event) error {
 	var b bytes.Buffer
 	if id != "" {
@@ -329,7 +334,8 @@ func (w *eventWriter) numbered(id string, e turnkeeper.Event) error {
 func (w *eventWriter) write(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if _, err := w.w.Write(b); err != nil {

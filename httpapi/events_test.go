@@ -146,21 +146,24 @@ func TestEventsAsAList(t *testing.T) {
 	}
 	for accept, kind := range map[string]string{
 		"application/json, text/event-stream;q=0": "application/json", "text/event-stream;q=0.5": "text/event-stream",
-		"Text/Event-Stream; charset=utf-8": "text/event-stream", "text/event-streams": "application/json", "*/*": "application/json",
+		"Text/Event-Stream; charset=utf-8": "text/event-stream", "text/event-streams": "application/json",
+		"*/*": "application/json",
 	} {
-		if got := h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", accept).header.Get("Content-Type"); got != kind {
+		if got := h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", accept).header.Get(
+			"Content-Type"); got != kind {
 			t.Errorf("who accepts %s is answered with %s", accept, got)
 		}
 	}
 	// Last-Event-ID takes precedence over the URL, which a client keeps from its first request.
 	w := &watcher{base: h.base, seen: []int64{last - 1}}
-	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events?after=0", d.id), 0); err != nil || len(w.seen) != 2 || w.seen[1] != last {
+	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events?after=0", d.id), 0); err != nil ||
+		len(w.seen) != 2 || w.seen[1] != last {
 		t.Errorf("the stream gave %v, %v", w.seen, err)
 	}
 }
 
-// TestANumberFromTheFuture checks that a Last-Event-ID above the newest event, as after restoring a backup, counts as the
-// newest: the client gets new events and the end.
+// TestANumberFromTheFuture checks that a Last-Event-ID above the newest event, as after restoring a backup, counts as
+// the newest: the client gets new events and the end.
 func TestANumberFromTheFuture(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "talk")
@@ -180,7 +183,8 @@ func TestANumberFromTheFuture(t *testing.T) {
 	d.finish("said")
 	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	ahead := &watcher{}
-	if err := ahead.read(bufio.NewScanner(resp.Body), 0); err != nil || !ahead.over || len(ahead.seen) != 1 || ahead.seen[0] != last {
+	if err := ahead.read(bufio.NewScanner(resp.Body), 0); err != nil || !ahead.over || len(ahead.seen) != 1 ||
+		ahead.seen[0] != last {
 		t.Errorf("it was told %v of %d events, over is %t: %v", ahead.seen, last, ahead.over, err)
 	}
 	late := &watcher{base: h.base, seen: []int64{1 << 62}}

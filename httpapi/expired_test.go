@@ -14,7 +14,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestStreamsOfWhatHasExpired goes on with the streams of a turn and of its message after events that retention has deleted.
+// TestStreamsOfWhatHasExpired goes on with the streams of a turn and of its message after events that retention has
+// deleted.
 func TestStreamsOfWhatHasExpired(t *testing.T) {
 	h := newEnv(t)
 	sends := h.token(operate.Token{Name: "sends", Scopes: []string{"send"}})
@@ -36,35 +37,42 @@ func TestStreamsOfWhatHasExpired(t *testing.T) {
 			if got := kinds(all); !slices.Equal(got, []string{"events_expired", "turn_complete", "message_closed"}) {
 				t.Fatalf("after %q came %v", after, got)
 			}
-			if data := all[0].data; data.Seq != last-1 || data.Data["first"] != 1.0 || data.Data["last"] != float64(last-1) {
+			if data := all[0].data; data.Seq != last-1 || data.Data["first"] != 1.0 ||
+				data.Data["last"] != float64(last-1) {
 				t.Errorf("what has expired is %s, the last event is %d", all[0].raw, last)
 			}
 			document.checkEvent(t, all[0])
 		}
 	}
-	for after, want := range map[int64][]int64{0: {last - 1, last}, 1: {last - 1, last}, last - 2: {last - 1, last}, last - 1: {last}} {
+	for after, want := range map[int64][]int64{0: {last - 1, last}, 1: {last - 1, last}, last - 2: {last - 1, last},
+		last - 1: {last}} {
 		w := &watcher{base: h.base}
 		if after > 0 {
 			w.seen = []int64{after}
 		}
-		if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events", d.id), 0); err != nil || !slices.Equal(w.seen[len(w.seen)-len(want):], want) || !w.over {
+		if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events", d.id), 0); err != nil ||
+			!slices.Equal(w.seen[len(w.seen)-len(want):], want) || !w.over {
 			t.Errorf("after event %d the stream gave %v, %v", after, w.seen, err)
 		}
 	}
-	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprint(last)).want(t, 204, "")
+	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", "text/event-stream", "Last-Event-ID",
+		fmt.Sprint(last)).want(t, 204, "")
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "").want(t, 200, `"type":"events_expired"`)
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d", d.id), "").want(t, 200, `"events_expired_at":"`)
 	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "").want(t, 200, "events: all but the last were deleted by retention")
 }
 
-// TestOutputsThatHaveExpired asks for a text and for binary content that retention has deleted, over HTTP and on the page.
+// TestOutputsThatHaveExpired asks for a text and for binary content that retention has deleted, over HTTP and on the
+// page.
 func TestOutputsThatHaveExpired(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "talk")
-	for i, o := range []turnkeeper.Output{{ID: "text", Text: "secret text"}, {ID: "bytes", Bytes: []byte("secret bytes")}} {
+	for i, o := range []turnkeeper.Output{{ID: "text", Text: "secret text"},
+		{ID: "bytes", Bytes: []byte("secret bytes")}} {
 		o.MediaType, o.SizeBytes, o.SHA256 = "text/plain", 12, "s"
 		d.write(turnlog.Entry{Round: storagetest.Round(i+1, turnkeeper.EffectNone)}, journal.Ending{})
-		d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: storagetest.Key(i+1, 1), State: turnkeeper.CallSucceeded, Shown: "shown", Output: &o}}}, journal.Ending{})
+		d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: storagetest.Key(i+1, 1),
+			State: turnkeeper.CallSucceeded, Shown: "shown", Output: &o}}}, journal.Ending{})
 	}
 	d.finish("said")
 	if _, err := h.Expire(t.Context(), retention.Outputs, 0); err != nil {

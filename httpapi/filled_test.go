@@ -16,9 +16,9 @@ import (
 	"turnkeeper/internal/waiting"
 )
 
-// A filler gives each field of a value a value of its own: its name and a number, a later time than that of the field before, the next
-// state of those that its type has. The same steps give the same values. So a field that is shown in place of another one, or not at all,
-// changes what is recorded.
+// A filler gives each field of a value a value of its own: its name and a number, a later time than that of the field
+// before, the next state of those that its type has. The same steps give the same values. So a field that is shown in
+// place of another one, or not at all, changes what is recorded.
 type filler struct {
 	n    int64
 	next map[string]int // by type or name: the number of choices so far
@@ -35,25 +35,34 @@ var zeroTime = time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // choices are the values of texts that are more than texts, by type or else by name.
 var choices = map[string][]string{
-	"turnkeeper.TurnState":    texts(turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting, turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded, turnkeeper.TurnFailed, turnkeeper.TurnCancelled),
-	"turnkeeper.MessageState": texts(turnkeeper.MessageWaiting, turnkeeper.MessageRunning, turnkeeper.MessageSucceeded, turnkeeper.MessageDegraded, turnkeeper.MessageFailed, turnkeeper.MessageCancelled),
-	"turnkeeper.CallState": texts(turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallSkipped,
+	"turnkeeper.TurnState": texts(turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting,
+		turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded, turnkeeper.TurnFailed, turnkeeper.TurnCancelled),
+	"turnkeeper.MessageState": texts(turnkeeper.MessageWaiting, turnkeeper.MessageRunning, turnkeeper.MessageSucceeded,
+		turnkeeper.MessageDegraded, turnkeeper.MessageFailed, turnkeeper.MessageCancelled),
+	"turnkeeper.CallState": texts(turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning,
+		turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallSkipped,
 		turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled),
-	"turnkeeper.Effect":     texts(turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce),
-	"turnkeeper.Trigger":    texts(turnkeeper.TriggerMessage, turnkeeper.TriggerSchedule),
-	"turnkeeper.StopReason": texts(turnkeeper.StopNone, turnkeeper.StopMaxRounds, turnkeeper.StopBudget, turnkeeper.StopInferenceError),
-	"asks.State":            texts(asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
-	"asks.Kind":             texts(asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle, asks.KindBudget, asks.KindReply),
-	"survival.Level":        texts(survival.Low, survival.Critical, survival.Normal),
-	"outbox.DeliveryState":  texts(outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
-	"turnlog.WantedEnd":     texts(turnlog.EndFinish, turnlog.EndCancel),
-	"turnlog.SpawnTrouble":  {string(turnlog.SpawnUnknownAgent), ""},
-	"granting.SubjectKind":  texts(granting.AsideMessage, granting.AsideTurn, granting.AsideCall, granting.AsideAsk, granting.AsideSubAgent, granting.AsideSchedule),
-	"waiting.Reason":        reasons(),
+	"turnkeeper.Effect":  texts(turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce),
+	"turnkeeper.Trigger": texts(turnkeeper.TriggerMessage, turnkeeper.TriggerSchedule),
+	"turnkeeper.StopReason": texts(turnkeeper.StopNone, turnkeeper.StopMaxRounds, turnkeeper.StopBudget,
+		turnkeeper.StopInferenceError),
+	"asks.State": texts(asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
+	"asks.Kind": texts(asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle,
+		asks.KindBudget, asks.KindReply),
+	"survival.Level":       texts(survival.Low, survival.Critical, survival.Normal),
+	"outbox.DeliveryState": texts(outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
+	"turnlog.WantedEnd":    texts(turnlog.EndFinish, turnlog.EndCancel),
+	"turnlog.SpawnTrouble": {string(turnlog.SpawnUnknownAgent), ""},
+	"granting.SubjectKind": texts(granting.AsideMessage, granting.AsideTurn, granting.AsideCall, granting.AsideAsk,
+		granting.AsideSubAgent, granting.AsideSchedule),
+	"waiting.Reason": reasons(),
 
-	"Agent": {"clerk", "desk"}, "User": {"anna", "", "bert"}, "Outcome": {"finished", "lost", "handed_back", "deferred", "unclaimed", "waiting"},
-	"Cron": {"@daily"}, "CronOverride": {"0 7 * * *", ""}, "TimeZone": {"UTC"}, "FinishReason": {"stop", "length"}, "Finish": {"length", "stop"},
-	"SQLState": {"40001", ""}, "Code": {"55P03", ""}, "RefusedCode": {"57014"}, "ErrorClass": {"overloaded", "refused", ""}, "MediaType": {"text/plain"}, "Version": {"170002"},
+	"Agent": {"clerk", "desk"}, "User": {"anna", "", "bert"}, "Outcome": {"finished", "lost", "handed_back", "deferred",
+		"unclaimed", "waiting"},
+	"Cron": {"@daily"}, "CronOverride": {"0 7 * * *", ""}, "TimeZone": {"UTC"}, "FinishReason": {"stop", "length"},
+	"Finish":   {"length", "stop"},
+	"SQLState": {"40001", ""}, "Code": {"55P03", ""}, "RefusedCode": {"57014"}, "ErrorClass": {"overloaded", "refused",
+		""}, "MediaType": {"text/plain"}, "Version": {"170002"},
 	"Labels": {"private", "untrusted"}, "Roles": {"worker", "http"}, "Scopes": everything,
 }
 
@@ -71,8 +80,8 @@ func reasons() (all []string) {
 	return all
 }
 
-// filled returns a value all of whose fields have a value. A list has a few entries, every third of them with zero fields where a field
-// may be left out.
+// filled returns a value all of whose fields have a value. A list has a few entries, every third of them with zero
+// fields where a field may be left out.
 func filled[V any]() (v V) {
 	f := &filler{next: map[string]int{}}
 	f.fill(reflect.ValueOf(&v).Elem(), "", entries)
@@ -172,7 +181,8 @@ func spare(v reflect.Value) {
 		case !v.Type().Field(i).IsExported():
 		case v.Type().Field(i).Anonymous && field.Kind() == reflect.Struct:
 			spare(field)
-		case name == "ID", name == "Agent", name == "Name", strings.HasSuffix(name, "State"), name == "Kind", name == "CreatedAt", name == "AcceptedAt", name == "Message":
+		case name == "ID", name == "Agent", name == "Name", strings.HasSuffix(name, "State"), name == "Kind",
+			name == "CreatedAt", name == "AcceptedAt", name == "Message":
 		default:
 			field.SetZero()
 		}

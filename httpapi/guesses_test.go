@@ -59,11 +59,12 @@ func (s *knownSecrets) ask(api http.Handler, method, path, body string, headers 
 	return w
 }
 
-// TestGuessesAreRefusedBeforeTheLookup checks that an unknown secret is refused without a lookup after too many wrong guesses
-// from its address.
+// TestGuessesAreRefusedBeforeTheLookup checks that an unknown secret is refused without a lookup after too many wrong
+// guesses from its address.
 func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 	t.Parallel()
-	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", "http://localhost", "Sec-Fetch-Site", "same-origin"}
+	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", "http://localhost",
+		"Sec-Fetch-Site", "same-origin"}
 	for name, c := range map[string]struct {
 		method, path, body string
 		headers            []string
@@ -77,15 +78,18 @@ func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &knownSecrets{token: operate.Token{ID: 1, Scopes: Scopes()}}
 				api := New(Config{Store: store, NeedToken: true, Rate: 1}).Handler()
-				if w := store.ask(api, "GET", "/metrics", "", "Authorization", "Bearer tk_guess"); w.Code != http.StatusUnauthorized {
+				if w := store.ask(api, "GET", "/metrics", "", "Authorization",
+					"Bearer tk_guess"); w.Code != http.StatusUnauthorized {
 					t.Fatalf("the first guess: %d %s", w.Code, w.Body)
 				}
 				before := store.lookups
-				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code != http.StatusTooManyRequests || store.lookups != before {
+				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code != http.StatusTooManyRequests ||
+					store.lookups != before {
 					t.Errorf("a secret not seen before: %d %s, %d lookups", w.Code, w.Body, store.lookups-before)
 				}
 				<-time.After(time.Second)
-				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code >= 400 && w.Code != http.StatusNotFound {
+				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code >= 400 &&
+					w.Code != http.StatusNotFound {
 					t.Errorf("a second later: %d %s", w.Code, w.Body)
 				}
 			})
@@ -93,11 +97,12 @@ func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 	}
 }
 
-// TestASecretThatIsNoLongerValid checks that nothing of a token or a session outlives it: a secret that was valid is a guess like any other
-// once it is deleted, and is taken again, without the limit of guesses, once it is valid again.
+// TestASecretThatIsNoLongerValid checks that nothing of a token or a session outlives it: a secret that was valid is a
+// guess like any other once it is deleted, and is taken again, without the limit of guesses, once it is valid again.
 func TestASecretThatIsNoLongerValid(t *testing.T) {
 	t.Parallel()
-	for name, header := range map[string][]string{"token": {"Authorization", "Bearer tk_known"}, "session": {"Cookie", "turnkeeper_session=known"}} {
+	for name, header := range map[string][]string{"token": {"Authorization", "Bearer tk_known"},
+		"session": {"Cookie", "turnkeeper_session=known"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -121,7 +126,8 @@ func TestASecretThatIsNoLongerValid(t *testing.T) {
 					}
 					before := store.lookups
 					store.deleted = step.deleted
-					if w := store.ask(api, "GET", "/metrics", "", header...); w.Code != step.status || store.lookups-before != step.looks {
+					if w := store.ask(api, "GET", "/metrics", "", header...); w.Code != step.status ||
+						store.lookups-before != step.looks {
 						t.Errorf("%+v: answered %d with %d lookups", step, w.Code, store.lookups-before)
 					}
 					if step.status == http.StatusNotFound {
@@ -165,7 +171,8 @@ func TestSessionsOfBrowsers(t *testing.T) {
 	}
 }
 
-// TestReadingNeedsTheScopeOfTheRoute checks that of the routes that need the scope send, the scope read opens only the reads.
+// TestReadingNeedsTheScopeOfTheRoute checks that of the routes that need the scope send, the scope read opens only the
+// reads.
 func TestReadingNeedsTheScopeOfTheRoute(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

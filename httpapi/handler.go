@@ -84,7 +84,8 @@ func checkAddress(u *url.URL) *request.Problem {
 	case !request.IsText(u.Path):
 		return request.Refuse(http.StatusNotFound, "the path is not valid UTF-8 text")
 	case err != nil || !request.IsText(query) || strings.Contains(u.RawQuery, ";"):
-		return request.Refuse(http.StatusBadRequest, "the query string is invalid: write name=value pairs separated by &, percent-encoded as UTF-8")
+		return request.Refuse(http.StatusBadRequest,
+			"the query string is invalid: write name=value pairs separated by &, percent-encoded as UTF-8")
 	default:
 		return nil
 	}
@@ -144,7 +145,8 @@ func (a *API) handle(route Route, c *request.Call) error {
 			defer func() { <-a.inProgress }()
 		default:
 			c.W.Header().Set("Retry-After", "1")
-			return request.Refuse(http.StatusServiceUnavailable, "%d requests are in progress, which is the limit: try again in 1 s", a.cfg.Requests)
+			return request.Refuse(http.StatusServiceUnavailable,
+				"%d requests are in progress, which is the limit: try again in 1 s", a.cfg.Requests)
 		}
 	}
 	return c.WithinTimeout(a.cfg.QueryTimeout, func() error {
@@ -177,7 +179,8 @@ func (r Route) checkQuery(query url.Values) error {
 		case !slices.Contains(known, name) && len(known) == 0:
 			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has no parameters", name)
 		case !slices.Contains(known, name):
-			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has %s", name, strings.Join(known, ", "))
+			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has %s", name,
+				strings.Join(known, ", "))
 		case len(query[name]) > 1:
 			return request.Refuse(http.StatusBadRequest, "the parameter %s is repeated", name)
 		case query.Get(name) == "" && name != "user": // an empty user with a conversation is no user

@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// TestEveryAnswerOfTheAPIIsProtected checks the headers of answers that succeed, fail and have no route: nothing is cached, guessed or
-// framed.
+// TestEveryAnswerOfTheAPIIsProtected checks the headers of answers that succeed, fail and have no route: nothing is
+// cached, guessed or framed.
 func TestEveryAnswerOfTheAPIIsProtected(t *testing.T) {
 	h := newEnv(t)
 	for path, status := range map[string]int{
-		"/healthz": http.StatusOK, "/v1/turns": http.StatusOK, "/v1/turns/999": http.StatusNotFound, "/v1/turns?limit=x": http.StatusBadRequest,
-		"/v1/nothing": http.StatusNotFound,
+		"/healthz": http.StatusOK, "/v1/turns": http.StatusOK, "/v1/turns/999": http.StatusNotFound,
+		"/v1/turns?limit=x": http.StatusBadRequest,
+		"/v1/nothing":       http.StatusNotFound,
 	} {
 		got := h.ask("GET", path, "")
 		if got.status != status {

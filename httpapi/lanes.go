@@ -65,7 +65,8 @@ func (o *lanes) pinLevel(c *request.Call) error {
 		return err
 	}
 	err := o.access.PinLevel(c, operate.Pin{
-		Agent: body.Agent, Level: survival.Level(body.Level), By: body.By, Reason: body.Reason, For: time.Duration(body.Seconds) * time.Second,
+		Agent: body.Agent, Level: survival.Level(body.Level), By: body.By, Reason: body.Reason,
+		For: time.Duration(body.Seconds) * time.Second,
 	})
 	if err != nil {
 		return err
@@ -92,7 +93,8 @@ func (o *lanes) unpinLevel(c *request.Call) error {
 // workers lists worker processes. They run turns of all agents, so the token must cover all.
 func (o *lanes) workers(c *request.Call) error {
 	if !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusForbidden, "workers serve all agents: use a token that is not restricted to some")
+		return request.Refuse(http.StatusForbidden,
+			"workers serve all agents: use a token that is not restricted to some")
 	}
 	workers, err := o.store.Workers(c.Context())
 	if err != nil {

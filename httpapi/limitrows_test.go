@@ -46,7 +46,8 @@ func TestLimits(t *testing.T) {
 	h := newEnv(t)
 	events := func(n int) []json.RawMessage { // of a turn with n events
 		d := h.turn("clerk", fmt.Sprint(n))
-		have := len(decode[struct{ Items []json.RawMessage }](t, h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "")).Items)
+		have := len(decode[struct{ Items []json.RawMessage }](t, h.ask("GET", fmt.Sprintf("/v1/turns/%d/events",
+			d.id), "")).Items)
 		d.many(n - have)
 		a := h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "")
 		d.finish("done")
@@ -64,13 +65,15 @@ func TestLimits(t *testing.T) {
 		"defaultEvents": {At: 500, Takes: func(_ *testing.T, n int) bool { return len(events(n)) == n }},
 	}
 	for name, test := range map[string]string{
-		"maxBuckets": "TestBucketsAreForgotten", "confirmedFor": "TestWhoIsGuessing", "maxEvents": "TestParametersOnEitherSideOfABound",
+		"maxBuckets": "TestBucketsAreForgotten", "confirmedFor": "TestWhoIsGuessing",
+		"maxEvents":       "TestParametersOnEitherSideOfABound",
 		"purgeCheckEvery": "TestStreamsOfWhatIsPurged", "reserve": "TestAConnectionWaitsForRoom",
 	} {
 		rows[name] = limittest.Row{Test: test}
 	}
 	for name, why := range map[string]string{
-		"writeTimeout": "it is for clients that do not read", "headerTime": "net/http keeps it", "idleTime": "net/http keeps it",
+		"writeTimeout": "it is for clients that do not read", "headerTime": "net/http keeps it",
+		"idleTime":  "net/http keeps it",
 		"maxHeader": "net/http keeps it, and some more",
 		"maxEdited": "the database refuses more", "statusNone": "it is no limit",
 	} {

@@ -98,7 +98,8 @@ func TestBucketsAreForgotten(t *testing.T) {
 			t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
 		}
 		if l.take("one more"); len(l.buckets) != maxBuckets {
-			t.Errorf("%d buckets are kept: those that are full for longer than a second go, want %d", len(l.buckets), maxBuckets)
+			t.Errorf("%d buckets are kept: those that are full for longer than a second go, want %d",
+				len(l.buckets), maxBuckets)
 		}
 		if _, kept := l.buckets["old"]; kept {
 			t.Error("the oldest is kept")

@@ -37,10 +37,12 @@ func TestWhatIsGoingOn(t *testing.T) {
 	h := newEnv(t)
 	running := h.turn("clerk", "work")
 	running.write(turnlog.Entry{
-		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "p", Model: "m", Class: "overloaded", Error: "503"}},
+		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "p", Model: "m", Class: "overloaded",
+			Error: "503"}},
 		Events: []turnkeeper.Event{
 			{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{}`)},
-			{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("word", 100))},
+			{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":%q}`,
+				strings.Repeat("word", 100))},
 		},
 	}, journal.Ending{})
 	turn := fmt.Sprintf("/turns/%d", running.id)
@@ -57,7 +59,8 @@ func TestWhatIsGoingOn(t *testing.T) {
 		} `json:"worker_silence"`
 	}
 	v := decode[turnView](t, h.ask("GET", "/v1"+turn, ""))
-	if v.WorkerID != "worker-1" || v.UnderWay == nil || v.UnderWay.Round != 1 || v.UnderWay.Tokens != 100 || v.UnderWay.Since == nil || v.Silence != nil {
+	if v.WorkerID != "worker-1" || v.UnderWay == nil || v.UnderWay.Round != 1 || v.UnderWay.Tokens != 100 ||
+		v.UnderWay.Since == nil || v.Silence != nil {
 		t.Errorf("%+v", v)
 	}
 	list := decode[struct{ Items []turnView }](t, h.ask("GET", "/v1/turns", ""))
@@ -88,22 +91,27 @@ func TestWhatIsGoingOn(t *testing.T) {
 		}
 	}
 	m := decode[message](t, h.ask("GET", "/v1/messages/2", ""))
-	if m.Outcome != nil || len(m.Waits) == 0 || m.Waits[0].Reason != "lane_held" || m.Waits[0].Until == nil || m.Waits[0].TurnID == nil ||
-		!strings.HasPrefix(m.Waits[0].Detail, fmt.Sprintf("turn %d of worker worker-1 holds lane clerk, at most until ", running.id)) {
+	if m.Outcome != nil || len(m.Waits) == 0 || m.Waits[0].Reason != "lane_held" || m.Waits[0].Until == nil ||
+		m.Waits[0].TurnID == nil ||
+		!strings.HasPrefix(m.Waits[0].Detail, fmt.Sprintf("turn %d of worker worker-1 holds lane clerk, at most until ",
+			running.id)) {
 		t.Errorf("%+v", m)
 	}
 	h.mustBeat(presence.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	if m := decode[message](t, h.ask("GET", "/v1/messages/1", "")); m.Waits == nil || len(m.Waits) != 0 {
 		t.Errorf("of the message whose turn runs: %+v", m)
 	}
-	h.ask("GET", "/inbox/2", "").wantPage(t, 200, "Waits for</h2>", fmt.Sprintf("turn %d of worker worker-1 holds lane clerk", running.id))
+	h.ask("GET", "/inbox/2", "").wantPage(t, 200, "Waits for</h2>",
+		fmt.Sprintf("turn %d of worker worker-1 holds lane clerk", running.id))
 	h.mustBeat(presence.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	h.ask("GET", "/inbox/1", "").lacks(t, "Waits for</h2>")
 
-	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '40 s', takeover_after = interval '15 s' where worker_id = 'worker-1'"); err != nil {
+	if _, err := h.Pool().Exec(t.Context(),
+		"update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '40 s', takeover_after = interval '15 s' where worker_id = 'worker-1'"); err != nil {
 		t.Fatal(err)
 	}
-	if v := decode[turnView](t, h.ask("GET", "/v1"+turn, "")); v.Silence == nil || v.Silence.SilentMs < 40_000 || v.Silence.At.IsZero() {
+	if v := decode[turnView](t, h.ask("GET", "/v1"+turn, "")); v.Silence == nil || v.Silence.SilentMs < 40_000 ||
+		v.Silence.At.IsZero() {
 		t.Errorf("%+v", v)
 	}
 	h.ask("GET", "/v1/lanes", "").want(t, 200, `"worker_silence":{"silent_ms":`)
@@ -124,11 +132,13 @@ func TestWhatIsGoingOn(t *testing.T) {
 		page.wantPage(t, 200, "The scheduler is paused", "repairs. No turn")
 		page.lacks(t, "repairs..")
 	}
-	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set next_due = clock_timestamp() - interval '1 minute'"); err != nil {
+	if _, err := h.Pool().Exec(t.Context(),
+		"update turnkeeper.schedules set next_due = clock_timestamp() - interval '1 minute'"); err != nil {
 		t.Fatal(err)
 	}
 	for _, agent := range []string{"clerk", "desk"} {
-		h.submit("/schedules/"+agent+"/daily/pause", url.Values{"reason": {"too many"}}).wantRedirect(t, "/schedules?done=schedule")
+		h.submit("/schedules/"+agent+"/daily/pause", url.Values{"reason": {"too many"}}).wantRedirect(t,
+			"/schedules?done=schedule")
 	}
 	schedules := h.ask("GET", "/schedules", "")
 	schedules.wantPage(t, 200, "since <time", "too many")
@@ -146,8 +156,10 @@ func TestOutcomesOfReplies(t *testing.T) {
 		message turnkeeper.MessageState
 		tone    string
 	}{
-		{turnkeeper.TurnSucceeded, turnkeeper.MessageSucceeded, "good"}, {turnkeeper.TurnDegraded, turnkeeper.MessageDegraded, "warn"},
-		{turnkeeper.TurnFailed, turnkeeper.MessageFailed, "bad"}, {turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "warn"},
+		{turnkeeper.TurnSucceeded, turnkeeper.MessageSucceeded, "good"}, {turnkeeper.TurnDegraded,
+			turnkeeper.MessageDegraded, "warn"},
+		{turnkeeper.TurnFailed, turnkeeper.MessageFailed, "bad"}, {turnkeeper.TurnCancelled,
+			turnkeeper.MessageCancelled, "warn"},
 	}
 	for i, end := range ends {
 		d := h.turn("clerk", "work")
@@ -169,7 +181,8 @@ func TestOutcomesOfReplies(t *testing.T) {
 	h.submit("/turns/4/retry", url.Values{"anyway": {"yes"}}).wantRedirect(t, "/inbox/5?done=retried")
 }
 
-// TestWhatSendersAreTold checks that a token with only the scope send sees why a message waits, but no text for operators.
+// TestWhatSendersAreTold checks that a token with only the scope send sees why a message waits, but no text for
+// operators.
 func TestWhatSendersAreTold(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "work")

@@ -36,7 +36,9 @@ func (s *events) ofMessage(c *request.Call) error {
 	if after.Over { // not closed: the database was restored from a backup
 		after = stream.Cursor{}
 	}
-	return s.serve(c, err == nil, feed{future: func(ctx context.Context, w *eventWriter) error { return s.writeMessage(ctx, c, w, m.ID, after) }})
+	return s.serve(c, err == nil, feed{future: func(ctx context.Context, w *eventWriter) error {
+		return s.writeMessage(ctx, c, w, m.ID, after)
+	}})
 }
 
 // cursorOf returns the position after the last event that the client has, of a message.
@@ -68,9 +70,10 @@ func (s *events) checkTurn(c *request.Call, id turnkeeper.MessageID, turn turnke
 	return request.Refuse(http.StatusBadRequest, "the event with this id belongs to another message"), nil
 }
 
-// writeMessage writes the events of a message that the caller may see. A stream that ends before the last event, while the message
-// exists, ends with a connection error: generated clients take any other end for that of the message.
-func (s *events) writeMessage(ctx context.Context, c *request.Call, w *eventWriter, id turnkeeper.MessageID, after stream.Cursor) error {
+// writeMessage writes the events of a message that the caller may see. A stream that ends before the last event, while
+// the message exists, ends with a connection error: generated clients take any other end for that of the message.
+func (s *events) writeMessage(ctx context.Context, c *request.Call, w *eventWriter, id turnkeeper.MessageID,
+	after stream.Cursor) error {
 	for e, err := range s.hub.Message(ctx, id, after) {
 		if errors.Is(err, turnkeeper.ErrNotFound) {
 			return request.ErrGone
@@ -92,7 +95,8 @@ func (s *events) writeMessage(ctx context.Context, c *request.Call, w *eventWrit
 }
 
 // visible returns what the caller sees of an event of a message. seen is false if that is nothing.
-func (s *events) visible(ctx context.Context, c *request.Call, e stream.MessageEvent) (_ turnkeeper.Event, seen bool, err error) {
+func (s *events) visible(ctx context.Context, c *request.Call,
+	e stream.MessageEvent) (_ turnkeeper.Event, seen bool, err error) {
 	event, seen := e.Event, true
 	switch {
 	case e.Type == stream.MessageWaiting:

@@ -42,7 +42,8 @@ type frame struct {
 // frames opens the stream of a message after a position. It sends the events until the stream ends or ctx does.
 func (h *env) frames(ctx context.Context, id turnkeeper.MessageID, after string, headers ...string) <-chan frame {
 	h.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events", h.base, id), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events",
+		h.base, id), nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -122,13 +123,15 @@ func TestAMessageIsWatched(t *testing.T) {
 	d.finish("one")
 	h.next(frames, "turn_complete")
 	last := h.next(frames, "message_closed")
-	if reply, ok := last.data.Data["reply"].(map[string]any); !ok || reply["body"] != "one" || last.data.Data["outcome"] != "succeeded" {
+	if reply, ok := last.data.Data["reply"].(map[string]any); !ok || reply["body"] != "one" ||
+		last.data.Data["outcome"] != "succeeded" {
 		t.Errorf("it ended with %s", last.raw)
 	}
 	if f, more := <-frames; more {
 		t.Errorf("after the end came %s", f.raw)
 	}
-	h.ask("GET", fmt.Sprintf("/v1/messages/%d/events", id), "", "Last-Event-ID", last.id).want(t, http.StatusNoContent, "")
+	h.ask("GET", fmt.Sprintf("/v1/messages/%d/events", id), "", "Last-Event-ID", last.id).want(t,
+		http.StatusNoContent, "")
 }
 
 // checkEvent validates an event against the document.
@@ -170,14 +173,16 @@ func kinds(frames []frame) (all []string) {
 func (d *dispatch) fail() {
 	d.t.Helper()
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"failed","retry":true}`)}},
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "away", Retry: true, Counted: true},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"failed","retry":true}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			Error: "away", Retry: true, Counted: true},
 	}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"})
 }
 
 func (d *dispatch) event(kind turnkeeper.EventType, data string) {
 	d.t.Helper()
-	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: kind, Round: 1, Block: 1, Data: []byte(data)}}}, journal.Ending{})
+	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: kind, Round: 1, Block: 1, Data: []byte(data)}}},
+		journal.Ending{})
 }
 
 // TestAMessageIsWatchedOverItsAttempts watches a message whose first turn fails, and resumes after each of the events.
@@ -197,7 +202,8 @@ func TestAMessageIsWatchedOverItsAttempts(t *testing.T) {
 	if diff := cmp.Diff(want, kinds(all)); diff != "" {
 		t.Fatal(diff)
 	}
-	if all[1].data.Data["retry"] != true || all[1].data.TurnID != int64(first.id) || all[2].data.TurnID != int64(second.id) {
+	if all[1].data.Data["retry"] != true || all[1].data.TurnID != int64(first.id) ||
+		all[2].data.TurnID != int64(second.id) {
 		t.Errorf("the first attempt ended with %s, and then came %s", all[1].raw, all[2].raw)
 	}
 	for i, f := range all[:len(all)-1] {
@@ -218,33 +224,43 @@ func TestWhatSendersAreShown(t *testing.T) {
 	sends := h.token(operate.Token{Name: "sends", Scopes: []string{"send"}})
 	reads := h.token(operate.Token{Name: "reads", Scopes: []string{"read"}})
 	d := h.turn("clerk", "talk")
-	d.event(turnkeeper.EventTurnStart, `{"trigger":"message","agent":"clerk","message_id":1,"attempt":1,"parent":{"turn_id":7,"call":"SECRET","root_turn_id":7}}`)
+	d.event(turnkeeper.EventTurnStart,
+		`{"trigger":"message","agent":"clerk","message_id":1,"attempt":1,"parent":{"turn_id":7,"call":"SECRET","root_turn_id":7}}`)
 	d.event(turnkeeper.EventBlockDelta, `{"thinking":"SECRET"}`)
 	d.event(turnkeeper.EventBlockDelta, `{"arguments":"SECRET"}`)
 	d.event(turnkeeper.EventBlockDelta, `{"text":"SECRET","guarded":true}`)
 	d.event(turnkeeper.EventBlockDelta, `{"text":"shown"}`)
 	d.event(turnkeeper.EventBlockStart, `{"kind":"tool_use","tool":"SECRET","unknown":true}`)
 	d.event(turnkeeper.EventToolStarted, `{"call":"round-1-tool-1","name":"look","state":"started"}`)
-	d.event(turnkeeper.EventToolResult, `{"call":"round-1-tool-1","name":"look","state":"succeeded","preview":"SECRET","duration_ms":5,"sub_agent":{"agent":"SECRET","conversation":"main"}}`)
-	d.event(turnkeeper.EventToolResult, `{"call":"round-1-tool-2","name":"SECRET","unknown":true,"state":"denied","preview":"SECRET"}`)
+	d.event(turnkeeper.EventToolResult,
+		`{"call":"round-1-tool-1","name":"look","state":"succeeded","preview":"SECRET","duration_ms":5,"sub_agent":{"agent":"SECRET","conversation":"main"}}`)
+	d.event(turnkeeper.EventToolResult,
+		`{"call":"round-1-tool-2","name":"SECRET","unknown":true,"state":"denied","preview":"SECRET"}`)
 	d.event(turnkeeper.EventNotice, `{"text":"SECRET"}`)
-	d.event(turnkeeper.EventRoundStop, `{"model":"SECRET","calls":2,"usage":{"input_tokens":77001,"output_tokens":1,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}}`)
+	d.event(turnkeeper.EventRoundStop,
+		`{"model":"SECRET","calls":2,"usage":{"input_tokens":77001,"output_tokens":1,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}}`)
 	d.event(turnkeeper.EventRoundRollback, `{"reason":"SECRET"}`)
-	d.event(turnkeeper.EventAskOpened, `{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"open","reason":"SECRET"}`)
-	d.event(turnkeeper.EventTurnWaiting, `{"reasons":["person"],"for":"a person","calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
-	d.event(turnkeeper.EventAskClosed, `{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"approved","reason":"SECRET"}`)
+	d.event(turnkeeper.EventAskOpened,
+		`{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"open","reason":"SECRET"}`)
+	d.event(turnkeeper.EventTurnWaiting,
+		`{"reasons":["person"],"for":"a person","calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
+	d.event(turnkeeper.EventAskClosed,
+		`{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"approved","reason":"SECRET"}`)
 	d.event("of_a_later_release", `{"text":"SECRET"}`)
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete,
+			Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "approved"},
 	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	id := turnkeeper.MessageID(one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id))
-	read, sent := stored(h.frames(t.Context(), id, "", "Authorization", reads)), stored(h.frames(t.Context(), id, "", "Authorization", sends))
+	read, sent := stored(h.frames(t.Context(), id, "", "Authorization", reads)),
+		stored(h.frames(t.Context(), id, "", "Authorization", sends))
 	if len(read) != 18 || !strings.Contains(read[1].raw, "SECRET") {
 		t.Errorf("who may read got %d events: %v", len(read), kinds(read))
 	}
 	want := []string{
-		"turn_start", "block_delta", "block_start", "tool_started", "tool_result", "tool_result", "round_stop", "round_rollback", "ask_opened", "turn_waiting",
+		"turn_start", "block_delta", "block_start", "tool_started", "tool_result", "tool_result", "round_stop",
+		"round_rollback", "ask_opened", "turn_waiting",
 		"ask_closed", "turn_complete", "message_closed",
 	}
 	if diff := cmp.Diff(want, kinds(sent)); diff != "" {
@@ -261,24 +277,28 @@ func TestWhatSendersAreShown(t *testing.T) {
 			t.Errorf("who may send got %s", f.raw)
 		}
 	}
-	for i, part := range map[int]string{1: `"text":"shown"`, 3: `"name":"look"`, 4: `"duration_ms":5`, 5: "(unknown tool)", 8: "approve round-1-tool-1", 10: `"state":"approved"`, 12: "approved"} {
+	for i, part := range map[int]string{1: `"text":"shown"`, 3: `"name":"look"`, 4: `"duration_ms":5`,
+		5: "(unknown tool)", 8: "approve round-1-tool-1", 10: `"state":"approved"`, 12: "approved"} {
 		if !strings.Contains(sent[i].raw, part) {
 			t.Errorf("who may send got %s, want %s", sent[i].raw, part)
 		}
 	}
 }
 
-// TestPositionsOfAMessage refuses ids of events of other messages and texts that are none, and accepts those of the future.
+// TestPositionsOfAMessage refuses ids of events of other messages and texts that are none, and accepts those of the
+// future.
 func TestPositionsOfAMessage(t *testing.T) {
 	h := newEnv(t)
 	one, other := h.turn("clerk", "one"), h.turn("desk", "other")
 	one.finish("1")
 	other.finish("2")
 	path := func(id turnkeeper.TurnID) string {
-		return fmt.Sprintf("/v1/messages/%d/events", storagetest.One[int64](h.DB, "select message_id from turnkeeper.turns where id = $1", int64(id)))
+		return fmt.Sprintf("/v1/messages/%d/events", storagetest.One[int64](h.DB,
+			"select message_id from turnkeeper.turns where id = $1", int64(id)))
 	}
 	for _, cursor := range []string{fmt.Sprintf("%d.1", other.id), "987654321.1"} {
-		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "the event with this id belongs to another message")
+		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400,
+			"the event with this id belongs to another message")
 	}
 	for _, cursor := range []string{"x", "1", "-1.2", "1.-2", "01.2", "1.2.3", "1.99999999999999999999", "."} {
 		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "Last-Event-ID must be the id of an event")
@@ -289,12 +309,14 @@ func TestPositionsOfAMessage(t *testing.T) {
 	if text := string(last.body); !strings.Contains(text, "message_closed") || strings.Contains(text, "turn_complete") {
 		t.Errorf("after the newest event came %s", text)
 	}
-	if a := h.ask("HEAD", path(one.id), ""); a.status != 200 || len(a.body) > 0 || a.header.Get("Content-Type") != "text/event-stream" {
+	if a := h.ask("HEAD", path(one.id), ""); a.status != 200 || len(a.body) > 0 ||
+		a.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD is answered %d %s", a.status, a.body)
 	}
 }
 
-// TestAMessageIsClosedWhileItIsWatched closes messages before they have run, and purges one whose stream is read slowly.
+// TestAMessageIsClosedWhileItIsWatched closes messages before they have run, and purges one whose stream is read
+// slowly.
 func TestAMessageIsClosedWhileItIsWatched(t *testing.T) {
 	h := newEnv(t)
 	id := h.sendAs("", "clerk", "never mind")
@@ -322,7 +344,8 @@ func TestAMessageIsClosedWhileItIsWatched(t *testing.T) {
 	d.say("hm")
 	d.finish("")
 	all = stored(h.frames(t.Context(), scheduled, ""))
-	if last := all[len(all)-1]; last.kind != "message_closed" || last.data.Data["reply"] != nil || last.data.Data["outcome"] != "succeeded" {
+	if last := all[len(all)-1]; last.kind != "message_closed" || last.data.Data["reply"] != nil ||
+		last.data.Data["outcome"] != "succeeded" {
 		t.Errorf("the message of a schedule ended with %s", last.raw)
 	}
 }
@@ -421,7 +444,8 @@ func TestASlowClientOfAMessage(t *testing.T) {
 	}
 }
 
-// TestEachTypeOfEventIsClassified checks that every type of event is a row of views.EventRows, so that somebody has decided who sees it.
+// TestEachTypeOfEventIsClassified checks that every type of event is a row of views.EventRows, so that somebody has
+// decided who sees it.
 func TestEachTypeOfEventIsClassified(t *testing.T) {
 	t.Parallel()
 	listed := map[turnkeeper.EventType]int{}
@@ -468,11 +492,13 @@ func eventTypes(t *testing.T, files ...string) (all []turnkeeper.EventType) {
 	return all
 }
 
-// TestAMessageIsWatchedWhileTheProcessStops checks that the stream ends with a connection error, and goes on at another process.
+// TestAMessageIsWatchedWhileTheProcessStops checks that the stream ends with a connection error, and goes on at another
+// process.
 func TestAMessageIsWatchedWhileTheProcessStops(t *testing.T) {
 	h := newEnv(t)
 	id := h.sendAs("", "clerk", "talk")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events", h.base, id), nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events",
+		h.base, id), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

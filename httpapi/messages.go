@@ -20,10 +20,12 @@ import (
 
 // A MessageStore reads and writes for the message routes what access does not.
 type MessageStore interface {
-	AcceptFrom(ctx context.Context, from storage.Sender, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	AcceptFrom(ctx context.Context, from storage.Sender,
+		m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
 	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
-	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
+	Transcript(ctx context.Context, p operate.Page,
+		conversation string) (exchanges []operate.Exchange, next int64, err error)
 	Replies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 }
 
@@ -60,7 +62,8 @@ func (m *messages) post(c *request.Call) error {
 		return err
 	}
 	if len(s.Body) > m.maxBytes {
-		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(s.Body), m.maxBytes)
+		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d",
+			len(s.Body), m.maxBytes)
 	}
 	if !c.Caller.Sees(s.Agent) {
 		return request.Refuse(http.StatusForbidden, "this token does not cover the agent %q", s.Agent)
@@ -73,7 +76,8 @@ func (m *messages) post(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	id, repeated, err := m.store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, turnkeeper.Submission{
+	id, repeated, err := m.store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(),
+		Operates: c.Caller.May(request.ScopeOperate)}, turnkeeper.Submission{
 		Agent: s.Agent, User: user, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
 		Key: c.Header.Get(request.IdempotencyKey), TraceParent: c.TraceParent(),
 	})
@@ -110,10 +114,12 @@ func parseDue(text *string) (time.Time, error) {
 	}
 	due, err := time.Parse(time.RFC3339, *text)
 	if err != nil && *text == "" {
-		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at is empty: leave it out, or send null, for a message that is due at once")
+		return time.Time{}, request.Refuse(http.StatusBadRequest,
+			"due_at is empty: leave it out, or send null, for a message that is due at once")
 	}
 	if err != nil {
-		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z")
+		return time.Time{}, request.Refuse(http.StatusBadRequest,
+			"due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z")
 	}
 	return due, nil
 }
@@ -214,12 +220,16 @@ func (m *messages) transcript(c *request.Call) error {
 
 // cancel cancels a waiting message at once, else its turn.
 func (m *messages) cancel(c *request.Call) error {
-	return endWith(c, func(reason string) (operate.Ended, error) { return m.access.CancelMessage(c, reason) }, views.OfCancelled)
+	return endWith(c, func(reason string) (operate.Ended, error) {
+		return m.access.CancelMessage(c, reason)
+	}, views.OfCancelled)
 }
 
 // finish lets the turn that handles a message finish.
 func (m *messages) finish(c *request.Call) error {
-	return endWith(c, func(reason string) (operate.Ended, error) { return m.access.FinishMessage(c, reason) }, views.OfFinished)
+	return endWith(c, func(reason string) (operate.Ended, error) {
+		return m.access.FinishMessage(c, reason)
+	}, views.OfFinished)
 }
 
 // A failedMessages is the body of POST /v1/messages/retry: it selects the messages to retry.
@@ -237,16 +247,19 @@ func (m *messages) retryFailed(c *request.Call) error {
 		return err
 	}
 	if body.State != string(turnkeeper.MessageFailed) {
-		return request.Refuse(http.StatusUnprocessableEntity, `state is %q: only "failed" messages can be retried in bulk`, body.State)
+		return request.Refuse(http.StatusUnprocessableEntity,
+			`state is %q: only "failed" messages can be retried in bulk`, body.State)
 	}
 	if body.ErrorClass != "" && !slices.Contains(views.ErrorClasses(), body.ErrorClass) {
-		return request.Refuse(http.StatusUnprocessableEntity, "error_class is %q: it must be one of %s", body.ErrorClass, strings.Join(views.ErrorClasses(), ", "))
+		return request.Refuse(http.StatusUnprocessableEntity, "error_class is %q: it must be one of %s",
+			body.ErrorClass, strings.Join(views.ErrorClasses(), ", "))
 	}
 	scope := operate.FailedScope{ErrorClass: body.ErrorClass}
 	if body.Since != "" {
 		span, err := strictyaml.ParseDuration(body.Since)
 		if err != nil || span < 0 {
-			return request.Refuse(http.StatusUnprocessableEntity, "since is %q: it must be a duration such as 90m", body.Since)
+			return request.Refuse(http.StatusUnprocessableEntity, "since is %q: it must be a duration such as 90m",
+				body.Since)
 		}
 		scope.Since = time.Now().Add(-span)
 	}

@@ -39,13 +39,15 @@ func TestAMessageIsAccepted(t *testing.T) {
 	if got := decode[accepted](t, again).ID; got != id {
 		t.Errorf("a repeat gave message %d, want %d", got, id)
 	}
-	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"other"}`, "Idempotency-Key", "k").want(t, http.StatusConflict, "idempotency key")
+	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"other"}`, "Idempotency-Key", "k").want(t,
+		http.StatusConflict, "idempotency key")
 	h.ask("GET", first.header.Get("Location"), "").want(t, http.StatusOK, `"reply":null`)
 }
 
 func TestAMessageWithEscapes(t *testing.T) {
 	h := newEnv(t)
-	got := decode[struct{ Body string }](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"\ud83d\uDE00 \u00e4 \\ud83d \\\ud83d\ude00 \""}`))
+	got := decode[struct{ Body string }](t, h.ask("POST", "/v1/messages",
+		`{"agent":"clerk","body":"\ud83d\uDE00 \u00e4 \\ud83d \\\ud83d\ude00 \""}`))
 	if want := "😀 ä \\ud83d \\😀 \""; got.Body != want {
 		t.Errorf("it is %q, want %q", got.Body, want)
 	}
@@ -56,7 +58,8 @@ func TestAMessageForLater(t *testing.T) {
 	due := time.Now().UTC().Truncate(time.Second).Add(48 * time.Hour)
 	got := decode[struct {
 		Due time.Time `json:"due_at"`
-	}](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":"`+due.In(time.FixedZone("", 3600)).Format(time.RFC3339)+`"}`))
+	}](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":"`+
+		due.In(time.FixedZone("", 3600)).Format(time.RFC3339)+`"}`))
 	if !got.Due.Equal(due) {
 		t.Errorf("due at %v, want %v", got.Due, due)
 	}
@@ -83,11 +86,15 @@ func TestRefusedMessages(t *testing.T) {
 		{"empty body", `{"agent":"clerk","body":" "}`, nil, 422, "message cannot be empty"},
 		{"unknown agent", `{"agent":"nobody","body":"x"}`, nil, 422, "unknown agent"},
 		{"impossible priority", `{"agent":"clerk","body":"x","priority":5000}`, nil, 422, "priority 5000"},
-		{"too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 1001) + `"}`, nil, 413, "1001 bytes, the limit is 1000"},
+		{"too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 1001) + `"}`, nil, 413,
+			"1001 bytes, the limit is 1000"},
 		{"far too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 100_000) + `"}`, nil, 413, "longer than"},
-		{"no time", `{"agent":"clerk","body":"x","due_at":"tomorrow"}`, nil, 400, "due_at must be a time with its offset"},
-		{"a time without its offset", `{"agent":"clerk","body":"x","due_at":"2026-11-24T09:00"}`, nil, 400, "due_at must be a time with its offset"},
-		{"too far ahead", `{"agent":"clerk","body":"x","due_at":"2999-01-01T00:00:00Z"}`, nil, 422, "more than ten years ahead"},
+		{"no time", `{"agent":"clerk","body":"x","due_at":"tomorrow"}`, nil, 400,
+			"due_at must be a time with its offset"},
+		{"a time without its offset", `{"agent":"clerk","body":"x","due_at":"2026-11-24T09:00"}`, nil, 400,
+			"due_at must be a time with its offset"},
+		{"too far ahead", `{"agent":"clerk","body":"x","due_at":"2999-01-01T00:00:00Z"}`, nil, 422,
+			"more than ten years ahead"},
 		{"retired agent", `{"agent":"desk","body":"x"}`, nil, 409, "agent 'desk' is retired and takes no new messages"},
 		{"unknown field", `{"agent":"clerk","body":"x","prio":1}`, nil, 400, `unknown field \"prio\"`},
 		{"wrong type", `{"agent":"clerk","body":1}`, nil, 400, `\"body\" cannot be a number`},
@@ -97,14 +104,18 @@ func TestRefusedMessages(t *testing.T) {
 		{"the other half", `{"agent":"clerk","body":"a\uDE00b"}`, nil, 400, `an unpaired surrogate, \\uDE00`},
 		{"two first halves", `{"agent":"clerk","body":"\ud83d\ud83d\ude00"}`, nil, 400, "an unpaired surrogate"},
 		{"halves apart", `{"agent":"clerk","body":"\ud83dx\ude00"}`, nil, 400, "an unpaired surrogate"},
-		{"half a pair in a name", `{"agent":"clerk","body":"x","conversation":"\\\ud83d"}`, nil, 400, "an unpaired surrogate"},
+		{"half a pair in a name", `{"agent":"clerk","body":"x","conversation":"\\\ud83d"}`, nil, 400,
+			"an unpaired surrogate"},
 		{"an escape cut short", `{"agent":"clerk","body":"\ud83`, nil, 400, "unexpected end"},
 		{"not UTF-8", "{\"agent\":\"clerk\",\"body\":\"\xff\"}", nil, 400, "UTF-8"},
 		{"a name twice", `{"agent":"clerk","body":"x","body":"y"}`, nil, 400, `repeats the name \"body\"`},
-		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400, `repeats the name \"AGENT\"`},
+		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400,
+			`repeats the name \"AGENT\"`},
 		{"an empty key", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", ""}, 400, "must hold one key"},
-		{"a key that is no text", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", "\xff"}, 422, "not valid UTF-8"},
-		{"a form", `agent=clerk`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
+		{"a key that is no text", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", "\xff"}, 422,
+			"not valid UTF-8"},
+		{"a form", `agent=clerk`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415,
+			"application/json"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -120,7 +131,8 @@ func TestRefusedMessages(t *testing.T) {
 
 func TestWaitingForTheReply(t *testing.T) {
 	h := newEnv(t)
-	h.ask("POST", "/v1/messages?wait=30ms", `{"agent":"clerk","body":"slow"}`).want(t, http.StatusAccepted, `"reply":null`)
+	h.ask("POST", "/v1/messages?wait=30ms", `{"agent":"clerk","body":"slow"}`).want(t, http.StatusAccepted,
+		`"reply":null`)
 
 	answered := make(chan answer, 1)
 	go func() { answered <- h.ask("GET", "/v1/messages/1?wait=30s", "") }()
@@ -135,12 +147,15 @@ func TestWaitingForTheReply(t *testing.T) {
 func TestUnknownIds(t *testing.T) {
 	h := newEnv(t)
 	for path, detail := range map[string]string{
-		"/v1/messages/7": "there is no message 7", "/v1/messages/x": `there is no message \"x\"`, "/v1/turns/7": "there is no turn 7",
-		"/v1/turns/7/events": "there is no turn 7", "/v1/outputs/none": `there is no output \"none\"`, "/v1/nothing": "unknown path: GET /openapi.json",
+		"/v1/messages/7": "there is no message 7", "/v1/messages/x": `there is no message \"x\"`,
+		"/v1/turns/7":        "there is no turn 7",
+		"/v1/turns/7/events": "there is no turn 7", "/v1/outputs/none": `there is no output \"none\"`,
+		"/v1/nothing": "unknown path: GET /openapi.json",
 	} {
 		h.ask("GET", path, "").want(t, http.StatusNotFound, detail)
 	}
-	h.ask("POST", "/v1/chat/completions", `{"model":"clerk","messages":[]}`).want(t, http.StatusNotFound, `{"error":{"message":"chat completions are not supported`)
+	h.ask("POST", "/v1/chat/completions", `{"model":"clerk","messages":[]}`).want(t, http.StatusNotFound,
+		`{"error":{"message":"chat completions are not supported`)
 	both := h.ask("DELETE", "/v1/messages", "")
 	both.want(t, http.StatusMethodNotAllowed, "method not allowed: use GET, POST")
 	if got := both.header.Values("Allow"); len(got) != 1 || got[0] != "GET, POST" {
@@ -170,7 +185,8 @@ func run(f *func()) {
 	}
 }
 
-// TestAMessageThatClosesWhileItIsRead checks that a message is shown with its reply if and only if it is shown as closed.
+// TestAMessageThatClosesWhileItIsRead checks that a message is shown with its reply if and only if it is shown as
+// closed.
 func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 	var before, after func()
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = closing{c.Store, &before, &after} })
@@ -181,7 +197,8 @@ func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 			*at = func() { d.finish("the reply") }
 			a := h.ask("GET", fmt.Sprintf(path, id), "")
 			replied := strings.Contains(string(a.body), "the reply")
-			closed := strings.Contains(string(a.body), `"state":"succeeded"`) || strings.Contains(string(a.body), ", closed <time")
+			closed := strings.Contains(string(a.body), `"state":"succeeded"`) || strings.Contains(string(a.body),
+				", closed <time")
 			if a.status != 200 || replied != closed || replied != (at == &before) {
 				t.Errorf("%s: with its reply %v, closed %v: %s", path, replied, closed, a.body)
 			}
@@ -189,7 +206,8 @@ func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestWhoMayUsePriorities sends messages with high priorities by tokens with and without the scope operate, and without a token.
+// TestWhoMayUsePriorities sends messages with high priorities by tokens with and without the scope operate, and without
+// a token.
 func TestWhoMayUsePriorities(t *testing.T) {
 	h := newEnv(t)
 	sender := h.token(operate.Token{Name: "sender", Scopes: []string{"send", "read"}})

@@ -27,8 +27,10 @@ func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
 		return h.token(operate.Token{Name: fmt.Sprint("token-", made), Scopes: scopes, Agents: agents})
 	}
 	h.ask("GET", "/metrics", "").want(t, 401, "a token is required")
-	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"send"}, nil)).want(t, 403, `needs a token with the scope`)
-	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"read"}, []string{"clerk"})).want(t, 403, "all agents")
+	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"send"}, nil)).want(t, 403,
+		`needs a token with the scope`)
+	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"read"}, []string{"clerk"})).want(t,
+		403, "all agents")
 	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"read"}, nil)).want(t, 200, "up 1")
 	_, base := h.serve()
 	h.askAt(base, "GET", "/metrics", "").want(t, 404, "has no metrics")
@@ -55,9 +57,11 @@ func TestEveryRequestIsToldOf(t *testing.T) {
 	h.ask("GET", "/v1/turns", "", "Host", "elsewhere.example")
 	turn := h.turn("clerk", "work")
 	turn.finish("done")
-	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", turn.id), "", "Accept", "text/event-stream").want(t, 200, "turn_complete")
+	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", turn.id), "", "Accept", "text/event-stream").want(t, 200,
+		"turn_complete")
 	want := []string{
-		"GET /v1/turns 200", "GET /v1/turns/{id} 404", "_OTHER  404", "_OTHER  405", "GET /v1/turns 421", "GET /v1/turns/{id}/events 200",
+		"GET /v1/turns 200", "GET /v1/turns/{id} 404", "_OTHER  404", "_OTHER  405", "GET /v1/turns 421",
+		"GET /v1/turns/{id}/events 200",
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -39,16 +39,19 @@ func only(values ...string) string {
 }
 
 const (
-	aText, aNumber, aWhole, aBoolean = `{"type":"string"}`, `{"type":"number"}`, `{"type":"integer"}`, `{"type":"boolean"}`
-	aCode                            = `{"type":"string","minLength":1}`
+	aText, aNumber, aWhole, aBoolean = `{"type":"string"}`, `{"type":"number"}`, `{"type":"integer"}`,
+		`{"type":"boolean"}`
+	aCode = `{"type":"string","minLength":1}`
 )
 
-// What Open Responses (2026-04-24) requires of the objects that this API sends: https://www.openresponses.org. Every field is
-// required there unless it is the second argument's.
+// What Open Responses (2026-04-24) requires of the objects that this API sends: https://www.openresponses.org. Every
+// field is required there unless it is the second argument's.
 func openSchemas() (response string, events map[string]string) {
-	part := objectOf(map[string]string{"type": only("output_text"), "text": aText, "annotations": listOf("{}")}, map[string]string{"logprobs": listOf("{}")})
+	part := objectOf(map[string]string{"type": only("output_text"), "text": aText, "annotations": listOf("{}")},
+		map[string]string{"logprobs": listOf("{}")})
 	item := objectOf(map[string]string{
-		"type": only("message"), "id": aCode, "status": only("in_progress", "completed", "incomplete"), "role": only("assistant"), "content": listOf(part),
+		"type": only("message"), "id": aCode, "status": only("in_progress", "completed", "incomplete"),
+		"role": only("assistant"), "content": listOf(part),
 	}, map[string]string{"phase": only("commentary", "final_answer")})
 	usage := objectOf(map[string]string{
 		"input_tokens": aWhole, "output_tokens": aWhole, "total_tokens": aWhole,
@@ -56,32 +59,47 @@ func openSchemas() (response string, events map[string]string) {
 		"output_tokens_details": objectOf(map[string]string{"reasoning_tokens": aWhole}, nil),
 	}, nil)
 	response = objectOf(map[string]string{
-		"id": aCode, "object": only("response"), "created_at": aWhole, "completed_at": nullable(aWhole), "status": aCode,
-		"incomplete_details": nullable(objectOf(map[string]string{"reason": aText}, nil)), "model": aCode, "previous_response_id": nullable(aCode),
-		"instructions": nullable(aText), "output": listOf(item), "error": nullable(objectOf(map[string]string{"code": aCode, "message": aCode}, nil)),
-		"tools": listOf("{}"), "tool_choice": only("none", "auto", "required"), "truncation": only("auto", "disabled"), "parallel_tool_calls": aBoolean,
-		"text":  objectOf(map[string]string{"format": objectOf(map[string]string{"type": only("text", "json_object", "json_schema")}, nil)}, nil),
-		"top_p": aNumber, "presence_penalty": aNumber, "frequency_penalty": aNumber, "top_logprobs": aWhole, "temperature": aNumber,
-		"reasoning": nullable(objectOf(map[string]string{"effort": nullable(aText), "summary": nullable(aText)}, nil)),
-		"usage":     nullable(usage), "max_output_tokens": nullable(aWhole), "max_tool_calls": nullable(aWhole), "store": aBoolean, "background": aBoolean,
-		"service_tier": aText, "metadata": `{"type":"object"}`, "safety_identifier": nullable(aText), "prompt_cache_key": nullable(aText),
-		"user": nullable(aText), // until 2026-01
+		"id": aCode, "object": only("response"), "created_at": aWhole, "completed_at": nullable(aWhole),
+		"status":             aCode,
+		"incomplete_details": nullable(objectOf(map[string]string{"reason": aText}, nil)), "model": aCode,
+		"previous_response_id": nullable(aCode),
+		"instructions":         nullable(aText), "output": listOf(item),
+		"error": nullable(objectOf(map[string]string{"code": aCode, "message": aCode}, nil)),
+		"tools": listOf("{}"), "tool_choice": only("none", "auto", "required"), "truncation": only("auto", "disabled"),
+		"parallel_tool_calls": aBoolean,
+		"text": objectOf(map[string]string{"format": objectOf(map[string]string{"type": only("text", "json_object",
+			"json_schema")}, nil)}, nil),
+		"top_p": aNumber, "presence_penalty": aNumber, "frequency_penalty": aNumber, "top_logprobs": aWhole,
+		"temperature": aNumber,
+		"reasoning": nullable(objectOf(map[string]string{"effort": nullable(aText), "summary": nullable(aText)},
+			nil)),
+		"usage": nullable(usage), "max_output_tokens": nullable(aWhole), "max_tool_calls": nullable(aWhole),
+		"store": aBoolean, "background": aBoolean,
+		"service_tier": aText, "metadata": `{"type":"object"}`, "safety_identifier": nullable(aText),
+		"prompt_cache_key": nullable(aText),
+		"user":             nullable(aText), // until 2026-01
 	}, nil)
 	lifecycle := func(name string) string {
-		return objectOf(map[string]string{"type": only("response." + name), "sequence_number": aWhole, "response": response}, nil)
+		return objectOf(map[string]string{"type": only("response." + name), "sequence_number": aWhole,
+			"response": response}, nil)
 	}
 	ofItem := func(name string) string {
-		return objectOf(map[string]string{"type": only("response." + name), "sequence_number": aWhole, "output_index": aWhole, "item": item}, nil)
+		return objectOf(map[string]string{"type": only("response." + name), "sequence_number": aWhole,
+			"output_index": aWhole, "item": item}, nil)
 	}
 	ofPart := func(name, field, schema string) string {
 		return objectOf(map[string]string{
-			"type": only("response." + name), "sequence_number": aWhole, "item_id": aCode, "output_index": aWhole, "content_index": aWhole, field: schema,
+			"type": only("response." + name), "sequence_number": aWhole, "item_id": aCode, "output_index": aWhole,
+			"content_index": aWhole, field: schema,
 		}, map[string]string{"logprobs": listOf("{}")})
 	}
 	events = map[string]string{
 		"output_item.added": ofItem("output_item.added"), "output_item.done": ofItem("output_item.done"),
-		"content_part.added": ofPart("content_part.added", "part", part), "content_part.done": ofPart("content_part.done", "part", part),
-		"output_text.delta": ofPart("output_text.delta", "delta", aText), "output_text.done": ofPart("output_text.done", "text", aText),
+		"content_part.added": ofPart("content_part.added", "part", part),
+		"content_part.done":  ofPart("content_part.done", "part", part),
+		"output_text.delta":  ofPart("output_text.delta", "delta", aText),
+		"output_text.done": ofPart("output_text.done",
+			"text", aText),
 	}
 	for _, name := range []string{"created", "queued", "in_progress", "completed", "failed", "incomplete"} {
 		events[name] = lifecycle(name)
@@ -128,8 +146,8 @@ func fitAll(t *testing.T, all []sent) {
 	}
 }
 
-// TestOpenResponses sends what the acceptance tests of Open Responses for text send, and checks the answers as they do: a
-// response that fits the schema, is completed and has an output, and a stream whose every event fits its schema.
+// TestOpenResponses sends what the acceptance tests of Open Responses for text send, and checks the answers as they do:
+// a response that fits the schema, is completed and has an output, and a stream whose every event fits its schema.
 func TestOpenResponses(t *testing.T) {
 	h := newEnv(t)
 	schema, _ := openSchemas()
@@ -142,7 +160,8 @@ func TestOpenResponses(t *testing.T) {
 	} {
 		for _, stream := range []bool{false, true} {
 			what := fmt.Sprintf("%s, stream %t", name, stream)
-			body := fmt.Sprintf(`{"model":"clerk","input":%s,"stream":%t,"temperature":0.7,"top_p":0.9,"presence_penalty":0.1,"frequency_penalty":0.1,"top_logprobs":0,
+			body := fmt.Sprintf(
+				`{"model":"clerk","input":%s,"stream":%t,"temperature":0.7,"top_p":0.9,"presence_penalty":0.1,"frequency_penalty":0.1,"top_logprobs":0,
 				"max_output_tokens":100,"tool_choice":"auto","tools":[],"truncation":"disabled","parallel_tool_calls":true,"service_tier":"auto",
 				"reasoning":{"effort":null},"text":{"format":{"type":"text"},"verbosity":"low"},"safety_identifier":"s","prompt_cache_key":"p","include":[]}`, input, stream)
 			got := make(chan answer, 1)

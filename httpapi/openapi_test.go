@@ -73,7 +73,8 @@ func (d document) check(t *testing.T, method, path string, a answer) {
 	if name, is := strings.CutPrefix(response.Ref, "#/components/responses/"); is {
 		response = d.Components.Responses[name]
 	}
-	for _, name := range []string{"Location", "Retry-After", "WWW-Authenticate", "X-Should-Retry", "Content-Disposition"} {
+	for _, name := range []string{"Location", "Retry-After", "WWW-Authenticate", "X-Should-Retry",
+		"Content-Disposition"} {
 		if _, there := response.Headers[name]; a.header.Get(name) != "" && !there {
 			t.Errorf("%s %s: the header %s of answer %d is not described", method, path, name, a.status)
 		}
@@ -187,11 +188,13 @@ func TestTheDescriptionSuitsGenerators(t *testing.T) {
 	for path, operations := range d.Paths {
 		for method, op := range operations {
 			at := method + " " + path
-			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 || !slices.Contains(tags, op.Tags[0]) || op.Security == nil {
+			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 || !slices.Contains(tags, op.Tags[0]) ||
+				op.Security == nil {
 				t.Errorf("%s: operationId, summary, one of the tags, or security are missing", at)
 			}
 			statuses := slices.Sorted(maps.Keys(op.Responses))
-			if !slices.Contains(statuses, "4XX") || !slices.Contains(statuses, "5XX") || !strings.HasPrefix(statuses[0], "2") {
+			if !slices.Contains(statuses, "4XX") || !slices.Contains(statuses, "5XX") ||
+				!strings.HasPrefix(statuses[0], "2") {
 				t.Errorf("%s: answered with %v; 2.., 4XX and 5XX are wanted", at, statuses)
 			}
 			var inPath []string
@@ -225,7 +228,8 @@ func TestTheDescriptionSuitsGenerators(t *testing.T) {
 		if (node["enum"] != nil || node["const"] != nil) && node["type"] == nil {
 			t.Errorf("%s: a constant of no type", at)
 		}
-		if state := regexp.MustCompile(`/(state|outcome|effect|trigger|\w*stop_reason)$`).MatchString(at); state && node["type"] == "string" && node["enum"] == nil && !strings.Contains(at, "/ResponseTurn/") {
+		if state := regexp.MustCompile(`/(state|outcome|effect|trigger|\w*stop_reason)$`).MatchString(at); state &&
+			node["type"] == "string" && node["enum"] == nil && !strings.Contains(at, "/ResponseTurn/") {
 			t.Errorf("%s: any string; say which", at)
 		}
 	})
@@ -260,11 +264,13 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	turn := h.turn("clerk", "work")
 	turn.write(turnlog.Entry{
 		Round: &turnkeeper.Round{
-			Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: "tool_calls", Text: "I look.",
+			Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: "tool_calls",
+			Text:   "I look.",
 			Usage:  turnkeeper.Usage{InputTokens: 3, OutputTokens: 4},
 			Recipe: &turnkeeper.Recipe{Provider: "p", Model: "m", Window: turnkeeper.Window{Size: 100, Factor: 1.5}},
 			Calls: []turnkeeper.ToolCall{{
-				Key: call, WireID: "c1", Name: "look", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
+				Key: call, WireID: "c1", Name: "look", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone,
+				State: turnkeeper.CallPlanned,
 			}},
 		},
 		Starts: []turnlog.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
@@ -272,7 +278,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}, journal.Ending{})
 	turn.write(turnlog.Entry{Results: []turnlog.CallResult{{
 		Key: call, Nonce: "n", State: turnkeeper.CallSucceeded, Shown: "grüße", Preview: "grüße", Ran: true,
-		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße", SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
+		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße",
+			SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
 	}}}, journal.Ending{})
 
 	checked := map[string]bool{}
@@ -280,8 +287,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask := func(method, path, query, body string, status int, headers ...string) answer {
 		t.Helper()
 		checked[method+" "+path] = true
-		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/conversations/{id}", "/v1/conversations/"+conversation, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}", "clerk/daily", "/v1/agents/{name}", "/v1/agents/clerk", "{name}", "shop", "{id}", "out-1").Replace(path)
+		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}",
+			"/v1/messages/1",
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/conversations/{id}", "/v1/conversations/"+
+				conversation, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}",
+			"clerk/daily", "/v1/agents/{name}", "/v1/agents/clerk", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -312,7 +322,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/messages", "?wait=1ms", message, 202)
 	ask("POST", "/v1/messages", "", `{}`, 422)
 	ask("GET", "/v1/messages/{id}", "", "", 200)
-	ask("GET", "/v1/messages", "?agent=clerk&conversation=main&text=hello&since=2026-01-01&limit=1", "", 200).want(t, 200, `"body":"hello"`)
+	ask("GET", "/v1/messages", "?agent=clerk&conversation=main&text=hello&since=2026-01-01&limit=1", "", 200).want(t,
+		200, `"body":"hello"`)
 	ask("GET", "/v1/messages", "?conversation=main", "", 400)
 	ask("GET", "/v1/transcript", "?agent=clerk&conversation=main", "", 200).want(t, 200, `"name":"look"`)
 	ask("GET", "/v1/transcript", "?agent=clerk", "", 400)
@@ -326,7 +337,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/turns/{id}", "", "", 200)
 	ask("GET", "/v1/turns/{id}/events", "", "", 200)
 	ask("GET", "/v1/turns/{id}/events", "", "", 200, "Accept", "text/event-stream")
-	ask("GET", "/v1/turns/{id}/events", fmt.Sprintf("?after=%d", one[int64](h, "select last_seq from turnkeeper.turns_now")), "", 204, "Accept", "text/event-stream")
+	ask("GET", "/v1/turns/{id}/events", fmt.Sprintf("?after=%d",
+		one[int64](h, "select last_seq from turnkeeper.turns_now")), "", 204, "Accept", "text/event-stream")
 	closed := ask("GET", "/v1/messages/{id}/events", "", "", 200)
 	closed.want(t, 200, "message_closed")
 	ask("GET", "/v1/messages/{id}/events", "?after=end", "", 204)
@@ -343,10 +355,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/agents", "", "", 200)
 	ask("GET", "/v1/agents/{name}", "", "", 200)
 	ask("GET", "/v1/doctor", "", "", 200)
-	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks", "", "", 200)); len(got.Items) != 1 || got.Items[0]["pending"] != 1.0 {
+	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks", "", "", 200)); len(
+		got.Items) != 1 || got.Items[0]["pending"] != 1.0 {
 		t.Errorf("the webhooks are %v", got)
 	}
-	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks/{name}/deliveries", "?state=pending", "", 200)); len(got.Items) != 1 || got.Items[0]["webhook_id"] != "reply_1" {
+	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks/{name}/deliveries", "?state=pending",
+		"", 200)); len(got.Items) != 1 || got.Items[0]["webhook_id"] != "reply_1" {
 		t.Errorf("the deliveries are %v", got)
 	}
 	ask("POST", "/v1/scheduler/pause", "", `{"reason":"a look"}`, 200)
@@ -370,7 +384,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/model-health", "", "", 200).want(t, 200, `"state":"unknown"`)
 	one[string](h, `update turnkeeper.agents set models = '{}' where name = 'clerk' returning name`)
 	ask("GET", "/v1/levels", "", "", 200).want(t, 200, `"agents":[]`)
-	ask("POST", "/v1/levels/pin", "", `{"level":"low","for_seconds":60,"reason":"costs","by":"ada"}`, 200).want(t, 200, `"by":"ada"`)
+	ask("POST", "/v1/levels/pin", "", `{"level":"low","for_seconds":60,"reason":"costs","by":"ada"}`, 200).want(t,
+		200, `"by":"ada"`)
 	ask("POST", "/v1/levels/pin", "", `{"agent":"clerk","level":"critical"}`, 200).want(t, 200, `"by":"operator"`)
 	ask("POST", "/v1/levels/pin", "", `{"level":"high"}`, 422)
 	ask("POST", "/v1/levels/pin", "", `{"level":"low","for_seconds":-1}`, 422)
@@ -380,7 +395,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/levels/unpin", "", `{"agent":"nobody"}`, 404)
 	ask("POST", "/v1/levels/unpin", "", `{}`, 200).want(t, 200, `"all":null`)
 	var created struct{ ID string }
-	if err := json.Unmarshal(ask("POST", "/v1/responses", "", `{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200).body, &created); err != nil {
+	if err := json.Unmarshal(ask("POST", "/v1/responses", "",
+		`{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200).body, &created); err != nil {
 		t.Fatal(err)
 	}
 	response = created.ID
@@ -390,7 +406,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/responses/{id}/cancel", "", "", 200)
 	ask("GET", "/v1/responses/{id}", "?stream=true", "", 200)
 	ask("GET", "/v1/responses/{id}", "?starting_after=1", "", 400)
-	if err := json.Unmarshal(ask("POST", "/v1/conversations", "", `{"metadata":{"a":"b"},"items":[{"role":"user","content":"x"}]}`, 200).body, &created); err != nil {
+	if err := json.Unmarshal(ask("POST", "/v1/conversations", "",
+		`{"metadata":{"a":"b"},"items":[{"role":"user","content":"x"}]}`, 200).body, &created); err != nil {
 		t.Fatal(err)
 	}
 	conversation = created.ID
@@ -434,7 +451,8 @@ func TestNamesForGenerators(t *testing.T) {
 	if len(titles) < 10 {
 		t.Errorf("there are only the enumerations %v", titles)
 	}
-	planted := map[string]any{"properties": map[string]any{"n": map[string]any{"default": 1.0}, "kind": map[string]any{"enum": []any{"a"}}}}
+	planted := map[string]any{"properties": map[string]any{"n": map[string]any{"default": 1.0},
+		"kind": map[string]any{"enum": []any{"a"}}}}
 	if faults := faultsForGenerators("planted", planted, map[string]string{}); len(faults) != 2 {
 		t.Errorf("planted faults are found as %q", faults)
 	}
@@ -460,7 +478,8 @@ func faultsForGenerators(at string, schema any, titles map[string]string) (fault
 		if _, is := schema["enum"].([]any); is {
 			title, _ := schema["title"].(string)
 			if other, used := titles[title]; used || !twoWords.MatchString(title) {
-				faults = append(faults, fmt.Sprintf("the enumeration at %s is named %q, as is that at %q", at, title, other))
+				faults = append(faults, fmt.Sprintf("the enumeration at %s is named %q, as is that at %q", at,
+					title, other))
 			}
 			titles[title] = at
 		}

@@ -104,7 +104,8 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 
 // do sends a request and returns the answer.
 func (r *recording) do(ctx context.Context, a asked) *timedWriter {
-	req := httptest.NewRequestWithContext(context.WithValue(ctx, requestKey{}, true), a.method, a.path, strings.NewReader(a.body))
+	req := httptest.NewRequestWithContext(context.WithValue(ctx, requestKey{}, true), a.method, a.path,
+		strings.NewReader(a.body))
 	req.Host = "localhost"
 	page := !strings.HasPrefix(a.path, "/v1/")
 	switch {
@@ -141,8 +142,8 @@ func (r *recording) do(ctx context.Context, a asked) *timedWriter {
 	return w
 }
 
-// doAlone is like do, and fails the test if the context of a call of the store outlasts the request: what such a context holds, a timer
-// for example, is held as long.
+// doAlone is like do, and fails the test if the context of a call of the store outlasts the request: what such a
+// context holds, a timer for example, is held as long.
 func (r *recording) doAlone(ctx context.Context, a asked) *timedWriter {
 	w := r.do(ctx, a)
 	synctest.Wait()
@@ -154,7 +155,8 @@ func (r *recording) doAlone(ctx context.Context, a asked) *timedWriter {
 
 // record sends a request, and writes down how the store was called and all of the answer.
 func (r *recording) record(a asked) {
-	fmt.Fprintf(&r.text, "=== %s %s%s\n", a.method, a.path, strings.TrimRight(" as "+cmp.Or(a.as, "nobody")+" "+strings.Join(a.headers, " "), " "))
+	fmt.Fprintf(&r.text, "=== %s %s%s\n", a.method, a.path,
+		strings.TrimRight(" as "+cmp.Or(a.as, "nobody")+" "+strings.Join(a.headers, " "), " "))
 	if a.body != "" {
 		fmt.Fprintf(&r.text, "  %.300s\n", shortened(a.body))
 	}
@@ -196,14 +198,16 @@ func changed(before, now string) (but string) {
 	return but
 }
 
-// common are headers of almost all answers of the API, and of the page. An answer is recorded without them, or with what it has instead.
+// common are headers of almost all answers of the API, and of the page. An answer is recorded without them, or with
+// what it has instead.
 var common = []map[string]string{
 	{
 		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 	},
 	{
-		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+		"Cross-Origin-Opener-Policy":   "same-origin",
 		"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 			"base-uri 'none'; frame-ancestors 'none'",
@@ -298,7 +302,8 @@ func idsOf(path string) []string {
 	case strings.Contains(path, "/outputs/"):
 		return []string{"text", "bytes", "gone", "none"}
 	case strings.Contains(path, "/responses/"):
-		return []string{"resp_1", "resp_2", "resp_3", "resp_4", "resp_5", "resp_6", "resp_9", "resp_100", "resp_01", "3"}
+		return []string{"resp_1", "resp_2", "resp_3", "resp_4", "resp_5", "resp_6", "resp_9", "resp_100",
+			"resp_01", "3"}
 	case strings.Contains(path, "/conversations/"):
 		return []string{"conv_1", "none"}
 	case strings.Contains(path, "/models/"):

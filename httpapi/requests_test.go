@@ -31,7 +31,8 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		return of
 	}
 	h.ask("POST", path, `{"state":"failed","since":"-1h"}`).want(t, 422, "must be a duration")
-	h.ask("POST", path, `{"state":"failed","error_class":"Auth"}`).want(t, 422, "it must be one of rate_limited, overloaded, ")
+	h.ask("POST", path, `{"state":"failed","error_class":"Auth"}`).want(t, 422,
+		"it must be one of rate_limited, overloaded, ")
 	if of := agents(`{"state":"failed","since":"0s"}`); len(of) != 0 {
 		t.Errorf("since now, messages of %v are retried", of)
 	}
@@ -74,7 +75,8 @@ func TestConditionsOfLists(t *testing.T) {
 	h.ask("GET", "/v1/messages?text="+strings.Repeat("x", 1001), "").want(t, 400, "the limit is 1000")
 	h.ask("GET", "/v1/transcript?agent=clerk&conversation=main", "").want(t, 200, "")
 	h.ask("GET", "/v1/transcript?agent=clerk", "").want(t, 400, "a transcript needs agent=NAME and conversation=NAME")
-	h.ask("GET", "/v1/transcript?conversation=main", "").want(t, 400, "a transcript needs agent=NAME and conversation=NAME")
+	h.ask("GET", "/v1/transcript?conversation=main", "").want(t, 400,
+		"a transcript needs agent=NAME and conversation=NAME")
 	h.ask("GET", "/v1/transcript?limit=none", "").want(t, 400, "limit")
 }
 
@@ -90,7 +92,8 @@ func TestABodyThatEndsTooSoon(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	const body = `{"agent":"clerk","body":"hello"}`
-	_, err = fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body)
+	_, err = fmt.Fprintf(conn,
+		"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body)
 	if err == nil {
 		err = conn.(*net.TCPConn).CloseWrite()
 	}
@@ -119,11 +122,13 @@ func TestATokenRetriesOnlyMessagesOfItsAgents(t *testing.T) {
 	all := h.token(operate.Token{Name: "all", Scopes: everything})
 	const path = "/v1/messages/retry"
 	h.ask("POST", path, `{"state":"failed","agent":"desk"}`, "Authorization", clerk).want(t, 404, "")
-	if a := h.ask("POST", path, `{"state":"failed","agent":"clerk"}`, "Authorization", both); strings.Contains(string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
+	if a := h.ask("POST", path, `{"state":"failed","agent":"clerk"}`, "Authorization", both); strings.Contains(
+		string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
 		t.Errorf("of clerk's messages, %s is retried", a.body)
 	}
 	h.turn("clerk", "more work").failForGood()
-	if a := h.ask("POST", path, `{"state":"failed"}`, "Authorization", clerk); strings.Contains(string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
+	if a := h.ask("POST", path, `{"state":"failed"}`, "Authorization", clerk); strings.Contains(string(a.body),
+		"desk") || !strings.Contains(string(a.body), "clerk") {
 		t.Errorf("a token for clerk retries %s", a.body)
 	}
 	if a := h.ask("POST", path, `{"state":"failed"}`, "Authorization", all); !strings.Contains(string(a.body), "desk") {
@@ -134,7 +139,8 @@ func TestATokenRetriesOnlyMessagesOfItsAgents(t *testing.T) {
 func TestATokenSeesOnlyModelsOfItsAgents(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	for agent, models := range map[string][]string{"maker": {"p/both", "p/maker"}, "other": {"p/both", "p/other"}} {
-		err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{Name: agent, Definition: []byte("x"), DefinitionHash: strings.Repeat("a", 64), Models: models}})
+		err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{Name: agent, Definition: []byte("x"),
+			DefinitionHash: strings.Repeat("a", 64), Models: models}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +160,8 @@ func TestATokenSeesOnlyModelsOfItsAgents(t *testing.T) {
 		{"all", nil, "[{p/both [maker other]} {p/maker [maker]} {p/other [other]}]"},
 	} {
 		token := h.token(operate.Token{Name: c.token, Scopes: everything, Agents: c.agents})
-		if got := fmt.Sprint(decode[list](t, h.ask("GET", "/v1/model-health", "", "Authorization", token)).Items); got != c.want {
+		if got := fmt.Sprint(decode[list](t, h.ask("GET", "/v1/model-health", "", "Authorization",
+			token)).Items); got != c.want {
 			t.Errorf("a token for %v sees %s, want %s", c.agents, got, c.want)
 		}
 	}
@@ -163,8 +170,10 @@ func TestATokenSeesOnlyModelsOfItsAgents(t *testing.T) {
 // A schedule that the agent's file no longer has cannot be run.
 func TestAnEndedScheduleIsNotRun(t *testing.T) {
 	h := newEnv(t)
-	one[int](h, "with ended as (update turnkeeper.schedules set active = false where agent = 'clerk' returning 1) select count(*) from ended")
-	h.ask("POST", "/v1/schedules/clerk/daily/run", "").want(t, 409, "schedule clerk/daily has ended: the file of agent clerk no longer has it")
+	one[int](h,
+		"with ended as (update turnkeeper.schedules set active = false where agent = 'clerk' returning 1) select count(*) from ended")
+	h.ask("POST", "/v1/schedules/clerk/daily/run", "").want(t, 409,
+		"schedule clerk/daily has ended: the file of agent clerk no longer has it")
 	h.ask("POST", "/v1/schedules/clerk/hourly/run", "").want(t, 404, "")
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were enqueued", n)

@@ -45,7 +45,8 @@ func (o *openai) open(c *request.Call) (err error) {
 func (o *openai) body(c *request.Call) ([]byte, error) {
 	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
 	if err == nil {
-		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
+		// names in metadata may differ in case only
+		err = request.NoRepeats(body, func(name string) string { return name })
 	}
 	return body, err
 }
@@ -69,7 +70,8 @@ func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*r
 func (o *openai) answer(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
 	c.PauseTimeout() // the API waits for replies: boundedResponses limits each query
 	err := handle(o.api, responses.Call{
-		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(), OpenStream: c.OpenStream,
+		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(),
+		OpenStream: c.OpenStream,
 	})
 	if errors.Is(err, responses.ErrGone) {
 		return request.ErrGone
@@ -86,7 +88,8 @@ func responsesCaller(c request.Caller) responses.Caller {
 	if c.Token == nil {
 		return responses.Caller{Sees: c.Sees, Operates: true}
 	}
-	return responses.Caller{TokenID: c.Token.ID, User: c.User(), Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
+	return responses.Caller{TokenID: c.Token.ID, User: c.User(), Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes,
+		request.ScopeOperate)}
 }
 
 // boundedResponses limits the time of each query of the Responses API.
@@ -96,7 +99,8 @@ type boundedResponses struct {
 }
 
 // bounded calls a query within the timeout.
-func bounded[T any](ctx context.Context, b boundedResponses, query func(context.Context) (T, error)) (result T, err error) {
+func bounded[T any](ctx context.Context, b boundedResponses,
+	query func(context.Context) (T, error)) (result T, err error) {
 	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
 		result, err = query(ctx)
 		return err
@@ -105,15 +109,20 @@ func bounded[T any](ctx context.Context, b boundedResponses, query func(context.
 }
 
 func (b boundedResponses) AcceptResponse(ctx context.Context, n operate.NewResponse) (turnkeeper.MessageID, error) {
-	return bounded(ctx, b, func(ctx context.Context) (turnkeeper.MessageID, error) { return b.Store.AcceptResponse(ctx, n) })
+	return bounded(ctx, b, func(ctx context.Context) (turnkeeper.MessageID, error) {
+		return b.Store.AcceptResponse(ctx, n)
+	})
 }
 
 func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error) {
 	return bounded(ctx, b, func(ctx context.Context) (operate.Response, error) { return b.Store.Response(ctx, id) })
 }
 
-func (b boundedResponses) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey, history []byte) ([]operate.Head, error) {
-	return bounded(ctx, b, func(ctx context.Context) ([]operate.Head, error) { return b.Store.HeadsWithHistory(ctx, key, history) })
+func (b boundedResponses) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey,
+	history []byte) ([]operate.Head, error) {
+	return bounded(ctx, b, func(ctx context.Context) ([]operate.Head, error) {
+		return b.Store.HeadsWithHistory(ctx, key, history)
+	})
 }
 
 func (b boundedResponses) HeadOf(ctx context.Context, key turnkeeper.ConversationKey) (operate.Head, error) {
@@ -128,18 +137,25 @@ func (b boundedResponses) Saids(
 	})
 }
 
-func (b boundedResponses) CreateConversation(ctx context.Context, c operate.Created, token int64, user string) (time.Time, error) {
-	return bounded(ctx, b, func(ctx context.Context) (time.Time, error) { return b.Store.CreateConversation(ctx, c, token, user) })
+func (b boundedResponses) CreateConversation(ctx context.Context, c operate.Created, token int64,
+	user string) (time.Time, error) {
+	return bounded(ctx, b, func(ctx context.Context) (time.Time, error) {
+		return b.Store.CreateConversation(ctx, c, token, user)
+	})
 }
 
-func (b boundedResponses) CreatedConversation(ctx context.Context, id string, token int64, user string) (operate.Created, error) {
+func (b boundedResponses) CreatedConversation(ctx context.Context, id string, token int64,
+	user string) (operate.Created, error) {
 	return bounded(ctx, b, func(ctx context.Context) (operate.Created, error) {
 		return b.Store.CreatedConversation(ctx, id, token, user)
 	})
 }
 
-func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Ended, error) {
-	return bounded(ctx, b, func(ctx context.Context) (operate.Ended, error) { return b.Store.CancelMessage(ctx, id, reason) })
+func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID,
+	reason string) (operate.Ended, error) {
+	return bounded(ctx, b, func(ctx context.Context) (operate.Ended, error) {
+		return b.Store.CancelMessage(ctx, id, reason)
+	})
 }
 
 func (b boundedResponses) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error) {

@@ -65,8 +65,8 @@ func (h *env) bodyOf(r response) string {
 	return one[string](h, "select body from turnkeeper.messages where id = "+strings.TrimPrefix(r.ID, "resp_"))
 }
 
-// TestAFullHistoryContinuesItsConversation checks that a client without ids stays in the conversation that its first message began,
-// and that only what is new becomes a message.
+// TestAFullHistoryContinuesItsConversation checks that a client without ids stays in the conversation that its first
+// message began, and that only what is new becomes a message.
 func TestAFullHistoryContinuesItsConversation(t *testing.T) {
 	h := newEnv(t)
 	c := &chat{env: h}
@@ -75,7 +75,8 @@ func TestAFullHistoryContinuesItsConversation(t *testing.T) {
 	c.items[1]["content"] = " Hi\n there. " // white space makes no difference
 	third := c.turn("Thanks", "Welcome.")
 	if second.Conversation.ID != first.Conversation.ID || third.Conversation.ID != first.Conversation.ID {
-		t.Errorf("the conversations are %q, %q, %q", first.Conversation.ID, second.Conversation.ID, third.Conversation.ID)
+		t.Errorf("the conversations are %q, %q, %q", first.Conversation.ID, second.Conversation.ID,
+			third.Conversation.ID)
 	}
 	if body := h.bodyOf(third); body != "Thanks" {
 		t.Errorf("the third message is %q", body)
@@ -90,7 +91,8 @@ func TestAFullHistoryContinuesItsConversation(t *testing.T) {
 		t.Errorf("by name it is %+v", r)
 	}
 	// After a request without the history, the next one with it still finds the conversation.
-	r := h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"Short"}`, first.Conversation.ID))
+	r := h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"Short"}`,
+		first.Conversation.ID))
 	h.answerNext("Short too.")
 	c.say("user", "Short")
 	c.say("assistant", "Short too.")
@@ -100,13 +102,15 @@ func TestAFullHistoryContinuesItsConversation(t *testing.T) {
 	}
 }
 
-// TestAHistoryThatIsNotTheConversations checks that another history starts a conversation, and is shown to the model as the sender's.
+// TestAHistoryThatIsNotTheConversations checks that another history starts a conversation, and is shown to the model as
+// the sender's.
 func TestAHistoryThatIsNotTheConversations(t *testing.T) {
 	h := newEnv(t)
 	c := &chat{env: h}
 	c.say("system", "Talk like\na pirate.")
 	first := c.turn("Hello", "Hi there.")
-	if body := h.bodyOf(first); body != "# Instructions of the sender\n\n> Talk like\n> a pirate.\n\n# Message\n\nHello" {
+	if body := h.bodyOf(
+		first); body != "# Instructions of the sender\n\n> Talk like\n> a pirate.\n\n# Message\n\nHello" {
 		t.Errorf("with a system message the first is %q", body)
 	}
 	h.ask("GET", "/v1/responses/"+first.ID+"/input_items", "").want(t, http.StatusOK, `"text":"Hello"`)
@@ -125,10 +129,13 @@ func TestAHistoryThatIsNotTheConversations(t *testing.T) {
 		change(other)
 		r := other.turn("And now?", "Fine.")
 		body := h.bodyOf(r)
-		if r.Conversation.ID == first.Conversation.ID || !strings.Contains(body, "# Earlier messages, as the sender has them\n\n> User:\n> ") || !strings.HasSuffix(body, "\n\n# Message\n\nAnd now?") {
+		if r.Conversation.ID == first.Conversation.ID || !strings.Contains(body,
+			"# Earlier messages, as the sender has them\n\n> User:\n> ") ||
+			!strings.HasSuffix(body, "\n\n# Message\n\nAnd now?") {
 			t.Errorf("%s: in %q, %q", what, r.Conversation.ID, body)
 		}
-		if next := other.turn("Again?", "Fine."); next.Conversation.ID != r.Conversation.ID || strings.Contains(h.bodyOf(next), "Earlier") {
+		if next := other.turn("Again?", "Fine."); next.Conversation.ID != r.Conversation.ID ||
+			strings.Contains(h.bodyOf(next), "Earlier") {
 			t.Errorf("%s: the next message is in %q, %q", what, next.Conversation.ID, h.bodyOf(next))
 		}
 	}
@@ -151,7 +158,8 @@ func TestTokensDoNotShareHistories(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	var seen []string
 	for _, name := range []string{"shop", "mall"} {
-		c := &chat{env: h, auth: []string{"Authorization", h.token(operate.Token{Name: name, Scopes: []string{"send"}, Agents: []string{"clerk"}})}}
+		c := &chat{env: h, auth: []string{"Authorization", h.token(operate.Token{Name: name, Scopes: []string{"send"},
+			Agents: []string{"clerk"}})}}
 		c.turn("Hello", "Hi.")
 		if name == "mall" { // it says what shop said
 			c.items = c.items[:0]
@@ -165,8 +173,8 @@ func TestTokensDoNotShareHistories(t *testing.T) {
 	}
 }
 
-// TestTwoClientsWithOneHistory checks that of two clients whose histories are the same by chance, only one continues the conversation,
-// so that neither sees what the other says next.
+// TestTwoClientsWithOneHistory checks that of two clients whose histories are the same by chance, only one continues
+// the conversation, so that neither sees what the other says next.
 func TestTwoClientsWithOneHistory(t *testing.T) {
 	h := newEnv(t)
 	one, two := &chat{env: h}, &chat{env: h}
@@ -179,13 +187,15 @@ func TestTwoClientsWithOneHistory(t *testing.T) {
 		go func() { got <- c.send() }()
 	}
 	a, b := <-got, <-got
-	if a.Conversation.ID == b.Conversation.ID || (a.Conversation.ID == began.Conversation.ID) == (b.Conversation.ID == began.Conversation.ID) {
-		t.Errorf("they are in %q and %q, and it began in %q", a.Conversation.ID, b.Conversation.ID, began.Conversation.ID)
+	if a.Conversation.ID == b.Conversation.ID ||
+		(a.Conversation.ID == began.Conversation.ID) == (b.Conversation.ID == began.Conversation.ID) {
+		t.Errorf("they are in %q and %q, and it began in %q", a.Conversation.ID, b.Conversation.ID,
+			began.Conversation.ID)
 	}
 }
 
-// TestNamedConversationsAreNotFound checks that a history continues no conversation that began under a name, and that whoever names it
-// may send its history.
+// TestNamedConversationsAreNotFound checks that a history continues no conversation that began under a name, and that
+// whoever names it may send its history.
 func TestNamedConversationsAreNotFound(t *testing.T) {
 	h := newEnv(t)
 	for _, how := range []string{"by name", "created", "created with items"} {
@@ -207,7 +217,8 @@ func TestNamedConversationsAreNotFound(t *testing.T) {
 			t.Helper()
 			guesser := &chat{env: h}
 			guesser.items = append(guesser.items, holder.items...)
-			if r := guesser.turn("What did I say?", "Nothing."); r.Conversation.ID == name || !strings.Contains(h.bodyOf(r), "Earlier messages") {
+			if r := guesser.turn("What did I say?", "Nothing."); r.Conversation.ID == name ||
+				!strings.Contains(h.bodyOf(r), "Earlier messages") {
 				t.Errorf("%s, %s: a history is in %q, %q", how, what, r.Conversation.ID, h.bodyOf(r))
 			}
 		}
@@ -238,7 +249,8 @@ func TestReferencesToItems(t *testing.T) {
 	first := c.turn("Hello", "Hi.")
 	number := strings.TrimPrefix(first.ID, "resp_")
 	c.items = []map[string]any{
-		{"type": "item_reference", "id": "msg_in_" + number}, {"id": "msg_" + number}, {"role": "user", "content": "More"},
+		{"type": "item_reference", "id": "msg_in_" + number}, {"id": "msg_" + number},
+		{"role": "user", "content": "More"},
 	}
 	more := c.send()
 	if more.Conversation.ID != first.Conversation.ID || h.bodyOf(more) != "More" {
@@ -247,7 +259,8 @@ func TestReferencesToItems(t *testing.T) {
 	h.answerNext("More.")
 	// A client may send texts in place of the ids, or some of both.
 	texts := &chat{env: h}
-	for _, said := range [][2]string{{"user", "Hello"}, {"assistant", "Hi."}, {"user", "More"}, {"assistant", "More."}} {
+	for _, said := range [][2]string{{"user", "Hello"}, {"assistant", "Hi."}, {"user", "More"},
+		{"assistant", "More."}} {
 		texts.say(said[0], said[1])
 	}
 	if next := texts.turn("Most", "Most."); next.Conversation.ID != first.Conversation.ID || h.bodyOf(next) != "Most" {
@@ -257,7 +270,8 @@ func TestReferencesToItems(t *testing.T) {
 	c.say("user", "Still more")
 	more = c.send()
 	// The client may go on before the reply is there.
-	c.items = append(c.items, map[string]any{"type": "item_reference", "id": "msg_" + strings.TrimPrefix(more.ID, "resp_")}, map[string]any{"role": "user", "content": "Quick"})
+	c.items = append(c.items, map[string]any{"type": "item_reference", "id": "msg_" + strings.TrimPrefix(more.ID,
+		"resp_")}, map[string]any{"role": "user", "content": "Quick"})
 	if quick := c.send(); quick.Conversation.ID != first.Conversation.ID || h.bodyOf(quick) != "Quick" {
 		t.Errorf("before the reply it is in %q, %q", quick.Conversation.ID, h.bodyOf(quick))
 	}
@@ -265,7 +279,8 @@ func TestReferencesToItems(t *testing.T) {
 	h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, `"code":"item_not_found"`)
 }
 
-// TestManyReferences checks that a small request cannot make the process read much: it may refer to each item once, and to some.
+// TestManyReferences checks that a small request cannot make the process read much: it may refer to each item once, and
+// to some.
 func TestManyReferences(t *testing.T) {
 	h := newEnv(t)
 	c := &chat{env: h}
@@ -278,13 +293,15 @@ func TestManyReferences(t *testing.T) {
 		c.say("assistant", "or")
 		refer(fmt.Sprintf(id, number))
 		c.say("user", "More")
-		h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, fmt.Sprintf(`refers to the item \"`+id+`\" twice`, number))
+		h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest,
+			fmt.Sprintf(`refers to the item \"`+id+`\" twice`, number))
 	}
 	c.items = nil
 	for i := range 201 {
 		refer(fmt.Sprintf("msg_in_%d", number+i))
 	}
-	h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, "refers to 201 items; at most 200 are allowed")
+	h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest,
+		"refers to 201 items; at most 200 are allowed")
 }
 
 // TestAMessageAfterAFailedOne checks that a history without an answer to a failed message is its conversation's.
@@ -295,10 +312,12 @@ func TestAMessageAfterAFailedOne(t *testing.T) {
 	c.say("user", "Break")
 	c.send()
 	h.dispatch("clerk").write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			Reply: "sorry"},
 	}, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"})
-	if next := c.turn("Once more", "Fine."); next.Conversation.ID != first.Conversation.ID || h.bodyOf(next) != "Once more" {
+	if next := c.turn("Once more", "Fine."); next.Conversation.ID != first.Conversation.ID ||
+		h.bodyOf(next) != "Once more" {
 		t.Errorf("it is in %q, %q", next.Conversation.ID, h.bodyOf(next))
 	}
 }
@@ -356,25 +375,33 @@ func TestConversations(t *testing.T) {
 	h.ask("GET", "/v1/conversations/"+c.ID, "").want(t, http.StatusOK, `"order":"17"`)
 	send := func(input string) response {
 		t.Helper()
-		return h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":{"id":%q},"input":%s}`, c.ID, input))
+		return h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":{"id":%q},"input":%s}`, c.ID,
+			input))
 	}
 	r := send(`"Who am I?"`)
-	if body := h.bodyOf(r); r.Conversation.ID != c.ID || !strings.Contains(body, "> Be brief.\n") || !strings.Contains(body, "> User:\n> I am Alice.\n") || !strings.HasSuffix(body, "\n\nWho am I?") {
+	if body := h.bodyOf(r); r.Conversation.ID != c.ID || !strings.Contains(body, "> Be brief.\n") ||
+		!strings.Contains(body, "> User:\n> I am Alice.\n") || !strings.HasSuffix(body, "\n\nWho am I?") {
 		t.Errorf("the first message is %q", body)
 	}
 	h.answerNext("Alice.")
-	if body := h.bodyOf(send(`[{"role":"user","content":"I am Alice."},{"role":"assistant","content":"Hello Alice."},{"role":"user","content":"Who am I?"},
+	if body := h.bodyOf(
+		send(
+			`[{"role":"user","content":"I am Alice."},{"role":"assistant","content":"Hello Alice."},{"role":"user","content":"Who am I?"},
 		{"role":"assistant","content":"Alice."},{"role":"user","content":"Sure?"}]`)); body != "Sure?" {
 		t.Errorf("the second message is %q", body)
 	}
 	h.answerNext("Sure.")
 	for body, code := range map[string]string{
-		`{"items":[{"type":"item_reference","id":"msg_1"}]}`: "unsupported_value", `{"items":{}}`: "invalid_type", `{"metadata":{"a":1}}`: "invalid_type",
-		`[]`: "invalid_json", `{"name":"x"}`: "unknown_parameter", `{"items":[` + strings.Repeat(`{"role":"user","content":"x"},`, 20) + `{"role":"user","content":"x"}]}`: "array_above_max_length",
+		`{"items":[{"type":"item_reference","id":"msg_1"}]}`: "unsupported_value", `{"items":{}}`: "invalid_type",
+		`{"metadata":{"a":1}}`: "invalid_type",
+		`[]`:                   "invalid_json", `{"name":"x"}`: "unknown_parameter", `{"items":[` +
+			strings.Repeat(`{"role":"user","content":"x"},`, 20) +
+			`{"role":"user","content":"x"}]}`: "array_above_max_length",
 	} {
 		h.ask("POST", "/v1/conversations", body).want(t, http.StatusBadRequest, `"code":"`+code+`"`)
 	}
-	h.ask("GET", "/v1/conversations/conv_x", "").want(t, http.StatusNotFound, `{"error":{"message":"there is no conversation`)
+	h.ask("GET", "/v1/conversations/conv_x", "").want(t, http.StatusNotFound,
+		`{"error":{"message":"there is no conversation`)
 	h.ask("DELETE", "/v1/conversations/"+c.ID, "").want(t, http.StatusMethodNotAllowed, `{"error":{`)
 
 	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "clerk", Conversation: c.ID}); err != nil {
@@ -382,7 +409,9 @@ func TestConversations(t *testing.T) {
 	}
 	h.ask("GET", "/v1/conversations/"+c.ID, "").want(t, http.StatusNotFound, "there is no conversation")
 	old := create(`{"metadata":{"old":"yes"}}`)
-	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.api_conversations set created_at = clock_timestamp() - interval '31 days' where id = $1", old.ID); err != nil {
+	if _, err := h.Pool().Exec(t.Context(),
+		"update turnkeeper.api_conversations set created_at = clock_timestamp() - interval '31 days' where id = $1",
+		old.ID); err != nil {
 		t.Fatal(err)
 	}
 	young := create(`{"metadata":{"old":"no"}}`)
@@ -400,28 +429,32 @@ func TestUnusedConversationsAreBounded(t *testing.T) {
 	mall := h.token(operate.Token{Name: "mall", Scopes: []string{"send"}})
 	create := func(token string) answer { return h.ask("POST", "/v1/conversations", "", "Authorization", token) }
 	id := decode[struct{ ID string }](t, create(shop)).ID
-	_, err := h.Pool().Exec(t.Context(), "insert into turnkeeper.api_conversations (id, sent_by, metadata, items) select 'conv_' || n, c.sent_by, '{}', '[]' "+
-		"from turnkeeper.api_conversations c, generate_series(1, 998) n where c.id = $1", id)
+	_, err := h.Pool().Exec(t.Context(),
+		"insert into turnkeeper.api_conversations (id, sent_by, metadata, items) select 'conv_' || n, c.sent_by, '{}', '[]' "+
+			"from turnkeeper.api_conversations c, generate_series(1, 998) n where c.id = $1", id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	create(shop).want(t, http.StatusOK, "conv_")
 	create(shop).want(t, http.StatusUnprocessableEntity, "has created 1000 conversations that have no message")
 	create(mall).want(t, http.StatusOK, "conv_")
-	h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"x"}`, id), "Authorization", shop)
+	h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"x"}`, id),
+		"Authorization", shop)
 	create(shop).want(t, http.StatusOK, "conv_") // one is used now
 }
 
 // TestAConversationOfTwoUsers checks that what a token has created stays while one of its users has messages in it.
 func TestAConversationOfTwoUsers(t *testing.T) {
 	h := newEnv(t)
-	id := decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations", `{"metadata":{"order":"17"},"items":[{"role":"user","content":"I am Ann."}]}`)).ID
+	id := decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations",
+		`{"metadata":{"order":"17"},"items":[{"role":"user","content":"I am Ann."}]}`)).ID
 	get := func(status int, contains string) {
 		t.Helper()
 		h.ask("GET", "/v1/conversations/"+id, "").want(t, status, contains)
 	}
 	for _, who := range [][2]string{{"clerk", "ann"}, {"clerk", "bob"}, {"desk", "bob"}, {"clerk", "bob"}} {
-		r := h.respond(fmt.Sprintf(`{"model":%q,"user":%q,"background":true,"conversation":%q,"input":"x"}`, who[0], who[1], id))
+		r := h.respond(fmt.Sprintf(`{"model":%q,"user":%q,"background":true,"conversation":%q,"input":"x"}`,
+			who[0], who[1], id))
 		if first := strings.Contains(h.bodyOf(r), "I am Ann."); first != (who[1] == "ann") {
 			t.Errorf("the message of %s is %q", who[1], h.bodyOf(r))
 		}
@@ -442,7 +475,8 @@ func TestAConversationOfTwoUsers(t *testing.T) {
 	get(http.StatusNotFound, "there is no conversation")
 }
 
-// TestConversationsOfAnotherToken checks that a token finds neither the metadata nor the items of another's conversation.
+// TestConversationsOfAnotherToken checks that a token finds neither the metadata nor the items of another's
+// conversation.
 func TestConversationsOfAnotherToken(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	shop := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}})
@@ -450,7 +484,8 @@ func TestConversationsOfAnotherToken(t *testing.T) {
 	a := h.ask("POST", "/v1/conversations", `{"items":[{"role":"user","content":"a secret"}]}`, "Authorization", shop)
 	a.want(t, http.StatusOK, "")
 	id := decode[struct{ ID string }](t, a).ID
-	h.ask("GET", "/v1/conversations/"+id, "", "Authorization", mall).want(t, http.StatusNotFound, "there is no conversation")
+	h.ask("GET", "/v1/conversations/"+id, "", "Authorization", mall).want(t, http.StatusNotFound,
+		"there is no conversation")
 	body := fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"x"}`, id)
 	if r := h.respond(body, "Authorization", mall); h.bodyOf(r) != "x" {
 		t.Errorf("another token's message is %q", h.bodyOf(r))

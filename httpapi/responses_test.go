@@ -114,12 +114,15 @@ func said(all []sent) (text string) {
 
 func TestAResponse(t *testing.T) {
 	h := newEnv(t)
-	r := h.respond(`{"model":"turnkeeper/clerk","input":[{"role":"user","content":[{"type":"input_text","text":"one"}]},{"role":"user","content":"two"}],
+	r := h.respond(
+		`{"model":"turnkeeper/clerk","input":[{"role":"user","content":[{"type":"input_text","text":"one"}]},{"role":"user","content":"two"}],
 		"background":true,"metadata":{"order":"17"},"temperature":0.1,"instructions":"","tools":[],"user":null}`)
-	if r.Status != "queued" || r.Model != "clerk" || !r.Background || r.Metadata["order"] != "17" || !strings.HasPrefix(r.Conversation.ID, "conv_") {
+	if r.Status != "queued" || r.Model != "clerk" || !r.Background || r.Metadata["order"] != "17" ||
+		!strings.HasPrefix(r.Conversation.ID, "conv_") {
 		t.Errorf("the response is %+v", r)
 	}
-	if m, err := h.Message(t.Context(), 1); err != nil || m.Body != "one\n\ntwo" || m.Conversation != r.Conversation.ID {
+	if m, err := h.Message(t.Context(), 1); err != nil || m.Body != "one\n\ntwo" ||
+		m.Conversation != r.Conversation.ID {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
 	d := h.dispatch("clerk")
@@ -135,11 +138,13 @@ func TestAResponse(t *testing.T) {
 		t.Errorf("the next one is %+v", next)
 	}
 	for _, named := range []string{`"main"`, `{"id":"main"}`} {
-		if r := h.respond(`{"model":"clerk","input":"more","background":true,"conversation":` + named + `}`); r.Conversation.ID != "main" {
+		if r := h.respond(`{"model":"clerk","input":"more","background":true,"conversation":` + named +
+			`}`); r.Conversation.ID != "main" {
 			t.Errorf("the conversation is %q", r.Conversation.ID)
 		}
 	}
-	if other := h.respond(`{"model":"clerk","input":"else","background":true}`); other.Conversation.ID == r.Conversation.ID {
+	if other := h.respond(
+		`{"model":"clerk","input":"else","background":true}`); other.Conversation.ID == r.Conversation.ID {
 		t.Error("a response that names none is in a conversation of others")
 	}
 }
@@ -168,7 +173,8 @@ func TestARepeatedResponseIsOne(t *testing.T) {
 	h := newEnv(t)
 	const body = `{"model":"clerk","input":"pay","background":true,"metadata":{"a":"b"}}`
 	first := h.respond(body, "Idempotency-Key", "k")
-	again := h.respond(strings.Replace(body, `"background":true`, `"background":true,"top_p":1`, 1), "Idempotency-Key", "k")
+	again := h.respond(strings.Replace(body, `"background":true`, `"background":true,"top_p":1`, 1),
+		"Idempotency-Key", "k")
 	if again.ID != first.ID || one[int](h, "select count(*) from turnkeeper.messages") != 1 {
 		t.Errorf("a repeat is %s, the first was %s", again.ID, first.ID)
 	}
@@ -184,9 +190,12 @@ func TestARepeatedResponseIsOne(t *testing.T) {
 		}
 	}
 	// A message sent by another route does not become a response when its key is repeated.
-	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"pay","conversation":"c"}`, "Idempotency-Key", "m").want(t, http.StatusCreated, "")
-	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"pay","conversation":"c"}`, "Idempotency-Key", "m").want(t, http.StatusConflict, "idempotency key")
-	h.ask("GET", "/v1/responses/resp_"+fmt.Sprint(one[int](h, "select max(id) from turnkeeper.messages")), "").want(t, http.StatusNotFound, "there is no response")
+	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"pay","conversation":"c"}`, "Idempotency-Key", "m").want(t,
+		http.StatusCreated, "")
+	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"pay","conversation":"c"}`, "Idempotency-Key", "m").want(t,
+		http.StatusConflict, "idempotency key")
+	h.ask("GET", "/v1/responses/resp_"+fmt.Sprint(one[int](h, "select max(id) from turnkeeper.messages")), "").want(t,
+		http.StatusNotFound, "there is no response")
 }
 
 func TestRefusedResponses(t *testing.T) {
@@ -195,64 +204,101 @@ func TestRefusedResponses(t *testing.T) {
 		status      int
 		param, code string
 	}{
-		`{"input":"x"}`:                                                                                    {400, "model", "missing_required_parameter"},
-		`{"model":"nobody","input":"x"}`:                                                                   {404, "model", "model_not_found"},
-		`{"model":"No Body","input":"x"}`:                                                                  {404, "model", "model_not_found"},
-		`{"model":"clerk","input":" "}`:                                                                    {400, "input", "empty_input"},
-		`{"model":"clerk","input":"x","tempo":1}`:                                                          {400, "tempo", "unknown_parameter"},
-		`{"model":"clerk","input":"x","store":false}`:                                                      {400, "store", "unsupported_value"},
-		`{"model":"clerk","input":"x","stream":"yes"}`:                                                     {400, "stream", "invalid_type"},
-		`{"model":"clerk","input":"x","instructions":["be"]}`:                                              {400, "instructions", "invalid_type"},
-		`{"model":"clerk","input":"x","tools":[{}]}`:                                                       {400, "tools", "unsupported_parameter"},
-		`{"model":"clerk","input":"x","max_output_tokens":0}`:                                              {400, "max_output_tokens", "invalid_value"},
-		`{"model":"clerk","input":"x","text":{"format":{"type":"json_object"}}}`:                           {400, "text.format", "unsupported_value"},
-		`{"model":"clerk","input":"x","previous_response_id":"resp_9"}`:                                    {400, "previous_response_id", "previous_response_not_found"},
-		`{"model":"clerk","input":"x","previous_response_id":"resp_9","conversation":"c"}`:                 {400, "previous_response_id", "mutually_exclusive_parameters"},
-		`{"model":"clerk","input":"x","metadata":{"a":1}}`:                                                 {400, "metadata", "invalid_type"},
-		`{"model":"clerk","input":"x","metadata":{"a":null}}`:                                              {400, "metadata", "invalid_type"},
-		`{"model":"clerk","input":"x","model":"desk"}`:                                                     {400, "", ""},
-		`{"model":"clerk","input":[{"role":"user","content":"x","content":"y"}]}`:                          {400, "", ""},
-		`{"model":"clerk","input":"x","metadata":{"a":"\u0000"}}`:                                          {400, "metadata", "invalid_value"},
-		`{"model":"clerk","input":[{"role":"assistant","content":"x"}]}`:                                   {400, "input", "invalid_value"},
-		`{"model":"clerk","input":[{"role":"critic","content":"x"}]}`:                                      {400, "input[0].role", "unsupported_value"},
-		`{"model":"clerk","input":[{"role":"system","content":"x"}]}`:                                      {400, "input", "empty_input"},
-		`{"model":"clerk","input":[{"type":"item_reference","id":"msg_7"},{"role":"user","content":"x"}]}`: {400, "input", "item_not_found"},
-		`{"model":"clerk","input":[{"type":"item_reference","id":"rs_7"},{"role":"user","content":"x"}]}`:  {400, "input[0]", "item_not_found"},
-		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                   {400, "input[0].content[0].type", "unsupported_value"},
-		`{"model":"clerk","input":[{"type":"function_call_output","output":"x"}]}`:                         {400, "input[0].type", "unsupported_value"},
-		`{"model":"clerk","input":"` + strings.Repeat("x", 1001) + `"}`:                                    {400, "input", "string_above_max_length"},
-		`{"model":"clerk","input":"x\u0000"}`:                                                              {400, "input", "invalid_value"},
-		`{"model":"clerk","input":"x"`:                                                                     {400, "", "invalid_json"},
-		`{"model":"clerk","input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                {400, "metadata", "string_above_max_length"},
-		`{"model":"clerk","input":"x","conversation":"` + strings.Repeat("x", 201) + `"}`:                  {400, "", ""},
-		`{"model":"clerk","input":"x","conversation":{}}`:                                                  {400, "conversation", "invalid_type"},
-		`{"model":"clerk","input":"x","tool_choice":"none"}`:                                               {400, "tool_choice", "unsupported_parameter"},
+		`{"input":"x"}`: {400,
+			"model", "missing_required_parameter"},
+		`{"model":"nobody","input":"x"}`: {404,
+			"model", "model_not_found"},
+		`{"model":"No Body","input":"x"}`: {404,
+			"model", "model_not_found"},
+		`{"model":"clerk","input":" "}`: {400,
+			"input", "empty_input"},
+		`{"model":"clerk","input":"x","tempo":1}`: {400,
+			"tempo", "unknown_parameter"},
+		`{"model":"clerk","input":"x","store":false}`: {400,
+			"store", "unsupported_value"},
+		`{"model":"clerk","input":"x","stream":"yes"}`: {400,
+			"stream", "invalid_type"},
+		`{"model":"clerk","input":"x","instructions":["be"]}`: {400,
+			"instructions", "invalid_type"},
+		`{"model":"clerk","input":"x","tools":[{}]}`: {400,
+			"tools", "unsupported_parameter"},
+		`{"model":"clerk","input":"x","max_output_tokens":0}`: {400,
+			"max_output_tokens", "invalid_value"},
+		`{"model":"clerk","input":"x","text":{"format":{"type":"json_object"}}}`: {400,
+			"text.format", "unsupported_value"},
+		`{"model":"clerk","input":"x","previous_response_id":"resp_9"}`: {400,
+			"previous_response_id", "previous_response_not_found"},
+		`{"model":"clerk","input":"x","previous_response_id":"resp_9","conversation":"c"}`: {400,
+			"previous_response_id", "mutually_exclusive_parameters"},
+		`{"model":"clerk","input":"x","metadata":{"a":1}}`: {400,
+			"metadata", "invalid_type"},
+		`{"model":"clerk","input":"x","metadata":{"a":null}}`: {400,
+			"metadata", "invalid_type"},
+		`{"model":"clerk","input":"x","model":"desk"}`: {400, "",
+			""},
+		`{"model":"clerk","input":[{"role":"user","content":"x","content":"y"}]}`: {400, "",
+			""},
+		`{"model":"clerk","input":"x","metadata":{"a":"\u0000"}}`: {400,
+			"metadata", "invalid_value"},
+		`{"model":"clerk","input":[{"role":"assistant","content":"x"}]}`: {400,
+			"input", "invalid_value"},
+		`{"model":"clerk","input":[{"role":"critic","content":"x"}]}`: {400,
+			"input[0].role", "unsupported_value"},
+		`{"model":"clerk","input":[{"role":"system","content":"x"}]}`: {400,
+			"input", "empty_input"},
+		`{"model":"clerk","input":[{"type":"item_reference","id":"msg_7"},{"role":"user","content":"x"}]}`: {400,
+			"input", "item_not_found"},
+		`{"model":"clerk","input":[{"type":"item_reference","id":"rs_7"},{"role":"user","content":"x"}]}`: {400,
+			"input[0]", "item_not_found"},
+		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`: {400,
+			"input[0].content[0].type", "unsupported_value"},
+		`{"model":"clerk","input":[{"type":"function_call_output","output":"x"}]}`: {400,
+			"input[0].type", "unsupported_value"},
+		`{"model":"clerk","input":"` + strings.Repeat("x", 1001) + `"}`: {400,
+			"input", "string_above_max_length"},
+		`{"model":"clerk","input":"x\u0000"}`: {400,
+			"input", "invalid_value"},
+		`{"model":"clerk","input":"x"`: {400, "",
+			"invalid_json"},
+		`{"model":"clerk","input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`: {400,
+			"metadata", "string_above_max_length"},
+		`{"model":"clerk","input":"x","conversation":"` + strings.Repeat("x", 201) +
+			`"}`: {400, "", ""},
+		`{"model":"clerk","input":"x","conversation":{}}`: {400,
+			"conversation", "invalid_type"},
+		`{"model":"clerk","input":"x","tool_choice":"none"}`: {400,
+			"tool_choice", "unsupported_parameter"},
 	} {
 		a := h.ask("POST", "/v1/responses", body)
 		got := decode[struct {
 			Error struct{ Message, Type, Param, Code string }
 		}](t, a).Error
-		if a.status != want.status || got.Param != want.param || got.Code != want.code || got.Type != "invalid_request_error" || got.Message == "" {
+		if a.status != want.status || got.Param != want.param || got.Code != want.code ||
+			got.Type != "invalid_request_error" || got.Message == "" {
 			t.Errorf("%.90s was answered %d %s", body, a.status, a.body)
 		}
 	}
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were written", n)
 	}
-	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x"}`, "Idempotency-Key", "").want(t, 400, "must hold one key")
+	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x"}`, "Idempotency-Key", "").want(t, 400,
+		"must hold one key")
 	for _, id := range []string{"resp_7", "resp_07", "resp_", "7", "resp_x", "resp_-1", "resp_99999999999999999999"} {
 		h.ask("GET", "/v1/responses/"+id, "").want(t, http.StatusNotFound, "there is no response")
 	}
-	h.ask("DELETE", "/v1/responses/resp_1", "").want(t, http.StatusMethodNotAllowed, `{"error":{"message":"method not allowed: use GET"`)
+	h.ask("DELETE", "/v1/responses/resp_1", "").want(t, http.StatusMethodNotAllowed,
+		`{"error":{"message":"method not allowed: use GET"`)
 	h.ask("GET", "/v1/models/nobody", "").want(t, http.StatusNotFound, "model_not_found")
-	h.ask("GET", "/v1/responses/resp_1", "", "Host", "evil.example").want(t, http.StatusMisdirectedRequest, `{"error":{`)
+	h.ask("GET", "/v1/responses/resp_1", "", "Host", "evil.example").want(t,
+		http.StatusMisdirectedRequest, `{"error":{`)
 }
 
 // TestTheHeadOfAResponse checks that HEAD returns at once with the type of a response, even with stream=true.
 func TestTheHeadOfAResponse(t *testing.T) {
 	h := newEnv(t)
 	r := h.respond(`{"model":"clerk","input":"x","background":true,"metadata":{"A":"b","a":"b"}}`)
-	if a := h.ask("HEAD", "/v1/responses/"+r.ID+"?stream=true", ""); a.status != 200 || a.header.Get("Content-Type") != "application/json" {
+	if a := h.ask("HEAD", "/v1/responses/"+r.ID+"?stream=true", ""); a.status != 200 ||
+		a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("answered %d %v", a.status, a.header)
 	}
 }
@@ -265,7 +311,8 @@ func TestTheEventsOfAResponse(t *testing.T) {
 	const path = "/v1/responses/resp_1?stream=true"
 	h.respond(`{"model":"clerk","input":"talk","background":true}`)
 	// openai-go sends stream in the body of its GET.
-	h.ask("GET", "/v1/responses/resp_1?starting_after=1", `{"stream":false}`).want(t, http.StatusBadRequest, "stream=true")
+	h.ask("GET", "/v1/responses/resp_1?starting_after=1", `{"stream":false}`).want(t, http.StatusBadRequest,
+		"stream=true")
 	begin, err := h.events(h.base, path, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +327,8 @@ func TestTheEventsOfAResponse(t *testing.T) {
 		}
 		live <- all
 	}()
-	if begun, err := h.events(second, path, 3); err != nil || !slices.Equal(types(begun), []string{"created", "queued", "in_progress"}) {
+	if begun, err := h.events(second, path, 3); err != nil || !slices.Equal(types(begun), []string{"created", "queued",
+		"in_progress"}) {
 		t.Errorf("while its turn runs there are %v, %v", types(begun), err)
 	}
 	d.say("what is rolled back")
@@ -337,14 +385,18 @@ func TestHowResponsesEnd(t *testing.T) {
 		status  string
 		last    string
 	}{
-		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageDegraded, "incomplete", "incomplete"},
-		{turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}, turnkeeper.MessageFailed, "failed", "failed"},
-		{turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"}, turnkeeper.MessageCancelled, "cancelled", "incomplete"},
+		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"},
+			turnkeeper.MessageDegraded, "incomplete", "incomplete"},
+		{turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"},
+			turnkeeper.MessageFailed, "failed", "failed"},
+		{turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"},
+			turnkeeper.MessageCancelled, "cancelled", "incomplete"},
 	} {
 		t.Run(test.status, func(t *testing.T) {
 			id := h.respond(`{"model":"clerk","input":"work","background":true}`).ID
 			h.dispatch("clerk").write(turnlog.Entry{
-				Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}, Outcome: &test.outcome,
+				Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+				Outcome: &test.outcome,
 			}, journal.Ending{Message: test.message, Log: "finished"})
 			r := h.response(id)
 			if r.Status != test.status {
@@ -361,7 +413,8 @@ func TestHowResponsesEnd(t *testing.T) {
 				}
 			}
 			all, err := h.events(h.base, "/v1/responses/"+id+"?stream=true", 0)
-			if err != nil || types(all)[len(types(all))-1] != test.last || all[len(all)-1].Response.Status != test.status {
+			if err != nil || types(all)[len(types(all))-1] != test.last ||
+				all[len(all)-1].Response.Status != test.status {
 				t.Errorf("its stream ended with %v, %v", types(all), err)
 			}
 			// Cancelling a response that has ended returns it unchanged.
@@ -374,7 +427,8 @@ func TestHowResponsesEnd(t *testing.T) {
 func TestAnswersThatAreCut(t *testing.T) {
 	h := newEnv(t)
 	succeeded := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "half"}
-	filtered := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "refused", Reply: "half"}
+	filtered := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError,
+		ErrorClass: "refused", Reply: "half"}
 	limited := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}
 	for _, test := range []struct {
 		finishes string // of the rounds
@@ -384,16 +438,19 @@ func TestAnswersThatAreCut(t *testing.T) {
 		{"stop", succeeded, ""}, {"length stop", succeeded, ""}, {"", succeeded, ""}, {"unheard_of", succeeded, ""},
 		{"length", succeeded, "max_output_tokens"}, {"tool_calls MAX_TOKENS", succeeded, "max_output_tokens"},
 		{"network_error", succeeded, "inference_error"}, {"content_filter", succeeded, "content_filter"},
-		{"content_filter", filtered, "content_filter"}, {"SAFETY", filtered, "content_filter"}, {"", filtered, "content_filter"},
+		{"content_filter", filtered, "content_filter"}, {"SAFETY", filtered, "content_filter"},
+		{"", filtered, "content_filter"},
 		{"length", limited, "max_rounds"},
 	} {
 		id := h.respond(`{"model":"clerk","input":"work","background":true}`).ID
 		d := h.dispatch("clerk")
 		for n, finish := range strings.Fields(test.finishes) {
-			d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: n + 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: finish, Text: "half"}}, journal.Ending{})
+			d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: n + 1, Charged: true, Provider: "p", Model: "m",
+				Attempts: 1, FinishReason: finish, Text: "half"}}, journal.Ending{})
 		}
 		d.write(turnlog.Entry{
-			Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}, Outcome: &test.outcome,
+			Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+			Outcome: &test.outcome,
 		}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 		status, r := "incomplete", h.response(id)
 		reason := func(r response) string {
@@ -409,7 +466,8 @@ func TestAnswersThatAreCut(t *testing.T) {
 			t.Errorf("after %q and %s it is %+v", test.finishes, test.outcome.State, r)
 		}
 		all, err := h.events(h.base, "/v1/responses/"+id+"?stream=true", 0)
-		if last := all[len(all)-1]; err != nil || types(all)[len(types(all))-1] != status || last.Response.Status != status || reason(*last.Response) != test.reason {
+		if last := all[len(all)-1]; err != nil || types(all)[len(types(all))-1] != status ||
+			last.Response.Status != status || reason(*last.Response) != test.reason {
 			t.Errorf("after %q and %s its stream ended with %v, %v", test.finishes, test.outcome.State, types(all), err)
 		}
 	}
@@ -456,7 +514,8 @@ func TestTheRateOfResponses(t *testing.T) {
 }
 
 // TestResponsesWhileDraining checks that a stopping process cuts streams, as a clean end would look complete. Waiting
-// requests with an idempotency key get an error that allows a retry; without a key, a retry would send a second message.
+// requests with an idempotency key get an error that allows a retry; without a key, a retry would send a second
+// message.
 func TestResponsesWhileDraining(t *testing.T) {
 	h := newEnv(t)
 	const body = `{"model":"clerk","input":"talk"}`
@@ -498,8 +557,8 @@ func (away) AcceptResponse(context.Context, operate.NewResponse) (turnkeeper.Mes
 	return 0, errAway
 }
 
-// TestNoResponseWhileTheDatabaseIsAway checks that clients are told not to retry without an idempotency key: the message
-// may have been accepted, and a retry would send a second one.
+// TestNoResponseWhileTheDatabaseIsAway checks that clients are told not to retry without an idempotency key: the
+// message may have been accepted, and a retry would send a second one.
 func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
 	for key, retry := range map[string]string{"": "false", "k": ""} {
@@ -519,7 +578,8 @@ func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
 func TestAClientLeavesItsResponse(t *testing.T) {
 	h := newEnv(t)
 	ctx, leave := context.WithCancelCause(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/v1/responses", strings.NewReader(`{"model":"clerk","input":"talk","stream":true}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/v1/responses",
+		strings.NewReader(`{"model":"clerk","input":"talk","stream":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -565,7 +625,8 @@ func TestWhoFindsAResponse(t *testing.T) {
 	h := newEnv(t)
 	id := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x","background":true}`)).ID
 	h.ask("GET", "/v1/responses/"+id, "").want(t, http.StatusOK, id)
-	h.ask("GET", "/v1/responses/"+strings.TrimPrefix(id, "resp_"), "").want(t, http.StatusNotFound, "there is no response")
+	h.ask("GET", "/v1/responses/"+strings.TrimPrefix(id, "resp_"), "").want(t, http.StatusNotFound,
+		"there is no response")
 	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"read"}, Agents: []string{"clerk"}})
 	desk := h.token(operate.Token{Name: "desk", Scopes: []string{"read"}, Agents: []string{"desk"}})
 	h.ask("GET", "/v1/responses/"+id, "", "Authorization", clerk).want(t, http.StatusOK, id)
@@ -576,5 +637,6 @@ func TestWhoFindsAResponse(t *testing.T) {
 func TestAResponseThatCannotBeRead(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = unreadable{c.Store} })
 	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"read"}, Agents: []string{"clerk"}})
-	h.ask("GET", "/v1/responses/resp_1", "", "Authorization", clerk).want(t, http.StatusServiceUnavailable, "the request failed")
+	h.ask("GET", "/v1/responses/resp_1", "", "Authorization", clerk).want(t, http.StatusServiceUnavailable,
+		"the request failed")
 }

@@ -69,8 +69,8 @@ func patterns() (all []string) {
 	return all
 }
 
-// TestEveryRouteAgainstEveryScope sends a request to each route by each method, without a token and with a token of each
-// scope.
+// TestEveryRouteAgainstEveryScope sends a request to each route by each method, without a token and with a token of
+// each scope.
 func TestEveryRouteAgainstEveryScope(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	tokens := map[string]string{}
@@ -86,7 +86,8 @@ func TestEveryRouteAgainstEveryScope(t *testing.T) {
 		_, path, _ := strings.Cut(pattern, " ")
 		paths[path] = true
 	}
-	bodies := map[string]string{"/v1/messages": `{"agent":"clerk","body":"hello"}`, "/v1/responses": `{"model":"clerk","input":"hello","background":true}`}
+	bodies := map[string]string{"/v1/messages": `{"agent":"clerk","body":"hello"}`,
+		"/v1/responses": `{"model":"clerk","input":"hello","background":true}`}
 	for path := range paths {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
 			pattern := strings.Replace(method, "HEAD", "GET", 1) + " " + path

@@ -40,7 +40,8 @@ func Serve(api *API, listener net.Listener, maxConns int) *Server {
 	conns := newConnections(listener, maxConns)
 	errorLog, _ := zap.NewStdLogAt(api.cfg.Log, zap.DebugLevel) // net/http logs faults of clients here
 	s.http = &http.Server{
-		Handler: conns.handler(api.Handler()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+		Handler: conns.handler(api.Handler()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 		ConnState: conns.state, ConnContext: conns.context,
 	}
 	go func() { s.served <- s.http.Serve(conns) }()

@@ -42,8 +42,8 @@ func (s *service) alive(c *request.Call) error {
 	return c.Answer(http.StatusOK, health{Status: "ok"})
 }
 
-// unreadyAfter is how long the database refuses a write of this process before it is not ready: longer than a deadlock or a lock that
-// a second attempt finds released.
+// unreadyAfter is how long the database refuses a write of this process before it is not ready: longer than a deadlock
+// or a lock that a second attempt finds released.
 const unreadyAfter = 5 * time.Second
 
 // pingTimeout is the time the database has to answer a probe.
@@ -66,7 +66,8 @@ func (s *service) ready(c *request.Call) error {
 // prometheus serves the metrics. They cover all agents, so the token must too.
 func (s *service) prometheus(c *request.Call) error {
 	if !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusForbidden, "the metrics cover all agents: use a token that is not restricted to some")
+		return request.Refuse(http.StatusForbidden,
+			"the metrics cover all agents: use a token that is not restricted to some")
 	}
 	if s.metrics == nil {
 		return request.Refuse(http.StatusNotFound, "this process has no metrics")

@@ -33,8 +33,8 @@ func (d *doorway) Close() error { close(d.closed); return nil }
 
 func (*doorway) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// TestHowLongAClientMayBeSilent checks how long a connection lasts whose client sends no header, half of one, no body, half of one, or no
-// further request.
+// TestHowLongAClientMayBeSilent checks how long a connection lasts whose client sends no header, half of one, no body,
+// half of one, or no further request.
 func TestHowLongAClientMayBeSilent(t *testing.T) {
 	t.Parallel()
 	const head = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n"

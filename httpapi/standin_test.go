@@ -18,10 +18,11 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A standIn is a store without a database. It notes how it is called, and returns values that are filled: rows of every kind. What has an
-// id above 99 does not exist.
+// A standIn is a store without a database. It notes how it is called, and returns values that are filled: rows of every
+// kind. What has an id above 99 does not exist.
 type standIn struct {
-	// before is called before each call, with the number of calls of the request so far. An error is returned in place of the values.
+	// before is called before each call, with the number of calls of the request so far. An error is returned in place
+	// of the values.
 	before func(ctx context.Context, n int, method string) error
 	events func(turn turnkeeper.TurnID) []turnkeeper.Event
 	states func(id turnkeeper.MessageID) waiting.Message
@@ -79,14 +80,14 @@ func (s *standIn) lasting() (n int) {
 	return n
 }
 
-func told[V any](s *standIn, ctx context.Context, method string, args ...any) (v V, err error) { //nolint:revive // s is the receiver
+func told[V any](ctx context.Context, s *standIn, method string, args ...any) (v V, err error) {
 	if err := s.does(ctx, method, args...); err != nil {
 		return v, err
 	}
 	return filled[V](), nil
 }
 
-func toldTwo[V, W any](s *standIn, ctx context.Context, method string, args ...any) (v V, w W, err error) { //nolint:revive // as told
+func toldTwo[V, W any](ctx context.Context, s *standIn, method string, args ...any) (v V, w W, err error) {
 	if err := s.does(ctx, method, args...); err != nil {
 		return v, w, err
 	}
@@ -129,10 +130,14 @@ func brief(v reflect.Value) string {
 
 // callers are the tokens of the stand-in, by their secret.
 var callers = map[string]operate.Token{
-	"all": {ID: 1, Name: "all", Scopes: everything}, "clerk": {ID: 2, Name: "clerk", Scopes: everything, Agents: []string{"clerk"}},
-	"both": {ID: 3, Name: "both", Scopes: everything, Agents: []string{"clerk", "desk"}}, "anna": {ID: 4, Name: "anna", Scopes: everything, User: "anna"},
-	"send": {ID: 5, Name: "send", Scopes: []string{"send"}}, "answer": {ID: 6, Name: "answer", Scopes: []string{"answer"}},
-	"read": {ID: 7, Name: "read", Scopes: []string{"read"}}, "desk": {ID: 8, Name: "desk", Scopes: everything, Agents: []string{"desk"}},
+	"all": {ID: 1, Name: "all", Scopes: everything}, "clerk": {ID: 2, Name: "clerk", Scopes: everything,
+		Agents: []string{"clerk"}},
+	"both": {ID: 3, Name: "both", Scopes: everything, Agents: []string{"clerk", "desk"}}, "anna": {ID: 4, Name: "anna",
+		Scopes: everything, User: "anna"},
+	"send": {ID: 5, Name: "send", Scopes: []string{"send"}}, "answer": {ID: 6, Name: "answer",
+		Scopes: []string{"answer"}},
+	"read": {ID: 7, Name: "read", Scopes: []string{"read"}}, "desk": {ID: 8, Name: "desk", Scopes: everything,
+		Agents: []string{"desk"}},
 	"ann": {ID: 9, Name: "ann", Scopes: []string{"read", "answer"}},
 }
 
@@ -242,16 +247,19 @@ func (s *standIn) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.T
 		if t.State != turnkeeper.TurnRunning {
 			t.UnderWay, t.Silence = nil, nil
 		}
-		v.Tree.Agent, v.Tree.SubAgents[0].Parent, v.Tree.SubAgents[1].Parent = "clerk", v.Tree.Root, v.Tree.SubAgents[0].Turn
+		v.Tree.Agent, v.Tree.SubAgents[0].Parent, v.Tree.SubAgents[1].Parent = "clerk", v.Tree.Root,
+			v.Tree.SubAgents[0].Turn
 		switch id {
 		case 1:
-			v.Rounds, v.Failed, v.Outputs, v.Refused, v.Awaited, v.End, v.Tree, v.Waited = nil, nil, nil, nil, nil, nil, nil, nil
+			v.Rounds, v.Failed, v.Outputs, v.Refused, v.Awaited, v.End, v.Tree, v.Waited = nil, nil, nil, nil,
+				nil, nil, nil, nil
 			t.EventsExpiredAt, t.LeasesExpiredAt, t.DueAt = time.Time{}, time.Time{}, time.Time{}
 		case 4, 6: // what may be missing of sub-agents
 			v.Tree.SubAgents[0].Message, v.Tree.SubAgents[1].State, v.Tree.SubAgents[1].TurnState = 0, "", ""
 			v.Tree.State, v.Tree.SubAgents[1].Parent = "", v.Tree.Root
 		case 5:
-			v.Tree.Root, v.Tree.SubAgents[1].Trouble, v.Tree.SubAgents[1].Dropped, v.Tree.SubAgents[1].EndedAt = id, "", true, time.Time{}
+			v.Tree.Root, v.Tree.SubAgents[1].Trouble, v.Tree.SubAgents[1].Dropped, v.Tree.SubAgents[1].EndedAt = id, "",
+				true, time.Time{}
 		case 7:
 			v.Tree.SubAgents[1].Agent, v.Tree.SubAgents[1].Turn, v.Tree.Limits = "desk", id, turnlog.TreeLimits{}
 		}
@@ -285,7 +293,8 @@ func (s *standIn) Output(ctx context.Context, id turnkeeper.OutputID) (turnkeepe
 	return s.output(ctx, "Output", id)
 }
 
-func (s *standIn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
+func (s *standIn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from,
+	to int64) (string, error) {
 	if err := s.does(ctx, "ReadOutput", turn, id, from, to); err != nil {
 		return "", err
 	}
@@ -296,16 +305,19 @@ func (s *standIn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id tur
 func (s *standIn) Ask(ctx context.Context, id asks.ID) (operate.Ask, error) {
 	return single(ctx, s, "Ask", id, func(a *operate.Ask) {
 		kinds, states := choices["asks.Kind"], choices["asks.State"]
-		a.ID, a.Agent, a.User, a.Kind, a.State = id, "clerk", "anna", asks.Kind(kinds[(int(id)-1)%len(kinds)]), asks.Open
+		a.ID, a.Agent, a.User, a.Kind, a.State = id, "clerk", "anna",
+			asks.Kind(kinds[(int(id)-1)%len(kinds)]), asks.Open
 		a.Arguments, a.Schema, a.Hash, a.Audience = `{"amount":900,"to":"асme"}`, "", "hash", []string{"ann", "bob"}
 		if a.Kind == asks.KindQuestion || a.Kind == asks.KindSettle || a.Kind == asks.KindInput {
 			a.Schema = `{"enum":["blue","red"]}`
 		}
 		if id > 6 {
-			a.State, a.Edited, a.Answer = asks.State(states[int(id-6)%len(states)]), `{"amount":90,"to":"acme"}`, `"blue"`
+			a.State, a.Edited, a.Answer = asks.State(states[int(id-6)%len(states)]),
+				`{"amount":90,"to":"acme"}`, `"blue"`
 			return
 		}
-		a.ClosedAt, a.AnsweredBy, a.Channel, a.Comment, a.Answer, a.Edited, a.EditedHash, a.CallState, a.NotRun = time.Time{}, "", "", "", "", "", "", "", ""
+		a.ClosedAt, a.AnsweredBy, a.Channel, a.Comment, a.Answer, a.Edited, a.EditedHash, a.CallState,
+			a.NotRun = time.Time{}, "", "", "", "", "", "", "", ""
 	})
 }
 
@@ -318,7 +330,8 @@ func (s *standIn) Response(ctx context.Context, id turnkeeper.MessageID) (operat
 			r.Message.Attempts, r.Reply, r.StopReason = int(id-1)%6, "", ""
 		}
 		if id > 6 {
-			r.Previous, r.Instructions, r.MaxOutputTokens, r.Metadata, r.Finish, r.Labels, r.Calls = 0, nil, 0, nil, "", nil, nil
+			r.Previous, r.Instructions, r.MaxOutputTokens, r.Metadata, r.Finish, r.Labels, r.Calls = 0, nil, 0,
+				nil, "", nil, nil
 		}
 		if s.goesOn != nil {
 			s.goesOn(r)
@@ -326,12 +339,14 @@ func (s *standIn) Response(ctx context.Context, id turnkeeper.MessageID) (operat
 	})
 }
 
-func (s *standIn) CreatedConversation(ctx context.Context, id string, token int64, user string) (c operate.Created, err error) {
+func (s *standIn) CreatedConversation(ctx context.Context, id string, token int64,
+	user string) (c operate.Created, err error) {
 	if err := s.does(ctx, "CreatedConversation", id, token, user); err != nil {
 		return c, err
 	}
 	c = filled[operate.Created]()
-	c.ID, c.Items = id, []byte(`[{"type":"message","role":"user","content":"first"},{"role":"assistant","content":"second"}]`)
+	c.ID, c.Items = id,
+		[]byte(`[{"type":"message","role":"user","content":"first"},{"role":"assistant","content":"second"}]`)
 	if id == "none" {
 		return c, turnkeeper.ErrNotFound
 	}
@@ -339,7 +354,8 @@ func (s *standIn) CreatedConversation(ctx context.Context, id string, token int6
 }
 
 // AcceptFrom has accepted before what has a key.
-func (s *standIn) AcceptFrom(ctx context.Context, from storage.Sender, m turnkeeper.Submission) (turnkeeper.MessageID, bool, error) {
+func (s *standIn) AcceptFrom(ctx context.Context, from storage.Sender,
+	m turnkeeper.Submission) (turnkeeper.MessageID, bool, error) {
 	err := s.does(ctx, "AcceptFrom", from, m)
 	if err == nil && m.Agent == "ghost" {
 		err = fmt.Errorf("%w %q: there are clerk, desk", turnkeeper.ErrUnknownAgent, m.Agent)
@@ -355,22 +371,28 @@ func (s *standIn) HeadOf(ctx context.Context, key turnkeeper.ConversationKey) (o
 	if err != nil || key.Name != "old" {
 		return operate.Head{}, err
 	}
-	return operate.Head{Message: 3, Conversation: key.Name, Outcome: turnkeeper.TurnSucceeded, Reply: "reply", History: []byte("history")}, nil
+	return operate.Head{Message: 3, Conversation: key.Name, Outcome: turnkeeper.TurnSucceeded, Reply: "reply",
+		History: []byte("history")}, nil
 }
 
-func (s *standIn) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey, history []byte) ([]operate.Head, error) {
+func (s *standIn) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey,
+	history []byte) ([]operate.Head, error) {
 	err := s.does(ctx, "HeadsWithHistory", key, history)
-	return []operate.Head{{Message: 4, Conversation: "found", Outcome: turnkeeper.TurnSucceeded, Reply: "second", History: history}}, err
+	return []operate.Head{{Message: 4, Conversation: "found", Outcome: turnkeeper.TurnSucceeded, Reply: "second",
+		History: history}}, err
 }
 
-func (s *standIn) Saids(ctx context.Context, key turnkeeper.ConversationKey, ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]operate.Said, error) {
+func (s *standIn) Saids(ctx context.Context, key turnkeeper.ConversationKey,
+	ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]operate.Said, error) {
 	err := s.does(ctx, "Saids", key, ids)
 	all := map[turnkeeper.MessageID]operate.Said{}
 	for _, id := range ids {
 		if id < 100 {
 			all[id] = operate.Said{
-				Sent:  operate.Words{Text: fmt.Sprint("sent ", id), Labels: []string{"private"}, Sources: []string{"a file"}},
-				Reply: operate.Words{Text: fmt.Sprint("reply ", id), Labels: []string{"untrusted"}, Sources: []string{"a page"}},
+				Sent: operate.Words{Text: fmt.Sprint("sent ", id), Labels: []string{"private"},
+					Sources: []string{"a file"}},
+				Reply: operate.Words{Text: fmt.Sprint("reply ", id), Labels: []string{"untrusted"},
+					Sources: []string{"a page"}},
 			}
 		}
 	}
@@ -378,7 +400,7 @@ func (s *standIn) Saids(ctx context.Context, key turnkeeper.ConversationKey, ids
 }
 
 func (s *standIn) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error) {
-	all, err := told[[]turnkeeper.AgentRegistration](s, ctx, "Agents")
+	all, err := told[[]turnkeeper.AgentRegistration](ctx, s, "Agents")
 	for i := range all {
 		all[i].Name = []string{"clerk", "desk", "scout", "writer", "boss", "buyer", "judge"}[i]
 		if i < 2 {
@@ -389,7 +411,7 @@ func (s *standIn) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, e
 }
 
 func (s *standIn) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
-	all, err := told[[]turnkeeper.Schedule](s, ctx, "Schedules")
+	all, err := told[[]turnkeeper.Schedule](ctx, s, "Schedules")
 	for i := range all {
 		if all[i].Cron == "" {
 			all[i].Cron, all[i].TimeZone, all[i].Active = "0 7 * * 1", "Europe/Berlin", true
@@ -399,7 +421,7 @@ func (s *standIn) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) 
 }
 
 func (s *standIn) Webhook(ctx context.Context, name string) (operate.WebhookView, error) {
-	v, err := told[operate.WebhookView](s, ctx, "Webhook", name)
+	v, err := told[operate.WebhookView](ctx, s, "Webhook", name)
 	if v.Name = name; name == "none" {
 		return v, turnkeeper.ErrNotFound
 	}
@@ -408,15 +430,16 @@ func (s *standIn) Webhook(ctx context.Context, name string) (operate.WebhookView
 
 // Migrations returns a schema that is complete.
 func (s *standIn) Migrations(ctx context.Context) ([]storage.Migration, error) {
-	all, err := told[[]storage.Migration](s, ctx, "Migrations")
+	all, err := told[[]storage.Migration](ctx, s, "Migrations")
 	for i := range all {
 		all[i].Applied, all[i].Newer = true, false
 	}
 	return all, err
 }
 
-func (s *standIn) Transcript(ctx context.Context, p operate.Page, conversation string) ([]operate.Exchange, int64, error) {
-	all, next, err := toldTwo[[]operate.Exchange, int64](s, ctx, "Transcript", p, conversation)
+func (s *standIn) Transcript(ctx context.Context, p operate.Page,
+	conversation string) ([]operate.Exchange, int64, error) {
+	all, next, err := toldTwo[[]operate.Exchange, int64](ctx, s, "Transcript", p, conversation)
 	if conversation == "none" {
 		return nil, 0, err
 	}
@@ -427,7 +450,8 @@ func (s *standIn) AnyToken(ctx context.Context) (bool, error) {
 	return true, s.does(ctx, "AnyToken")
 }
 
-func (s *standIn) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+func (s *standIn) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
+	limit int) ([]turnkeeper.Event, error) {
 	if err := s.does(ctx, "Events", turn, after, limit); err != nil {
 		return nil, err
 	}
@@ -435,7 +459,8 @@ func (s *standIn) Events(ctx context.Context, turn turnkeeper.TurnID, after int6
 	return all[:min(limit, len(all))], nil
 }
 
-func (s *standIn) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) (found []waiting.Message, err error) {
+func (s *standIn) WatchedMessages(ctx context.Context,
+	ids []turnkeeper.MessageID) (found []waiting.Message, err error) {
 	err = s.does(ctx, "WatchedMessages", ids)
 	for _, id := range ids {
 		if id < 100 {

@@ -65,8 +65,8 @@ func constantsOf(file *ast.File, name string) (values []string) {
 	return values
 }
 
-// TestEveryStateIsInEachPlace compares the constants of each state and reason with the filters of the lists, the description of the API,
-// the rows that the database allows, and the documentation of SQL.
+// TestEveryStateIsInEachPlace compares the constants of each state and reason with the filters of the lists, the
+// description of the API, the rows that the database allows, and the documentation of SQL.
 func TestEveryStateIsInEachPlace(t *testing.T) {
 	db := storagetest.WithAgents(t)
 	described := readDocument(t, readFile(t, "openapi.json")).Components.Schemas
@@ -86,7 +86,8 @@ func TestEveryStateIsInEachPlace(t *testing.T) {
 		{states{"..", "Effect"}, "ToolEffect", nil, "", ""},
 		{states{"../asks", "State"}, "AskState", request.AskStates, "asks", "state"},
 		{states{"../asks", "Kind"}, "AskKind", nil, "asks", "kind"},
-		{states{"../internal/outbox", "DeliveryState"}, "DeliveryState", request.DeliveryStates, "webhook_deliveries", "state"},
+		{states{"../internal/outbox", "DeliveryState"}, "DeliveryState", request.DeliveryStates,
+			"webhook_deliveries", "state"},
 		{states{"../internal/waiting", "Reason"}, "WaitReason", nil, "", ""},
 		{states{"../internal/presence", "State"}, "WorkerState", nil, "", ""},
 		{states{"../storage/operate", "WebhookState"}, "WebhookState", nil, "", ""},

@@ -22,7 +22,8 @@ type operation struct {
 	} `json:"requestBody"`
 }
 
-// withText returns values of a schema that have the text in one of their strings, or names of objects: one value for each.
+// withText returns values of a schema that have the text in one of their strings, or names of objects: one value for
+// each.
 func withText(schemas map[string]map[string]any, schema map[string]any, text string, depth int) (all []any) {
 	if ref, is := schema["$ref"].(string); is {
 		schema = schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
@@ -52,8 +53,8 @@ func withText(schemas map[string]map[string]any, schema map[string]any, text str
 	return all
 }
 
-// TestTextsThatPostgresCannotStore checks that every text of every route is refused if it has a NUL character or is not UTF-8, before it
-// reaches a query.
+// TestTextsThatPostgresCannotStore checks that every text of every route is refused if it has a NUL character or is not
+// UTF-8, before it reaches a query.
 func TestTextsThatPostgresCannotStore(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.MaxMessageBytes = 10_000 })
 	text, err := os.ReadFile("openapi.json")
@@ -71,7 +72,8 @@ func TestTextsThatPostgresCannotStore(t *testing.T) {
 	turn := one[int64](h, "select turn_id from turnkeeper.asks where id = $1", ask)
 	message := one[int64](h, "select message_id from turnkeeper.turns where id = $1", turn)
 	filled := func(path string) string {
-		id := map[string]any{"messages": message, "turns": turn, "asks": ask}[strings.Split(path, "/")[2%len(strings.Split(path, "/"))]]
+		id := map[string]any{"messages": message, "turns": turn, "asks": ask}[strings.Split(path,
+			"/")[2%len(strings.Split(path, "/"))]]
 		return strings.NewReplacer("{id}", fmt.Sprint(id), "{agent}", "clerk", "{name}", "daily").Replace(path)
 	}
 	asked := map[string]int{}
@@ -90,12 +92,16 @@ func TestTextsThatPostgresCannotStore(t *testing.T) {
 					what := fmt.Sprintf("%s %q", p.Name, bad)
 					switch {
 					case p.In == "query":
-						refused(h.ask(method, whole+"?"+url.Values{p.Name: {bad}}.Encode(), ""), what, "query string is invalid", http.StatusBadRequest)
+						refused(h.ask(method, whole+"?"+url.Values{p.Name: {bad}}.Encode(), ""), what,
+							"query string is invalid", http.StatusBadRequest)
 					case p.In == "path":
 						at := strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(bad))
 						refused(h.ask(method, filled(at), ""), what, "path is not valid", http.StatusNotFound)
-					case p.In == "header" && bad == "a\xff" && p.Name != "traceparent": // net/http refuses NUL in headers
-						if a := h.ask(method, whole, `{"agent":"clerk","body":"x","model":"clerk","input":"x","background":true}`, p.Name, bad); a.status >= 500 {
+					// net/http refuses NUL in headers
+					case p.In == "header" && bad == "a\xff" && p.Name != "traceparent":
+						if a := h.ask(method, whole,
+							`{"agent":"clerk","body":"x","model":"clerk","input":"x","background":true}`, p.Name,
+							bad); a.status >= 500 {
 							t.Errorf("%s %s with %s: %d %s", method, path, what, a.status, a.body)
 						}
 					}
@@ -118,5 +124,7 @@ func TestTextsThatPostgresCannotStore(t *testing.T) {
 		t.Errorf("it has asked %v", asked)
 	}
 	// What is stored as JSON has other limits too: of numbers.
-	h.ask("POST", "/v1/conversations", `{"items":[{"role":"user","content":[{"type":"input_text","text":"x","n":1e999999}],"n":1e999999}]}`).want(t, http.StatusOK, "conv_")
+	h.ask("POST", "/v1/conversations",
+		`{"items":[{"role":"user","content":[{"type":"input_text","text":"x","n":1e999999}],"n":1e999999}]}`).want(t,
+		http.StatusOK, "conv_")
 }

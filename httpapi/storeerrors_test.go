@@ -65,15 +65,16 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	}
 }
 
-// TestTheDatabaseIsAway checks that internal errors are not revealed, and that an EventSource reconnects: it gives up at any
-// status but 200.
+// TestTheDatabaseIsAway checks that internal errors are not revealed, and that an EventSource reconnects: it gives up
+// at any status but 200.
 func TestTheDatabaseIsAway(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	h := newEnv(t, func(c *httpapi.Config) {
 		c.Store, c.Log = away{c.Store}, zap.New(core)
 		c.Mask = func(text string) string { return strings.ReplaceAll(text, "hunter2", "[redacted]") }
 	})
-	for path, want := range map[string]string{"/v1/turns/1": "the request failed", "/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
+	for path, want := range map[string]string{"/v1/turns/1": "the request failed",
+		"/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
 		a := h.ask("GET", path, "")
 		a.want(t, http.StatusServiceUnavailable, want)
 		if strings.Contains(string(a.body), "10.1.2.3") || strings.Contains(string(a.body), "hunter2") {
@@ -82,7 +83,8 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	}
 	for i, pattern := range []string{"GET /v1/turns/{id}", "GET /v1/turns/{id}/events"} { // a probe is not logged
 		found := logs.FilterField(zap.String("pattern", pattern)).All()
-		if logs.Len() != 2 || len(found) != 1 || found[0].ContextMap()["error"] != strings.ReplaceAll(errAway.Error(), "hunter2", "[redacted]") {
+		if logs.Len() != 2 || len(found) != 1 || found[0].ContextMap()["error"] != strings.ReplaceAll(errAway.Error(),
+			"hunter2", "[redacted]") {
 			t.Errorf("%d: of %s is logged: %v", i, pattern, logs.All())
 		}
 	}
@@ -90,11 +92,14 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	if err := w.watch(t.Context(), "/v1/turns/1/events", 0); err != nil || w.over || len(w.seen) > 0 {
 		t.Errorf("the stream ended with %v", err)
 	}
-	for name, value := range map[string]string{"Authorization": "Bearer tk_some", "Cookie": "turnkeeper_session=ts_some"} {
+	for name, value := range map[string]string{"Authorization": "Bearer tk_some",
+		"Cookie": "turnkeeper_session=ts_some"} {
 		h.ask("GET", "/v1/turns/1/events", "", name, value).want(t, http.StatusServiceUnavailable, "the request failed")
-		h.ask("GET", "/readyz", "", name, value, "Accept", "text/event-stream").want(t, http.StatusServiceUnavailable, "does not answer")
+		h.ask("GET", "/readyz", "", name, value, "Accept", "text/event-stream").want(t, http.StatusServiceUnavailable,
+			"does not answer")
 		a := h.ask("GET", "/v1/turns/1/events", "", name, value, "Accept", "text/event-stream")
-		if a.status != http.StatusOK || a.header.Get("Content-Type") != "text/event-stream" || strings.Contains(string(a.body), "data") {
+		if a.status != http.StatusOK || a.header.Get("Content-Type") != "text/event-stream" ||
+			strings.Contains(string(a.body), "data") {
 			t.Errorf("with %s an EventSource was answered %d %s, and gives up", name, a.status, a.body)
 		}
 	}
@@ -131,12 +136,14 @@ func (hanging) Response(ctx context.Context, _ turnkeeper.MessageID) (operate.Re
 func TestTheDatabaseHangs(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store, c.QueryTimeout = hanging{c.Store}, 50*time.Millisecond })
 	const detail = "the database does not answer: try again later"
-	for _, path := range []string{"/v1/turns/1", "/v1/messages/1", "/v1/messages/1?wait=1s", "/v1/scheduler", "/v1/turns/1/events", "/v1/responses/resp_1"} {
+	for _, path := range []string{"/v1/turns/1", "/v1/messages/1", "/v1/messages/1?wait=1s", "/v1/scheduler",
+		"/v1/turns/1/events", "/v1/responses/resp_1"} {
 		h.ask("GET", path, "").want(t, http.StatusServiceUnavailable, detail)
 	}
 	h.ask("GET", "/", "").wantPage(t, http.StatusServiceUnavailable, "The database does not answer")
 	h.ask("GET", "/v1/agents", "", "Authorization", "Bearer tk_some").want(t, http.StatusServiceUnavailable, detail)
-	if a := h.ask("POST", "/v1/messages?wait=1s", `{"agent":"clerk","body":"x"}`); a.status != http.StatusServiceUnavailable {
+	if a := h.ask("POST", "/v1/messages?wait=1s",
+		`{"agent":"clerk","body":"x"}`); a.status != http.StatusServiceUnavailable {
 		t.Errorf("a wait is answered %d %s", a.status, a.body)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// TestStreamsOfATokenAreBounded checks that the streams of all routes together have a limit for each token, and that each end frees a place.
+// TestStreamsOfATokenAreBounded checks that the streams of all routes together have a limit for each token, and that
+// each end frees a place.
 func TestStreamsOfATokenAreBounded(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Streams, c.NeedToken = 2, true })
 	shop := h.token(operate.Token{Name: "shop", Scopes: []string{"send", "read"}})
@@ -30,7 +31,8 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	open := func(what, token string) (status int, end func()) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, routes[what][0], h.base+routes[what][1], strings.NewReader(routes[what][2]))
+		req, err := http.NewRequestWithContext(ctx, routes[what][0], h.base+routes[what][1],
+			strings.NewReader(routes[what][2]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,13 +69,15 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 		sent := one[int](h, ofShop)
 		for what, route := range routes {
 			a := h.ask(route[0], route[1], route[2], "Authorization", shop, "Accept", "text/event-stream")
-			a.want(t, http.StatusTooManyRequests, "too many streams: the limit is 2 at once for each token; close some, or try again later")
+			a.want(t, http.StatusTooManyRequests,
+				"too many streams: the limit is 2 at once for each token; close some, or try again later")
 			reopen(what, mall)() // another token has its own limit
 		}
 		if now := one[int](h, ofShop); now > sent {
 			t.Errorf("a refused stream has sent a message: %d of %d", now, sent)
 		}
-		h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Authorization", shop).want(t, http.StatusOK, `"items"`)
+		h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Authorization", shop).want(t,
+			http.StatusOK, `"items"`)
 		for _, end := range ends {
 			end()
 		}
@@ -85,7 +89,8 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	keep := reopen("of a turn", shop)
 	defer keep()
 	d.finish("said")
-	for h.ask("GET", routes["of a message"][1], "", "Authorization", shop).status != http.StatusOK { // it ends by itself
+	// it ends by itself
+	for h.ask("GET", routes["of a message"][1], "", "Authorization", shop).status != http.StatusOK {
 		<-time.After(time.Millisecond)
 	}
 	reopen("of a response", shop)()

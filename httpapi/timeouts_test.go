@@ -71,7 +71,8 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, send func(string) *bufio.Reader) {
 				began := time.Now()
 				rest, err := io.ReadAll(send(request))
-				if took := time.Since(began); err != nil || took > 30*time.Second || !strings.HasPrefix(string(rest), "HTTP/1.1 ") {
+				if took := time.Since(began); err != nil || took > 30*time.Second || !strings.HasPrefix(string(rest),
+					"HTTP/1.1 ") {
 					t.Errorf("after %s: %q, %v", took, rest, err)
 				}
 			})
@@ -104,7 +105,8 @@ func TestManyAskWhetherItIsReady(t *testing.T) {
 			answers := make(chan int, 20)
 			for range cap(answers) {
 				go func() {
-					w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
+					w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+						"/readyz", nil)
 					r.Host = "localhost"
 					handler.ServeHTTP(w, r)
 					answers <- w.Code
@@ -141,13 +143,16 @@ func (s still) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ 
 	return []turnkeeper.Event{{TurnID: turn, Seq: 1, Type: turnkeeper.EventTurnComplete}}, nil
 }
 
-// TestAStreamOutlivesTheTimeOfABody checks that the timeout for reading a body does not end the stream sent in response.
+// TestAStreamOutlivesTheTimeOfABody checks that the timeout for reading a body does not end the stream sent in
+// response.
 func TestAStreamOutlivesTheTimeOfABody(t *testing.T) {
 	for name, body := range map[string]string{"with a body": "Content-Length: 2\r\n\r\n{}", "without": "\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			store := &still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)} // a bubble starts at 2000-01-01 00:00 UTC
+			// a bubble starts at 2000-01-01 00:00 UTC
+			store := &still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)}
 			inBubble(t, store, func(t *testing.T, send func(string) *bufio.Reader) {
-				resp, err := http.ReadResponse(send("GET /v1/turns/1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+body), nil)
+				resp, err := http.ReadResponse(send(
+					"GET /v1/turns/1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+body), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -186,11 +191,13 @@ func (p purged) Response(context.Context, turnkeeper.MessageID) (operate.Respons
 
 // TestStreamsOfWhatIsPurged checks that a stream ends when its turn or response is purged, as it gets no last event.
 func TestStreamsOfWhatIsPurged(t *testing.T) {
-	for path, want := range map[string]error{"/v1/turns/1/events": nil, "/v1/responses/resp_1?stream=true": io.ErrUnexpectedEOF} {
+	for path, want := range map[string]error{"/v1/turns/1/events": nil,
+		"/v1/responses/resp_1?stream=true": io.ErrUnexpectedEOF} {
 		t.Run(path, func(t *testing.T) {
 			store := &purged{still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)}}
 			inBubble(t, store, func(t *testing.T, send func(string) *bufio.Reader) {
-				resp, err := http.ReadResponse(send("GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"), nil)
+				resp, err := http.ReadResponse(send(
+					"GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -29,27 +29,32 @@ func (h *env) workAs(user, agent, text string) (*dispatch, turnkeeper.OutputID) 
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	id := turnkeeper.OutputID("output-" + text)
 	d.write(turnlog.Entry{
-		Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
-			Key: key, WireID: "w", Name: "tool", Arguments: `{"text":"` + text + `"}`, ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
-		}}},
+		Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1,
+			Calls: []turnkeeper.ToolCall{{
+				Key: key, WireID: "w", Name: "tool", Arguments: `{"text":"` + text + `"}`, ArgsHash: "h",
+				Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
+			}}},
 	}, journal.Ending{})
-	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: text, Preview: text, Output: &turnkeeper.Output{
-		ID: id, TurnID: d.id, Call: key, MediaType: "text/plain", Text: text, SizeBytes: int64(len(text)), RawBytes: int64(len(text)), Chars: int64(len(text)),
-		SHA256: strings.Repeat("a", 64),
-	}}}}, journal.Ending{})
+	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: text,
+		Preview: text, Output: &turnkeeper.Output{
+			ID: id, TurnID: d.id, Call: key, MediaType: "text/plain", Text: text, SizeBytes: int64(len(text)),
+			RawBytes: int64(len(text)), Chars: int64(len(text)),
+			SHA256: strings.Repeat("a", 64),
+		}}}}, journal.Ending{})
 	d.say(text)
 	d.finish("reply " + text)
 	return d, id
 }
 
-// TestATokenSeesItsAgentsAlone calls each reading route with a token for one of two agents. Lists must omit the other agent,
-// and its objects must get the same response as objects that do not exist.
+// TestATokenSeesItsAgentsAlone calls each reading route with a token for one of two agents. Lists must omit the other
+// agent, and its objects must get the same response as objects that do not exist.
 func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.work("clerk", "for-all-to-see")
 	desk, output := h.work("desk", word)
 	ask := h.opens(h.turn("desk", "message "+word), approval(word))
-	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set message = $1 where agent = 'desk'", word); err != nil {
+	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set message = $1 where agent = 'desk'",
+		word); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
@@ -57,7 +62,8 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	}
 	both := h.token(operate.Token{Name: "both", Scopes: everything})
 	clerk := h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})
-	answer := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"desk","input":"`+word+`","background":true}`, "Authorization", both))
+	answer := decode[response](t, h.ask("POST", "/v1/responses",
+		`{"model":"desk","input":"`+word+`","background":true}`, "Authorization", both))
 	created := decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations", "", "Authorization", both))
 	message := one[int64](h, "select message_id from turnkeeper.turns where id = $1", desk.id)
 	ids := func(path string) (real, unknown string) {
@@ -81,7 +87,8 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 		return "", ""
 	}
 	pages := []string{
-		"GET /", "GET /turns", "GET /turns/{id}", "GET /inbox", "GET /inbox/{id}", "GET /replies", "GET /agents", "GET /lanes", "GET /schedules", "GET /outputs/{id}",
+		"GET /", "GET /turns", "GET /turns/{id}", "GET /inbox", "GET /inbox/{id}", "GET /replies", "GET /agents",
+		"GET /lanes", "GET /schedules", "GET /outputs/{id}",
 		"GET /conversation", "GET /asks", "GET /asks/{id}",
 	}
 	cookie := h.signIn(clerk)
@@ -101,21 +108,28 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			real, unknown := ids(path)
 			got := h.ask("GET", strings.Replace(path, "{id}", real, 1), "", headers...)
 			want := h.ask("GET", strings.Replace(path, "{id}", unknown, 1), "", headers...)
-			if got.status != 404 || want.status != 404 || strings.ReplaceAll(refused(got), real, "ID") != strings.ReplaceAll(refused(want), unknown, "ID") {
-				t.Errorf("%s: another's is answered %d %s, none %d %s", path, got.status, refused(got), want.status, refused(want))
+			if got.status != 404 || want.status != 404 || strings.ReplaceAll(refused(got), real,
+				"ID") != strings.ReplaceAll(refused(want), unknown, "ID") {
+				t.Errorf("%s: another's is answered %d %s, none %d %s", path, got.status, refused(got), want.status,
+					refused(want))
 			}
-			if a := h.ask("GET", strings.Replace(path, "{id}", real, 1), "", "Authorization", both); !slices.Contains(pages, pattern) && a.status != 200 {
+			if a := h.ask("GET", strings.Replace(path, "{id}", real, 1), "", "Authorization", both); !slices.Contains(
+				pages, pattern) && a.status != 200 {
 				t.Errorf("%s: a token for all is answered %d %s", path, a.status, a.body)
 			}
 			continue
 		}
 		path = strings.Replace(path, "{name}", "hook", 1)
-		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk", "?agent=desk&conversation=main", "?agent=desk&conversation=main&text=message", "?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
+		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk",
+			"?agent=desk&conversation=main", "?agent=desk&conversation=main&text=message",
+			"?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
 			a := h.ask("GET", path+query, "", headers...)
-			if strings.Contains(string(a.body), word) || query == "" && !slices.Contains(pages, pattern) && strings.Contains(string(a.body), `"desk`) {
+			if strings.Contains(string(a.body), word) || query == "" && !slices.Contains(pages, pattern) &&
+				strings.Contains(string(a.body), `"desk`) {
 				t.Errorf("%s%s shows what is the desk's: %s", path, query, a.body)
 			}
-			if slices.Contains(forAll, path) && a.status != 403 && (query == "" || a.status != 400) { // 400: the route takes no parameters
+			// 400: the route takes no parameters
+			if slices.Contains(forAll, path) && a.status != 403 && (query == "" || a.status != 400) {
 				t.Errorf("%s%s is answered %d", path, query, a.status)
 			}
 		}
@@ -124,17 +138,20 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 		t.Errorf("only %d routes were asked", asked)
 	}
 	for path, body := range map[string]string{
-		fmt.Sprintf("/v1/turns/%d/cancel", desk.id): `{"reason":"x"}`, fmt.Sprintf("/v1/turns/%d/retry", desk.id): `{"anyway":true}`,
+		fmt.Sprintf("/v1/turns/%d/cancel", desk.id): `{"reason":"x"}`, fmt.Sprintf("/v1/turns/%d/retry",
+			desk.id): `{"anyway":true}`,
 		"/v1/responses/" + answer.ID + "/cancel": "",
 	} {
 		if a := h.ask("POST", path, body, "Authorization", clerk); a.status != 404 {
 			t.Errorf("%s is answered %d %s", path, a.status, a.body)
 		}
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.requested_ends") + one[int](h, "select count(*) from turnkeeper.retries"); n != 0 {
+	if n := one[int](h, "select count(*) from turnkeeper.requested_ends") +
+		one[int](h, "select count(*) from turnkeeper.retries"); n != 0 {
 		t.Error("something was done to the desk's")
 	}
-	if state := one[string](h, "select state from turnkeeper.messages where id > $1 order by id desc limit 1", message); state != "waiting" {
+	if state := one[string](h, "select state from turnkeeper.messages where id > $1 order by id desc limit 1",
+		message); state != "waiting" {
 		t.Errorf("the desk's response is %s", state)
 	}
 }

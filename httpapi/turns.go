@@ -55,7 +55,9 @@ func (t *turns) cancel(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return endWith(c, func(reason string) (operate.Ended, error) { return t.access.CancelTurn(c, id, reason) }, views.OfCancelled)
+	return endWith(c, func(reason string) (operate.Ended, error) {
+		return t.access.CancelTurn(c, id, reason)
+	}, views.OfCancelled)
 }
 
 // finish answers 200 if the turn has finished as requested before, and 202 if it will.
@@ -64,7 +66,9 @@ func (t *turns) finish(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return endWith(c, func(reason string) (operate.Ended, error) { return t.access.FinishTurn(c, id, reason) }, views.OfFinished)
+	return endWith(c, func(reason string) (operate.Ended, error) {
+		return t.access.FinishTurn(c, id, reason)
+	}, views.OfFinished)
 }
 
 // A cancellation is the body of a request to end a turn.
@@ -73,13 +77,15 @@ type cancellation struct {
 }
 
 // endWith reads the reason, calls end, and answers with a view of its result.
-func endWith[View any](c *request.Call, end func(reason string) (operate.Ended, error), view func(operate.Ended) View) error {
+func endWith[View any](c *request.Call, end func(reason string) (operate.Ended, error),
+	view func(operate.Ended) View) error {
 	var body cancellation
 	if err := c.ReadOptional(&body); err != nil {
 		return err
 	}
 	if len(body.Reason) > request.MaxReason {
-		return request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(body.Reason), request.MaxReason)
+		return request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d",
+			len(body.Reason), request.MaxReason)
 	}
 	done, err := end(body.Reason)
 	if err != nil {
@@ -129,7 +135,9 @@ func (t *turns) output(c *request.Call) error {
 		return err
 	}
 	if !o.ExpiredAt.IsZero() {
-		return request.Refuse(http.StatusGone, "%s", words.ExpiredOutput(o, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
+		return request.Refuse(http.StatusGone, "%s", words.ExpiredOutput(o, func(at time.Time) string {
+			return at.UTC().Format(time.RFC3339)
+		}))
 	}
 	if o.Bytes != nil {
 		return t.outputBytes(c, o.ID)

@@ -43,7 +43,8 @@ func (w *world) rowOwners() (found rowOwners) {
 	return rowOwners{
 		turns:    of("select id::text, agent, user_name from turnkeeper.turns t" + ours),
 		messages: of("select id::text, agent, user_name from turnkeeper.messages t" + ours),
-		asks:     of("select a.id::text, t.agent, t.user_name from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id" + ours),
+		asks: of(
+			"select a.id::text, t.agent, t.user_name from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id" + ours),
 	}
 }
 
@@ -69,7 +70,8 @@ func (o rowOwners) of(name string) (_ owner, known bool) {
 // acting are the tokens that change what they cover, the one with the least rights first.
 var acting = []string{"clerk-anna", "anna", "anna-answer", "clerk-answer", "clerk"}
 
-// checkActions sends each POST for the last object of each owner that a token covers. It changes nothing of another owner.
+// checkActions sends each POST for the last object of each owner that a token covers. It changes nothing of another
+// owner.
 func (w *world) checkActions() {
 	for _, name := range acting {
 		b, objects, before := w.bearer(name), w.objects(), w.state()
@@ -93,7 +95,9 @@ func (w *world) checkActions() {
 func (w *world) acts(b bearer, r use, all []object) {
 	w.t.Helper()
 	for i, o := range all {
-		later := slices.ContainsFunc(all[i+1:], func(x object) bool { return x.Agent == o.Agent && x.User == o.User && b.seesObject(x) })
+		later := slices.ContainsFunc(all[i+1:], func(x object) bool {
+			return x.Agent == o.Agent && x.User == o.User && b.seesObject(x)
+		})
 		if b.seesObject(o) && !later {
 			w.allowed(b, r, o.ID)
 		}
@@ -111,7 +115,8 @@ func (w *world) checkSending() {
 	}
 }
 
-// sendBy compares where the messages go that the routes accept with where they may go, and the answers of those that are refused.
+// sendBy compares where the messages go that the routes accept with where they may go, and the answers of those that
+// are refused.
 func (w *world) sendBy(b bearer, agent, user string) {
 	w.t.Helper()
 	as := user
@@ -136,8 +141,10 @@ func (w *world) sendBy(b bearer, agent, user string) {
 		sent := storagetest.List[struct{ Agent, User, By string }](w,
 			fmt.Sprintf("select agent, user_name, sent_by from turnkeeper.messages where id > %d", newest))
 		if yes := may && (way.path != "/inbox" || b.user == ""); yes {
-			by := "token:" + strconv.FormatInt(one[int64](w.env, "select id from turnkeeper.api_tokens where name = $1", b.name), 10)
-			if w.tells(b, what, a); a.status != way.created || len(sent) != 1 || sent[0].Agent != agent || sent[0].User != as || sent[0].By != by {
+			by := "token:" + strconv.FormatInt(one[int64](w.env, "select id from turnkeeper.api_tokens where name = $1",
+				b.name), 10)
+			if w.tells(b, what, a); a.status != way.created || len(sent) != 1 || sent[0].Agent != agent ||
+				sent[0].User != as || sent[0].By != by {
 				w.t.Errorf("%s is answered %d %s, and %+v is sent", what, a.status, refused(a), sent)
 			}
 			continue
@@ -165,7 +172,8 @@ func orUser(own, named string) string {
 // checkBulkRetries retries all failed messages with tokens for one agent. Others' stay as they are.
 func (w *world) checkBulkRetries() {
 	failed := func(agent string) (ids []string) {
-		for _, m := range storagetest.List[struct{ ID string }](w, fmt.Sprintf(`select id::text from turnkeeper.messages m where state =
+		for _, m := range storagetest.List[struct{ ID string }](w,
+			fmt.Sprintf(`select id::text from turnkeeper.messages m where state =
 			'failed' and agent = '%s'
 			and not exists (select from turnkeeper.retries r where r.message_id = m.id) order by id`, agent)) {
 			ids = append(ids, m.ID)
@@ -180,7 +188,8 @@ func (w *world) checkBulkRetries() {
 		return w.call(b, "POST", "/v1/messages/retry", `{"state":"failed"`+more+`}`)
 	}
 	another, none := retry(clerk, `,"agent":"desk"`), retry(clerk, `,"agent":"stranger-7"`)
-	if another.status != none.status || string(another.body) != string(none.body) || another.status != http.StatusNotFound {
+	if another.status != none.status || string(another.body) != string(none.body) ||
+		another.status != http.StatusNotFound {
 		w.t.Errorf("another's is answered %d %s, and none %d %s", another.status, another.body, none.status, none.body)
 	}
 	for _, name := range []string{"anna", "clerk-anna", "desk-bert", "ghost"} {
@@ -219,25 +228,29 @@ func (w *world) checkCounts() {
 		return n
 	}
 	all := w.bearer("all")
-	for name, agents := range map[string][]string{"all-answer": {""}, "clerk": {"clerk"}, "both": agentsOfWorld, "ghost": {"ghost"}} {
+	for name, agents := range map[string][]string{"all-answer": {""}, "clerk": {"clerk"}, "both": agentsOfWorld,
+		"ghost": {"ghost"}} {
 		b, open := w.bearer(name), 0
 		for _, agent := range agents {
 			open += count(b, "/v1/asks", strings.TrimSuffix("agent="+agent, "agent="), "open")
 		}
 		a := w.call(b, "GET", "/agents", "")
 		badge := regexp.MustCompile(`id="open-asks"> <span class="badge">(\d+)`).FindSubmatch(a.body)
-		if shown := append(badge, nil, []byte("0"))[1]; badge != nil && string(shown) != fmt.Sprint(open) || badge == nil && open > 0 {
+		if shown := append(badge, nil, []byte("0"))[1]; badge != nil && string(shown) != fmt.Sprint(open) ||
+			badge == nil && open > 0 {
 			w.t.Errorf("%s is shown that %s asks are open, and lists %d", name, shown, open)
 		}
 	}
 	hook := decode[list[map[string]any]](w.t, w.call(all, "GET", "/v1/webhooks", "")).Items[0]
 	for field, state := range map[string]string{"pending": "pending", "dead": "dead"} {
-		if n := count(all, "/v1/webhooks/{name}/deliveries", "limit=100", state); n == 0 || fmt.Sprint(hook[field]) != fmt.Sprint(n) {
+		if n := count(all, "/v1/webhooks/{name}/deliveries", "limit=100", state); n == 0 ||
+			fmt.Sprint(hook[field]) != fmt.Sprint(n) {
 			w.t.Errorf("%v deliveries are %s, and %d are listed", hook[field], state, n)
 		}
 	}
 	waiting := map[string]int{}
-	for _, m := range decode[list[map[string]any]](w.t, w.call(all, "GET", "/v1/messages?state=waiting&limit=100", "")).Items {
+	for _, m := range decode[list[map[string]any]](w.t,
+		w.call(all, "GET", "/v1/messages?state=waiting&limit=100", "")).Items {
 		waiting[fmt.Sprint(m["lane"])]++
 	}
 	counted := map[string]int{}

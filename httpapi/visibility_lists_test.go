@@ -39,7 +39,9 @@ func inPage(l *listing, pattern string) *listing {
 	if pattern != "" {
 		shown.page = regexp.MustCompile(pattern)
 	}
-	shown.filters = slices.DeleteFunc(slices.Clone(l.filters), func(f string) bool { return f == "turn" || f == "sub_agents" })
+	shown.filters = slices.DeleteFunc(slices.Clone(l.filters), func(f string) bool {
+		return f == "turn" || f == "sub_agents"
+	})
 	return &shown
 }
 
@@ -70,27 +72,33 @@ var (
 	listedAsks = &listing{
 		entries: `select a.id::text, t.agent, t.user_name, t.conversation, a.state, '', '', t.id, a.opened_at
 			from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id order by a.id desc`,
-		name: field("id"), cursor: "cursor", filters: []string{"agent", "user", "state", "turn"}, states: states{"../asks", "State"},
+		name: field("id"), cursor: "cursor", filters: []string{"agent", "user", "state", "turn"},
+		states: states{"../asks", "State"},
 	}
 	listedDeliveries = &listing{
 		entries: `select d.id::text, t.agent, t.user_name, '', d.state, '', '', 0, d.created_at from turnkeeper.webhook_deliveries d
 			left join turnkeeper.replies r on r.id = d.reply_id left join turnkeeper.asks a on a.id = d.ask_id
 			join turnkeeper.turns t on t.id = coalesce(r.turn_id, a.turn_id) order by d.id desc`,
-		name: field("id"), cursor: "cursor", filters: []string{"agent", "user", "state"}, states: states{"../internal/outbox", "DeliveryState"},
+		name: field("id"), cursor: "cursor", filters: []string{"agent", "user", "state"},
+		states: states{"../internal/outbox", "DeliveryState"},
 	}
 	listedLanes = &listing{
 		entries: "select lane, agent, '*'" + noMore + " from turnkeeper.leases order by grant_id is null, lane",
 		name:    field("lane"), cursor: "cursor", filters: []string{"agent"},
 	}
-	listedAgents    = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents", name: field("name")}
-	listedNames     = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents", items: "data", name: field("id")}
-	listedLevels    = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents", items: "agents", name: field("agent")}
+	listedAgents = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents",
+		name: field("name")}
+	listedNames = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents", items: "data",
+		name: field("id")}
+	listedLevels = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents", items: "agents",
+		name: field("agent")}
 	listedSchedules = &listing{
 		entries: "select agent || message, agent, '*'" + noMore + " from turnkeeper.schedules",
 		name:    func(item map[string]any) string { return fmt.Sprint(item["agent"], item["message"]) },
 	}
 	listedModels = &listing{
-		entries: "select distinct m, name, '*'" + noMore + " from turnkeeper.agents, unnest(models) m", name: field("model"),
+		entries: "select distinct m, name, '*'" + noMore + " from turnkeeper.agents, unnest(models) m",
+		name:    field("model"),
 	}
 	listedFindings = &listing{
 		entries: "select 'schedule ' || agent, agent, '*'" + noMore + " from turnkeeper.schedules", items: "checks",
@@ -187,9 +195,12 @@ func (l *listing) want(b bearer, all []entry, query url.Values, page bool) (name
 		until, err := time.Parse(time.RFC3339Nano, query.Get("until"))
 		switch {
 		case !b.sees(owner{e.Agent, e.User}), agent != "" && e.Agent != agent, user != "" && e.User != user,
-			named && (e.Conversation != conversation || e.User != user), query.Get("state") != "" && e.State != query.Get("state"),
-			query.Get("error_class") != "" && e.Class != query.Get("error_class"), !strings.Contains(e.Words, query.Get("text")),
-			query.Get("turn") != "" && fmt.Sprint(e.Turn) != query.Get("turn"), query.Get("sub_agents") == "false" && e.State != "top",
+			named && (e.Conversation != conversation || e.User != user), query.Get("state") != "" &&
+				e.State != query.Get("state"),
+			query.Get("error_class") != "" && e.Class != query.Get("error_class"), !strings.Contains(e.Words,
+				query.Get("text")),
+			query.Get("turn") != "" && fmt.Sprint(e.Turn) != query.Get("turn"), query.Get("sub_agents") == "false" &&
+				e.State != "top",
 			e.At.Before(since), err == nil && !e.At.Before(until):
 		case !slices.Contains(names, e.Name):
 			names = append(names, e.Name)
@@ -243,7 +254,8 @@ func (l *listing) queries(w *world, filter string, all, shown []entry) (queries 
 func (w *world) compare(b bearer, r use, all []entry, query url.Values) {
 	w.t.Helper()
 	want, status := r.list.want(b, all, query, r.page)
-	if status == 200 && query.Get("conversation") != "" && query.Get("agent") == "" && (b.agents == nil || len(b.agents) > 1) {
+	if status == 200 && query.Get("conversation") != "" && query.Get("agent") == "" &&
+		(b.agents == nil || len(b.agents) > 1) {
 		status = 400 // conversation requires agent
 	}
 	if status != 200 {
@@ -311,11 +323,14 @@ func (w *world) checkLists() {
 					base.Set("limit", "100")
 				}
 				w.compare(b, r, all, base)
-				if !slices.Contains(filtering, b.name) || r.page && testing.Short() || (agent == "clerk") != (b.agents == nil) {
+				if !slices.Contains(filtering, b.name) || r.page && testing.Short() ||
+					(agent == "clerk") != (b.agents == nil) {
 					continue
 				}
 				names, _ := r.list.want(b, all, base, r.page)
-				shown := slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return !slices.Contains(names, e.Name) })
+				shown := slices.DeleteFunc(slices.Clone(all), func(e entry) bool {
+					return !slices.Contains(names, e.Name)
+				})
 				if len(shown) == 0 || len(r.list.filters) == 0 {
 					continue
 				}
@@ -332,7 +347,8 @@ func (w *world) checkLists() {
 	}
 }
 
-// checkPages walks each list of the API by pages that end before, at and after its last entry. Each entry is shown once.
+// checkPages walks each list of the API by pages that end before, at and after its last entry. Each entry is shown
+// once.
 func (w *world) checkPages() {
 	for _, r := range uses() {
 		if r.list == nil || r.list.cursor == "" || r.page {
@@ -358,7 +374,8 @@ func (w *world) checkPages() {
 					slices.Sort(want)
 				}
 				if !slices.Equal(got, want) || pages > n/limit+2 {
-					w.t.Errorf("%s by %d shows %s, in %d pages,\n%q, want\n%q", r.pattern, limit, name, pages, got, want)
+					w.t.Errorf("%s by %d shows %s, in %d pages,\n%q, want\n%q", r.pattern, limit, name,
+						pages, got, want)
 				}
 			}
 		}
@@ -369,7 +386,9 @@ func (w *world) checkPages() {
 func (w *world) checkTranscripts() {
 	all := storagetest.List[entry](w, listedMessages.entries)
 	r := use{pattern: "GET /v1/transcript", method: "GET", path: "/v1/transcript", visible: visible{list: &listing{
-		cursor: "cursor", name: func(item map[string]any) string { return fmt.Sprint(item["message"].(map[string]any)["id"]) },
+		cursor: "cursor", name: func(item map[string]any) string {
+			return fmt.Sprint(item["message"].(map[string]any)["id"])
+		},
 		filters: []string{"agent"},
 	}}}
 	for _, b := range w.bearers {
@@ -391,7 +410,8 @@ func (w *world) checkTranscripts() {
 						w.tells(b, "/conversation", a)
 					}
 					if there := a.status == 200; there != (b.seesAgent(o.agent) && conversation != "none") {
-						w.t.Errorf("the page of conversation %s of %+v is answered to %s: %d", conversation, o, b.name, a.status)
+						w.t.Errorf("the page of conversation %s of %+v is answered to %s: %d", conversation, o,
+							b.name, a.status)
 					}
 				}
 			}

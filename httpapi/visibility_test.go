@@ -67,16 +67,18 @@ var visibleRoutes = map[string]visible{
 	"GET /v1/responses/{id}/input_items": {of: "response", bound: true},
 	"GET /v1/conversations/{id}":         {of: "conversation", bound: true},
 
-	"POST /v1/messages":                     {bound: true, part: "sending"},
-	"POST /v1/responses":                    {bound: true, part: "sending"},
-	"POST /v1/conversations":                {bound: true, part: "sending"},
-	"POST /v1/messages/retry":               {part: "bulk retries"},
-	"POST /v1/messages/{id}/cancel":         {of: "message", bound: true, body: reason, want: []int{200, 202, 409}},
-	"POST /v1/messages/{id}/finish":         {of: "message", bound: true, body: reason, want: []int{200, 202, 409}},
-	"POST /v1/turns/{id}/cancel":            {of: "turn", bound: true, body: reason, want: []int{200, 202, 409}},
-	"POST /v1/turns/{id}/finish":            {of: "turn", bound: true, body: reason, want: []int{200, 202, 409}},
-	"POST /v1/turns/{id}/retry":             {of: "turn", bound: true, body: `{"anyway":true}`, want: []int{200, 201, 409}},
-	"POST /v1/asks/{id}/answer":             {of: "ask", bound: true, body: `{"decision":"denied","hash":"x"}`, want: []int{400, 409}},
+	"POST /v1/messages":             {bound: true, part: "sending"},
+	"POST /v1/responses":            {bound: true, part: "sending"},
+	"POST /v1/conversations":        {bound: true, part: "sending"},
+	"POST /v1/messages/retry":       {part: "bulk retries"},
+	"POST /v1/messages/{id}/cancel": {of: "message", bound: true, body: reason, want: []int{200, 202, 409}},
+	"POST /v1/messages/{id}/finish": {of: "message", bound: true, body: reason, want: []int{200, 202, 409}},
+	"POST /v1/turns/{id}/cancel":    {of: "turn", bound: true, body: reason, want: []int{200, 202, 409}},
+	"POST /v1/turns/{id}/finish":    {of: "turn", bound: true, body: reason, want: []int{200, 202, 409}},
+	"POST /v1/turns/{id}/retry": {of: "turn", bound: true, body: `{"anyway":true}`,
+		want: []int{200, 201, 409}},
+	"POST /v1/asks/{id}/answer": {of: "ask", bound: true, body: `{"decision":"denied","hash":"x"}`,
+		want: []int{400, 409}},
 	"POST /v1/responses/{id}/cancel":        {of: "response", bound: true, want: []int{200, 403}},
 	"POST /v1/levels/pin":                   {of: "agent", body: `{"agent":"ID","level":"low"}`},
 	"POST /v1/levels/unpin":                 {of: "agent", body: `{"agent":"ID"}`},
@@ -116,15 +118,20 @@ var visiblePages = map[string]visible{
 	"GET /asks":            pageOf("read", visible{list: inPage(listedAsks, `id="ask-(\d+)"`)}),
 	"GET /asks/{id}":       pageOf("read", visible{of: "ask"}),
 
-	"POST /agents/{name}/level/pin":         pageOf("operate", visible{of: "agent", body: "level=low&hours=1"}),
-	"POST /agents/{name}/level/unpin":       pageOf("operate", visible{of: "agent", body: "x=y"}),
-	"POST /asks/{id}/answer":                pageOf("answer", visible{of: "ask", body: "decision=denied&hash=x", want: []int{400, 409}}),
-	"POST /inbox":                           pageOf("send", visible{body: "x=y", part: "sending"}),
-	"POST /inbox/retry-failed":              pageOf("operate", visible{body: "x=y", part: "bulk retries"}),
-	"POST /inbox/{id}/cancel":               pageOf("operate", visible{of: "message", body: because, want: []int{303, 409}}),
-	"POST /turns/{id}/cancel":               pageOf("operate", visible{of: "turn", body: because, want: []int{303, 409}}),
-	"POST /turns/{id}/finish":               pageOf("operate", visible{of: "turn", body: because, want: []int{303, 409}}),
-	"POST /turns/{id}/retry":                pageOf("operate", visible{of: "turn", body: "anyway=yes", want: []int{303, 409}}),
+	"POST /agents/{name}/level/pin":   pageOf("operate", visible{of: "agent", body: "level=low&hours=1"}),
+	"POST /agents/{name}/level/unpin": pageOf("operate", visible{of: "agent", body: "x=y"}),
+	"POST /asks/{id}/answer": pageOf("answer", visible{of: "ask", body: "decision=denied&hash=x",
+		want: []int{400, 409}}),
+	"POST /inbox":              pageOf("send", visible{body: "x=y", part: "sending"}),
+	"POST /inbox/retry-failed": pageOf("operate", visible{body: "x=y", part: "bulk retries"}),
+	"POST /inbox/{id}/cancel": pageOf("operate", visible{of: "message", body: because,
+		want: []int{303, 409}}),
+	"POST /turns/{id}/cancel": pageOf("operate", visible{of: "turn", body: because,
+		want: []int{303, 409}}),
+	"POST /turns/{id}/finish": pageOf("operate", visible{of: "turn", body: because,
+		want: []int{303, 409}}),
+	"POST /turns/{id}/retry": pageOf("operate", visible{of: "turn", body: "anyway=yes",
+		want: []int{303, 409}}),
 	"POST /scheduler/pause":                 pageOf("operate", visible{whole: true, body: because, want: []int{303}}),
 	"POST /scheduler/resume":                pageOf("operate", visible{whole: true, body: "x=y", want: []int{303}}),
 	"POST /schedules/{agent}/{name}/pause":  pageOf("operate", visible{of: "schedule", body: because}),
@@ -185,7 +192,8 @@ var objectKinds = map[string]struct{ unknown, objects string }{
 	"watched message": {"987654321", messagesOf + `where closed_at is not null or state = 'waiting'
 		or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.state = 'waiting') order by id`},
 	"turn": {"987654321", "select id::text, agent, user_name, '', false from turnkeeper.turns order by id"},
-	"output": {"output-987654321", `select o.id, t.agent, t.user_name, '', false from turnkeeper.outputs o join turnkeeper.turns t
+	"output": {"output-987654321",
+		`select o.id, t.agent, t.user_name, '', false from turnkeeper.outputs o join turnkeeper.turns t
 		on t.id = o.turn_id
 		where o.id like 'output-%' order by t.id`},
 	"ask": {"987654321", `select a.id::text, t.agent, t.user_name, '', false
@@ -194,8 +202,9 @@ var objectKinds = map[string]struct{ unknown, objects string }{
 		from turnkeeper.responses join turnkeeper.messages m on m.id = message_id order by m.id`},
 	"conversation": {"conv_987654321", `select c.id, '', '', t.name, false
 		from turnkeeper.api_conversations c join turnkeeper.api_tokens t on c.sent_by = 'token:' || t.id order by t.id`},
-	"agent":    {"stranger-7", "select name, name, '*', '', false from turnkeeper.agents order by name"},
-	"schedule": {"stranger-7/daily", "select agent || '/' || name, agent, '*', '', false from turnkeeper.schedules order by agent"},
+	"agent": {"stranger-7", "select name, name, '*', '', false from turnkeeper.agents order by name"},
+	"schedule": {"stranger-7/daily",
+		"select agent || '/' || name, agent, '*', '', false from turnkeeper.schedules order by agent"},
 }
 
 // A use is a route with what is sent to it.
@@ -263,8 +272,9 @@ func unnamed(a answer, id string) string {
 	return regexp.MustCompile(`\b`+regexp.QuoteMeta(id)+`\b`).ReplaceAllString(refused(a), "ID")
 }
 
-// TestWhatEachTokenMaySeeAndDo asks each route for each owner's objects, with each token. What a token does not cover is answered like
-// what does not exist, and changes nothing. No answer names an agent or a user that the token does not cover.
+// TestWhatEachTokenMaySeeAndDo asks each route for each owner's objects, with each token. What a token does not cover
+// is answered like what does not exist, and changes nothing. No answer names an agent or a user that the token does not
+// cover.
 func TestWhatEachTokenMaySeeAndDo(t *testing.T) {
 	w := newWorld(t)
 	for _, part := range []struct {
@@ -333,8 +343,8 @@ func (w *world) allowed(b bearer, r use, id string) answer {
 	return a
 }
 
-// object asks for objects: the clerk's token for each, other tokens for the first and the last of each owner. Of a POST it sends only
-// what must be refused.
+// object asks for objects: the clerk's token for each, other tokens for the first and the last of each owner. Of a POST
+// it sends only what must be refused.
 func (w *world) object(b bearer, r use, all []object) {
 	w.t.Helper()
 	unknown := objectKinds[r.of].unknown
@@ -346,13 +356,15 @@ func (w *world) object(b bearer, r use, all []object) {
 		same := func(x object) bool {
 			return x.Agent == o.Agent && x.User == o.User && x.Creator == o.Creator && x.Private == o.Private
 		}
-		if (b.name != "clerk" || r.page && testing.Short()) && slices.ContainsFunc(all[:i], same) && slices.ContainsFunc(all[i+1:], same) {
+		if (b.name != "clerk" || r.page && testing.Short()) && slices.ContainsFunc(all[:i], same) &&
+			slices.ContainsFunc(all[i+1:], same) {
 			continue
 		}
 		if b.seesObject(o) {
 			if r.method == "GET" {
 				a := w.allowed(b, r, o.ID)
-				mark, silent := owner{o.Agent, o.User}.mark(), strings.HasSuffix(r.path, "/events") // some turns have none
+				// some turns have none
+				mark, silent := owner{o.Agent, o.User}.mark(), strings.HasSuffix(r.path, "/events")
 				if slices.Contains(marked, r.of) && !silent && !strings.Contains(string(a.body), mark) {
 					w.t.Errorf("%s of %s shows %s nothing %s", r.pattern, o.ID, b.name, mark)
 				}

@@ -90,19 +90,21 @@ func (s *parkedStore) Totals(ctx context.Context, window time.Duration) (operate
 	return totals, err
 }
 
-// TestEveryPlaceShowsEveryWait shows a turn that waits for each of the reasons in the routes and pages that show waiting turns. A place
-// that does not know a reason fails it.
+// TestEveryPlaceShowsEveryWait shows a turn that waits for each of the reasons in the routes and pages that show
+// waiting turns. A place that does not know a reason fails it.
 func TestEveryPlaceShowsEveryWait(t *testing.T) {
 	shown := &parkedStore{}
 	h := newEnv(t, func(c *httpapi.Config) { shown.Store, c.Store = c.Store, shown })
 	held := h.turn("clerk", "hello")
-	held.write(turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour, Error: "later"}}, journal.Ending{Message: turnkeeper.MessageRunning, Log: "deferred"})
+	held.write(turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour,
+		Error: "later"}}, journal.Ending{Message: turnkeeper.MessageRunning, Log: "deferred"})
 	for _, row := range waiting.Rows {
 		if row.Parked == "" {
 			continue
 		}
 		for _, state := range []turnkeeper.TurnState{turnkeeper.TurnWaiting, turnkeeper.TurnQueued} {
-			shown.wait = waiting.Wait{Reason: row.Reason, Turn: held.id, State: state, Until: time.Now().Add(time.Hour), Agent: "desk", Model: "test/large", Count: 1}
+			shown.wait = waiting.Wait{Reason: row.Reason, Turn: held.id, State: state, Until: time.Now().Add(time.Hour),
+				Agent: "desk", Model: "test/large", Count: 1}
 			short := shown.wait.Short(func(time.Time) string { return "in" })
 			reason := fmt.Sprintf(`"reason":%q`, row.Reason)
 			for path, want := range map[string]string{
@@ -116,7 +118,9 @@ func TestEveryPlaceShowsEveryWait(t *testing.T) {
 				"/inbox":                                short,
 				"/lanes":                                short,
 				fmt.Sprintf("/turns/%d", held.id):       "Waits for " + row.Parked,
-				fmt.Sprintf("/inbox/%d", held.id):       strings.SplitN(shown.wait.Long(func(time.Time) string { return "\x00" }), "\x00", 2)[0],
+				fmt.Sprintf("/inbox/%d", held.id): strings.SplitN(shown.wait.Long(func(time.Time) string {
+					return "\x00"
+				}), "\x00", 2)[0],
 			} {
 				if got := plain(string(h.ask("GET", path, "").body)); !strings.Contains(got, plain(want)) {
 					t.Errorf("%s does not say %q of a %s turn", path, want, state)

@@ -30,7 +30,8 @@ func (c *counted) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageI
 	return all, err
 }
 
-func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
+	limit int) ([]turnkeeper.Event, error) {
 	c.reads.Add(1)
 	return c.Store.Events(ctx, turn, after, limit)
 }
@@ -40,7 +41,9 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 	store := &counted{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	const watchers, events = 1000, 40
-	_, h.base = h.serveUpTo(watchers+10, func(c *httpapi.Config) { store.Store, c.Store, c.Streams = c.Store, store, watchers })
+	_, h.base = h.serveUpTo(watchers+10, func(c *httpapi.Config) {
+		store.Store, c.Store, c.Streams = c.Store, store, watchers
+	})
 	d := h.turn("clerk", "talk")
 	var group sync.WaitGroup
 	all := make([]*watcher, watchers)
@@ -96,7 +99,8 @@ func TestManyStoredEvents(t *testing.T) {
 	if int64(len(w.seen)) != last || last < stored || w.seen[0] != 1 || w.seen[len(w.seen)-1] != last {
 		t.Errorf("it saw %d of %d events", len(w.seen), last)
 	}
-	t.Logf("%d stored events were caught up in %s, by %d reads", last, time.Since(began).Round(time.Millisecond), store.reads.Load())
+	t.Logf("%d stored events were caught up in %s, by %d reads", last, time.Since(began).Round(time.Millisecond),
+		store.reads.Load())
 	if reads := store.reads.Load(); reads > 2*(stored/500+2) {
 		t.Errorf("they were read by %d reads", reads)
 	}

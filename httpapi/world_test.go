@@ -24,8 +24,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// An owner is whose an object is: an agent's, in a conversation of a user. user is empty for no user's, and * for what belongs to the
-// agent alone.
+// An owner is whose an object is: an agent's, in a conversation of a user. user is empty for no user's, and * for what
+// belongs to the agent alone.
 type owner struct{ agent, user string }
 
 // mark is in every text of an owner's objects. It names the agent and the user.
@@ -80,8 +80,9 @@ func (b bearer) hidden() (names []string) {
 	return names
 }
 
-// A world has messages, turns, asks, events, outputs, replies, deliveries, schedules, levels, models, responses and conversations of
-// two agents that give work to each other, and of two users and none, under the same names, in each state. Every text names its owner.
+// A world has messages, turns, asks, events, outputs, replies, deliveries, schedules, levels, models, responses and
+// conversations of two agents that give work to each other, and of two users and none, under the same names, in each
+// state. Every text names its owner.
 type world struct {
 	*env
 	api     http.Handler
@@ -94,10 +95,13 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{env: newEnv(t), told: map[[3]string]bool{}}
 	w.api = httpapi.New(httpapi.Config{
-		Store: w.Store, NeedToken: true, Rate: 1_000_000, Rings: func() (<-chan struct{}, func()) { return nil, func() {} },
+		Store: w.Store, NeedToken: true, Rate: 1_000_000, Rings: func() (<-chan struct{}, func()) {
+			return nil, func() {}
+		},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "turns 1") }),
 	}).Handler()
-	w.must(w.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example", SubAgents: true, Asks: true}))
+	w.must(w.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example",
+		SubAgents: true, Asks: true}))
 	w.addAgents()
 	w.addTokens()
 	w.addTurns()
@@ -117,17 +121,20 @@ func (w *world) must(err error) {
 func (w *world) addAgents() {
 	for _, agent := range agentsOfWorld {
 		o := owner{agent, "*"}
-		source := fmt.Sprintf("---\nsub_agents: [%s]\ntools: [%s]\n---\nYou are %s.\n", o.other().agent, "read_file", agent)
+		source := fmt.Sprintf("---\nsub_agents: [%s]\ntools: [%s]\n---\nYou are %s.\n", o.other().agent,
+			"read_file", agent)
 		sum := sha256.Sum256([]byte(source))
 		w.must(w.RegisterAgents(w.t.Context(), []turnkeeper.AgentRegistration{{
-			Name: agent, Description: o.mark(), Definition: []byte(source), DefinitionHash: hex.EncodeToString(sum[:]), LanePerConversation: true,
-			Models: []string{"p/shared", "p/" + agent}, DayCalls: 1000,
+			Name: agent, Description: o.mark(), Definition: []byte(source), DefinitionHash: hex.EncodeToString(sum[:]),
+			LanePerConversation: true,
+			Models:              []string{"p/shared", "p/" + agent}, DayCalls: 1000,
 			Schedules: []turnkeeper.Schedule{{
 				Agent: agent, Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "main", Message: o.mark(),
 			}},
 		}}))
 		w.must(w.PauseSchedule(w.t.Context(), agent, "daily", true, o.mark()))
-		w.must(w.PinLevel(w.t.Context(), operate.Pin{Agent: agent, Level: survival.Normal, By: o.mark(), Reason: o.mark()}))
+		w.must(w.PinLevel(w.t.Context(), operate.Pin{Agent: agent, Level: survival.Normal, By: o.mark(),
+			Reason: o.mark()}))
 		w.Exec(`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error)
 			values ('p/' || $1, now(), now() + interval '1 h', 1, 'overloaded', $2)`, agent, o.mark())
 		for _, user := range usersOfWorld {
@@ -139,8 +146,10 @@ func (w *world) addAgents() {
 func (w *world) addTokens() {
 	all := []bearer{
 		{name: "all", scopes: everything}, {name: "all-answer", scopes: []string{"answer", "read"}},
-		{name: "clerk", scopes: everything, agents: []string{"clerk"}}, {name: "desk", scopes: everything, agents: []string{"desk"}},
-		{name: "both", scopes: everything, agents: agentsOfWorld}, {name: "ghost", scopes: everything, agents: []string{"ghost"}},
+		{name: "clerk", scopes: everything, agents: []string{"clerk"}}, {name: "desk", scopes: everything,
+			agents: []string{"desk"}},
+		{name: "both", scopes: everything, agents: agentsOfWorld}, {name: "ghost", scopes: everything,
+			agents: []string{"ghost"}},
 		{name: "clerk-answer", scopes: []string{"answer"}, agents: []string{"clerk"}},
 		{name: "clerk-send", scopes: []string{"send"}, agents: []string{"clerk"}},
 		{name: "anna", scopes: everything, user: "anna"}, {name: "anna-send", scopes: []string{"send"}, user: "anna"},
@@ -191,7 +200,8 @@ func (w *world) append(d *storagetest.Dispatch, e turnlog.Entry, end journal.End
 }
 
 func delta(text string) turnkeeper.Event {
-	return turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":%q}`, text)}
+	return turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil,
+		`{"text":%q}`, text)}
 }
 
 // round writes an answer with a call, its events and its result.
@@ -202,9 +212,11 @@ func (w *world) round(o owner, d *storagetest.Dispatch) {
 	w.append(d, turnlog.Entry{Round: r, Events: begun}, journal.Ending{})
 	result := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, o.mark())
 	result.Output = &turnkeeper.Output{
-		ID: turnkeeper.OutputID(fmt.Sprint("output-", d.Grant.TurnID)), TurnID: d.Grant.TurnID, Call: storagetest.Key(1, 1),
+		ID: turnkeeper.OutputID(fmt.Sprint("output-", d.Grant.TurnID)), TurnID: d.Grant.TurnID,
+		Call:      storagetest.Key(1, 1),
 		MediaType: "text/plain", Text: o.mark(),
-		SizeBytes: int64(len(o.mark())), RawBytes: int64(len(o.mark())), Chars: int64(len(o.mark())), SHA256: strings.Repeat("a", 64),
+		SizeBytes: int64(len(o.mark())), RawBytes: int64(len(o.mark())), Chars: int64(len(o.mark())),
+		SHA256: strings.Repeat("a", 64),
 	}
 	w.append(d, turnlog.Entry{Results: []turnlog.CallResult{result}, Events: []turnkeeper.Event{
 		{Type: turnkeeper.EventToolResult, Round: 1, Data: fmt.Appendf(nil, `{"preview":%q}`, o.mark())},
@@ -216,7 +228,8 @@ func (w *world) end(o owner, d *storagetest.Dispatch, state turnkeeper.TurnState
 	if state != turnkeeper.TurnSucceeded {
 		outcome.StopReason, outcome.ErrorClass, outcome.Error = turnkeeper.StopInferenceError, "overloaded", o.mark()
 	}
-	w.append(d, turnlog.Entry{Outcome: outcome, Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}},
+	w.append(d, turnlog.Entry{Outcome: outcome, Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete,
+		Data: []byte(`{}`)}}},
 		journal.Ending{Message: message, Log: "finished"})
 }
 
@@ -241,7 +254,8 @@ func (w *world) addTurns() {
 		running := storagetest.Result(start.Key, start.Nonce, turnkeeper.CallRunning, "handle")
 		running.OutputID = turnkeeper.OutputID(fmt.Sprint("later-", d.Grant.TurnID))
 		d.Write(w.t, turnlog.Entry{
-			Round: storagetest.Round(1, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{running},
+			Round: storagetest.Round(1, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{start},
+			Results: []turnlog.CallResult{running},
 		})
 		d.Wait(w.t)
 	}
@@ -250,7 +264,8 @@ func (w *world) addTurns() {
 		w.append(d, turnlog.Entry{Asks: []asks.Question{approval(o.mark())}}, journal.Ending{})
 	}
 	for _, o := range w.owners {
-		_, err := w.Enqueue(w.t.Context(), turnkeeper.Submission{Agent: o.agent, User: o.user, Body: "waits " + o.mark()})
+		_, err := w.Enqueue(w.t.Context(), turnkeeper.Submission{Agent: o.agent, User: o.user,
+			Body: "waits " + o.mark()})
 		w.must(err)
 	}
 }
@@ -272,10 +287,11 @@ func (w *world) give(to owner, d *storagetest.Dispatch, root turnkeeper.TurnID, 
 	return message
 }
 
-// addTrees lets each owner's turn wait for a sub-agent of the other agent, which waits for one of the first agent, which asks. A second
-// tree of each waits for a sub-agent that has replied.
+// addTrees lets each owner's turn wait for a sub-agent of the other agent, which waits for one of the first agent,
+// which asks. A second tree of each waits for a sub-agent that has replied.
 func (w *world) addTrees() {
-	children, grandchildren, replied := map[turnkeeper.MessageID]owner{}, map[turnkeeper.MessageID]owner{}, map[turnkeeper.MessageID]owner{}
+	children, grandchildren, replied := map[turnkeeper.MessageID]owner{}, map[turnkeeper.MessageID]owner{},
+		map[turnkeeper.MessageID]owner{}
 	roots := map[owner]turnkeeper.TurnID{}
 	begun := w.begin("tree")
 	for _, o := range w.owners {
@@ -306,7 +322,8 @@ func (w *world) addTrees() {
 
 // addAsks adds a closed ask in each state to each owner's first turn.
 func (w *world) addAsks() {
-	w.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason,
+	w.Exec(
+		`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason,
 		audience, hold, expires_at, closed_at,
 			answered_by, comment, answer)
 		select t.id, 1, 1, case s when 'answered' then 'question' else 'approve' end, 10 + n, s, 'pay', json_build_object('of',
@@ -322,7 +339,8 @@ func (w *world) addStates() {
 	for _, d := range w.begin("lost") {
 		w.Lose(d)
 	}
-	w.Exec(`update turnkeeper.webhook_deliveries d set state = s.state, due_at = null, attempts = 1, first_at = now(), last_at =
+	w.Exec(
+		`update turnkeeper.webhook_deliveries d set state = s.state, due_at = null, attempts = 1, first_at = now(), last_at =
 		now(), status = 500, error = s.mark, duration_ms = 1
 		from (select x.id, (array['pending', 'delivered', 'dead'])[1 + row_number() over (partition by t.agent, t.user_name order by
 		x.id) % 3] as state, m.body as mark
@@ -334,7 +352,8 @@ func (w *world) addStates() {
 // addResponses sends messages by the Responses API, and creates conversations.
 func (w *world) addResponses() {
 	for _, o := range w.owners {
-		body := fmt.Sprintf(`{"model":%q,"input":%q,"user":%q,"conversation":"talk","background":true}`, o.agent, "word "+o.mark(), o.user)
+		body := fmt.Sprintf(`{"model":%q,"input":%q,"user":%q,"conversation":"talk","background":true}`, o.agent,
+			"word "+o.mark(), o.user)
 		if o.user == "" {
 			body = strings.Replace(body, `"user":"",`, "", 1)
 		}

@@ -69,7 +69,8 @@ func (c Chain) Generate(ctx context.Context, req Request, onDelta func(Delta)) (
 }
 
 // ask calls one model within its share of the time.
-func (c Chain) ask(ctx context.Context, l *loop, m Candidate, left int, req Request, onDelta func(Delta)) (Response, error) {
+func (c Chain) ask(ctx context.Context, l *loop, m Candidate, left int, req Request,
+	onDelta func(Delta)) (Response, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share := time.Until(deadline) / time.Duration(left)
 		var cancel context.CancelFunc

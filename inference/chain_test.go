@@ -26,8 +26,12 @@ func TestChainGoesOnAfterEveryError(t *testing.T) {
 				second := inferencetest.NewScript(inferencetest.Answer(answer))
 				var announced int
 				chain := inference.Chain{
-					Models: []inference.Candidate{{Name: "a", Provider: first, Model: "one"}, {Name: "b", Provider: second, Model: "two"}},
-					Retry:  inference.Retry{MaxAttempts: 2, OnRetry: func(attempt int, _ *inference.Error, _ time.Duration) { announced = attempt }},
+					Models: []inference.Candidate{{Name: "a", Provider: first, Model: "one"},
+						{Name: "b", Provider: second, Model: "two"}},
+					Retry: inference.Retry{MaxAttempts: 2, OnRetry: func(attempt int, _ *inference.Error,
+						_ time.Duration) {
+						announced = attempt
+					}},
 				}
 				res, err := chain.Generate(t.Context(), inference.Request{Model: "ignored"}, nil)
 				if err != nil {
@@ -56,8 +60,11 @@ func TestChainGoesOnAfterEveryError(t *testing.T) {
 func TestChainWhoseModelsAllFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := inference.Chain{Models: []inference.Candidate{
-			{Name: "a", Provider: inferencetest.NewScript(inferencetest.Fail(&inference.Error{Class: inference.ClassAuth, Detail: "wrong key"})), Model: "one"},
-			{Name: "b", Provider: inferencetest.NewScript(inferencetest.Fail(&inference.Error{Class: inference.ClassNotFound, Detail: "no such model"})), Model: "two"},
+			{Name: "a", Provider: inferencetest.NewScript(
+				inferencetest.Fail(&inference.Error{Class: inference.ClassAuth, Detail: "wrong key"})), Model: "one"},
+			{Name: "b", Provider: inferencetest.NewScript(
+				inferencetest.Fail(&inference.Error{Class: inference.ClassNotFound, Detail: "no such model"})),
+				Model: "two"},
 		}}
 		_, err := chain.Generate(t.Context(), inference.Request{}, nil)
 		failure, ok := errors.AsType[*inference.Error](err)
@@ -78,7 +85,8 @@ func TestChainSharesTheTime(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		var begun []time.Duration
-		hang := inferencetest.Func(func(ctx context.Context, _ inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+		hang := inferencetest.Func(func(ctx context.Context, _ inference.Request,
+			_ func(inference.Delta)) (inference.Response, error) {
 			begun = append(begun, time.Since(start))
 			<-ctx.Done()
 			return inference.Response{}, context.Cause(ctx)
@@ -112,7 +120,8 @@ func TestChainEndsWithItsContext(t *testing.T) {
 		chain := inference.Chain{Models: []inference.Candidate{
 			{Name: "a", Provider: inferencetest.NewScript(inferencetest.Block())}, {Name: "b", Provider: second},
 		}}
-		if _, err := chain.Generate(ctx, inference.Request{}, nil); err != cause { //nolint:errorlint // the cause itself is promised
+		if _, err := chain.Generate(ctx, inference.Request{},
+			nil); err != cause { //nolint:errorlint // the cause itself is promised
 			t.Errorf("got %v", err)
 		}
 		if len(second.Requests()) != 0 {
@@ -122,7 +131,8 @@ func TestChainEndsWithItsContext(t *testing.T) {
 }
 
 func TestChainOfNothing(t *testing.T) {
-	if _, err := (inference.Chain{}).Generate(t.Context(), inference.Request{}, nil); inference.ClassOf(err) != inference.ClassInvalid {
+	if _, err := (inference.Chain{}).Generate(t.Context(), inference.Request{}, nil); inference.ClassOf(
+		err) != inference.ClassInvalid {
 		t.Errorf("got %v", err)
 	}
 }

@@ -46,7 +46,8 @@ func (c Class) OfService() bool {
 	}
 }
 
-// A Record is a part of the record of a conversation, which requests repeat: answers of models with their calls, and the results.
+// A Record is a part of the record of a conversation, which requests repeat: answers of models with their calls, and
+// the results.
 type Record string
 
 // The parts that providers refuse.
@@ -65,11 +66,12 @@ type Error struct {
 	Code       string        // the provider's error code; may be empty
 	RetryAfter time.Duration // pause that the provider asked for; 0: none
 	NoRetry    bool          // the provider said not to retry
-	// ByRequest says that the request itself may have caused a failure of the service: 500, 502, 504, a reset, a cut stream,
-	// a timeout, 401, 403 or 404. It is false for what concerns every request alike: 402, 408, 429, 503, 529, a refused
-	// connection.
+	// ByRequest says that the request itself may have caused a failure of the service: 500, 502, 504, a reset, a cut
+	// stream, a timeout, 401, 403 or 404. It is false for what concerns every request alike: 402, 408, 429, 503, 529, a
+	// refused connection.
 	ByRequest bool
-	// Record says what of the conversation's record the request was refused for; empty: not known, or for something else.
+	// Record says what of the conversation's record the request was refused for; empty: not known, or for something
+	// else.
 	Record Record
 	Idle   bool   // the provider sent nothing for its idle timeout
 	Detail string // the provider's message without secrets; for operators only
@@ -109,8 +111,8 @@ func (e *Error) Transient() bool { return e.Class.Transient() && !e.NoRetry }
 // MaxRetryAfter is the longest pause asked for by a provider that a Retry makes before the next request.
 const MaxRetryAfter = 2 * time.Second
 
-// Lasting reports whether the model must be left alone for longer than a caller should wait for it: the provider asked for a
-// pause of more than MaxRetryAfter, or has just sent nothing for the idle timeout.
+// Lasting reports whether the model must be left alone for longer than a caller should wait for it: the provider asked
+// for a pause of more than MaxRetryAfter, or has just sent nothing for the idle timeout.
 func (e *Error) Lasting() bool { return e.Idle || e.RetryAfter > MaxRetryAfter }
 
 // Unworked reports whether no model has processed the request: it did not reach the provider,

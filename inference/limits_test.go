@@ -19,13 +19,18 @@ func TestLimits(t *testing.T) {
 			return tries{max: (&loop{}).maxAttempts()}.again(overloaded, n) // a fourth attempt follows the third
 		}},
 		"defaultMaxBadOutput": {At: 2, Takes: func(_ *testing.T, n int) bool { return n <= (&loop{}).maxBadOutput() }},
-		"defaultBackoff":      {At: 500, Least: true, Takes: func(_ *testing.T, n int) bool { return time.Duration(n)*time.Millisecond >= first(1) }},
-		"defaultMaxBackoff":   {At: 8000, Least: true, Takes: func(_ *testing.T, n int) bool { return time.Duration(n)*time.Millisecond >= first(30) }},
+		"defaultBackoff": {At: 500, Least: true, Takes: func(_ *testing.T, n int) bool {
+			return time.Duration(n)*time.Millisecond >= first(1)
+		}},
+		"defaultMaxBackoff": {At: 8000, Least: true, Takes: func(_ *testing.T, n int) bool {
+			return time.Duration(n)*time.Millisecond >= first(30)
+		}},
 		"MaxRetryAfter": {At: 2000, Takes: func(_ *testing.T, n int) bool {
 			return !(&Error{Class: ClassRateLimited, RetryAfter: time.Duration(n) * time.Millisecond}).Lasting()
 		}},
 		"maxTag": {Test: "TestTheLongestTags"},
-		"maxMiddle": {At: 64 << 10, Takes: func(_ *testing.T, n int) bool { // n bytes of a block after text, without its end
+		// n bytes of a block after text, without its end
+		"maxMiddle": {At: 64 << 10, Takes: func(_ *testing.T, n int) bool {
 			s := NewSpeech(PlainHabit(), false, func(DeltaKind, string) {})
 			s.Add("text <think>")
 			s.Add(strings.Repeat("x", n))
@@ -38,8 +43,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestTheLongestTags checks that each tag, with quotation marks and in several bytes a character, is shorter than maxTag: that is how much
-// of a text is held back.
+// TestTheLongestTags checks that each tag, with quotation marks and in several bytes a character, is shorter than
+// maxTag: that is how much of a text is held back.
 func TestTheLongestTags(t *testing.T) {
 	for _, pair := range tagPairs {
 		for _, tag := range []string{pair.open, pair.end} {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Markup is a format in which models write tool calls. A server turns it into calls if it knows the format of its model; else the
-// markup is part of the text.
+// A Markup is a format in which models write tool calls. A server turns it into calls if it knows the format of its
+// model; else the markup is part of the text.
 type Markup struct {
 	Name   string // of the format
 	VLLM   string // parser of vLLM, by name
@@ -18,20 +18,22 @@ type Markup struct {
 
 // Advice says which settings make servers parse the markup.
 func (m Markup) Advice() string {
-	return fmt.Sprintf("vLLM: --enable-auto-tool-choice --tool-call-parser %s; SGLang: --tool-call-parser %s; llama.cpp: --jinja; "+
-		"Ollama: a model whose template has tools", m.VLLM, m.SGLang)
+	return fmt.Sprintf(
+		"vLLM: --enable-auto-tool-choice --tool-call-parser %s; SGLang: --tool-call-parser %s; llama.cpp: --jinja; "+
+			"Ollama: a model whose template has tools", m.VLLM, m.SGLang)
 }
 
 // Unparsed returns the error of an answer with a tool call that is a part of its text.
 func (m Markup) Unparsed() *Error {
 	return &Error{
 		Class: ClassBadOutput, Code: CodeMarkup, NoRetry: true,
-		Detail: "the model wrote a tool call as text (" + m.Name + " format), which its server did not parse. " + m.Advice(),
+		Detail: "the model wrote a tool call as text (" + m.Name + " format), which its server did not parse. " +
+			m.Advice(),
 	}
 }
 
-// CodeMarkup is the Code of an answer whose text has tool markup in place of calls. The same request is not sent again: the model
-// must be asked in other words, or the server must be set up.
+// CodeMarkup is the Code of an answer whose text has tool markup in place of calls. The same request is not sent again:
+// the model must be asked in other words, or the server must be set up.
 const CodeMarkup = "tool_markup"
 
 // A format is how a Markup is found in a text.
@@ -52,20 +54,27 @@ const (
 var formats = []format{
 	{Markup{"Qwen XML", "qwen3_xml", "qwen3_coder"}, []string{"<tool_call>", "<function="},
 		regexp.MustCompile(`^(?:<tool_call>\s*)?<function=` + aName + `>\s*(?:<parameter|</function>|$)`), false},
-	{Markup{"Hermes", "hermes", "qwen25"}, []string{"<tool_call>"}, regexp.MustCompile(`^<tool_call>\s*[\[{]` + jsonName), false},
+	{Markup{"Hermes", "hermes", "qwen25"}, []string{"<tool_call>"},
+		regexp.MustCompile(`^<tool_call>\s*[\[{]` + jsonName), false},
 	{Markup{"GLM", "glm45", "glm45"}, []string{"<tool_call>"},
-		regexp.MustCompile(`^<tool_call>\s*(?:<name>)?` + aName + `\s*(?:</name>\s*)?(?:<arg_key>|<arguments>|</tool_call>|\{)`), false},
+		regexp.MustCompile(`^<tool_call>\s*(?:<name>)?` + aName +
+			`\s*(?:</name>\s*)?(?:<arg_key>|<arguments>|</tool_call>|\{)`), false},
 	{Markup{"Llama", "llama3_json", "llama3"}, []string{"<function=", "<|python_tag|>"},
-		regexp.MustCompile(`^(?:<function=` + aName + `>\s*\{|<\|python_tag\|>\s*(?:\{` + jsonName + `|` + aName + `\())`), false},
+		regexp.MustCompile(`^(?:<function=` + aName + `>\s*\{|<\|python_tag\|>\s*(?:\{` + jsonName + `|` + aName +
+			`\())`), false},
 	{Markup{"Mistral", "mistral", "mistral"}, []string{"[TOOL_CALLS]"},
-		regexp.MustCompile(`^\[TOOL_CALLS\]\s*(?:[\[{]` + jsonName + `|` + aName + `\s*(?:\[(?:ARGS|CALL_ID)\]|\{))`), true},
+		regexp.MustCompile(`^\[TOOL_CALLS\]\s*(?:[\[{]` + jsonName + `|` + aName + `\s*(?:\[(?:ARGS|CALL_ID)\]|\{))`),
+		true},
 	{Markup{"DeepSeek", "deepseek_v3 (deepseek_v31 for V3.1)", "deepseekv3 (deepseekv31 for V3.1)"},
 		[]string{"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<|tool▁calls▁begin|>", "<|tool▁call▁begin|>"},
-		regexp.MustCompile(`^(?:<[｜|]tool▁calls▁begin[｜|]>\s*)?<[｜|]tool▁call▁begin[｜|]>\s*(?:function\s*<[｜|]tool▁sep[｜|]>\s*)?` + aName), true},
+		regexp.MustCompile(
+			`^(?:<[｜|]tool▁calls▁begin[｜|]>\s*)?<[｜|]tool▁call▁begin[｜|]>\s*(?:function\s*<[｜|]tool▁sep[｜|]>\s*)?` +
+				aName), true},
 	{Markup{"DeepSeek DSML", "deepseek_v32", "deepseekv32"}, []string{"<｜DSML｜", "<|DSML|"},
 		regexp.MustCompile(`^<[｜|]DSML[｜|][^>]*>?\s*(?:<[｜|]DSML[｜|])?[^>]*name="([^"]+)"`), true},
 	{Markup{"Kimi", "kimi_k2", "kimi_k2"}, []string{"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
-		regexp.MustCompile(`^<\|tool_calls?_(?:section_)?begin\|>\s*(?:<\|tool_call_begin\|>\s*)?(?:functions\.)?([\w-]+)`), true},
+		regexp.MustCompile(
+			`^<\|tool_calls?_(?:section_)?begin\|>\s*(?:<\|tool_call_begin\|>\s*)?(?:functions\.)?([\w-]+)`), true},
 	{Markup{"Phi or Granite", "phi4_mini_json or granite", "the one of its model"}, []string{"<|tool_call|>"},
 		regexp.MustCompile(`^<\|tool_call\|>\s*[\[{]` + jsonName), true},
 	{Markup{"Gemma", "gemma4 or functiongemma", "gemma4"}, []string{"<|tool_call>", "<start_function_call>"},
@@ -73,11 +82,15 @@ var formats = []format{
 	{Markup{"gpt-oss", "openai", "gpt-oss"}, []string{"<|channel|>", "<|start|>"},
 		regexp.MustCompile(`^(?:<\|start\|>assistant\s*)?(?:<\|channel\|>\s*\w*)?\s*to=functions\.` + aName), true},
 	{Markup{"MiniMax", "minimax_m2", "minimax-m2"}, []string{"<minimax:tool_call>", "<tool_calls>"},
-		regexp.MustCompile(`^<(?:minimax:tool_call|tool_calls)>\s*(?:<invoke name="([^"]+)"|[\[{]` + jsonName + `)`), false},
+		regexp.MustCompile(`^<(?:minimax:tool_call|tool_calls)>\s*(?:<invoke name="([^"]+)"|[\[{]` + jsonName + `)`),
+		false},
 	{Markup{"Seed", "seed_oss", "the one of its model"}, []string{"<seed:tool_call>"},
 		regexp.MustCompile(`^<seed:tool_call>\s*<function=` + aName + `>`), false},
-	{Markup{"XML", "the one of its model, such as minimax_m2", "the one of its model"}, []string{"<function_calls>", "<invoke ", "<tool_use>"},
-		regexp.MustCompile(`^(?:<function_calls>\s*<invoke name="([^"]+)"|<invoke name="([^"]+)"|<tool_use>\s*(?:<name>` + aName + `|\{` + jsonName + `))`), false},
+	{Markup{"XML", "the one of its model, such as minimax_m2", "the one of its model"}, []string{"<function_calls>",
+		"<invoke ", "<tool_use>"},
+		regexp.MustCompile(
+			`^(?:<function_calls>\s*<invoke name="([^"]+)"|<invoke name="([^"]+)"|<tool_use>\s*(?:<name>` + aName +
+				`|\{` + jsonName + `))`), false},
 	{Markup{"InternLM", "internlm", "the one of its model"}, []string{"<|action_start|>"},
 		regexp.MustCompile(`^<\|action_start\|>\s*<\|plugin\|>\s*\{` + jsonName), true},
 }
@@ -90,10 +103,10 @@ var (
 	aPythonCall = regexp.MustCompile(`(?s)^\[\s*([\w.]+)\(.*\)\s*\]$`)
 )
 
-// FindMarkup returns the text before the first tool call that is a part of a text, and the format of the call. ok is false if there
-// is none. A call is markup that names a tool, not quoted and not in a code block. If other text stands before it, it must name a
-// declared tool, begin its line, unless it begins with a token of the model's own, and nothing but markup may follow; cut says
-// that the text may lack its end.
+// FindMarkup returns the text before the first tool call that is a part of a text, and the format of the call. ok is
+// false if there is none. A call is markup that names a tool, not quoted and not in a code block. If other text stands
+// before it, it must name a declared tool, begin its line, unless it begins with a token of the model's own, and
+// nothing but markup may follow; cut says that the text may lack its end.
 func FindMarkup(text string, tools []ToolDefinition, cut bool) (before string, m Markup, ok bool) {
 	declared := func(name string) bool {
 		return slices.ContainsFunc(tools, func(t ToolDefinition) bool { return t.Name == name })
@@ -124,7 +137,9 @@ func FindMarkup(text string, tools []ToolDefinition, cut bool) (before string, m
 
 // match returns the name of the tool that markup at the beginning of a text calls.
 func (f format) match(text string, lineStart bool) (name string, ok bool) {
-	if !lineStart && !f.special || !slices.ContainsFunc(f.open, func(open string) bool { return strings.HasPrefix(text, open) }) {
+	if !lineStart && !f.special || !slices.ContainsFunc(f.open, func(open string) bool {
+		return strings.HasPrefix(text, open)
+	}) {
 		return "", false
 	}
 	found := f.call.FindStringSubmatch(text)
@@ -143,10 +158,13 @@ func wholeCall(text string, declared func(string) bool) (Markup, bool) {
 		return Markup{}, false
 	}
 	var calls []map[string]json.RawMessage
-	if json.Unmarshal([]byte("["+strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")+"]"), &calls) != nil || len(calls) == 0 {
+	if json.Unmarshal([]byte("["+strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")+"]"), &calls) != nil ||
+		len(calls) == 0 {
 		return Markup{}, false
 	}
-	return bareJSON, !slices.ContainsFunc(calls, func(call map[string]json.RawMessage) bool { return !isCall(call, declared) })
+	return bareJSON, !slices.ContainsFunc(calls, func(call map[string]json.RawMessage) bool {
+		return !isCall(call, declared)
+	})
 }
 
 // isCall reports whether a JSON object names a declared tool and its arguments.
@@ -172,7 +190,9 @@ func endsAsMarkup(text string) bool {
 // beginsMarkup reports whether a text begins like markup.
 func beginsMarkup(text string, lineStart bool) bool {
 	return slices.ContainsFunc(formats, func(f format) bool {
-		return (lineStart || f.special) && slices.ContainsFunc(f.open, func(open string) bool { return strings.HasPrefix(text, open) })
+		return (lineStart || f.special) && slices.ContainsFunc(f.open, func(open string) bool {
+			return strings.HasPrefix(text, open)
+		})
 	})
 }
 

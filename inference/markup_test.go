@@ -6,13 +6,14 @@ import (
 	"turnkeeper/inference"
 )
 
-// TestBareJSONIsACallIfEachPartIs checks which texts without any sign of markup are calls: those whose objects all name a declared
-// tool and its arguments.
+// TestBareJSONIsACallIfEachPartIs checks which texts without any sign of markup are calls: those whose objects all name
+// a declared tool and its arguments.
 func TestBareJSONIsACallIfEachPartIs(t *testing.T) {
 	const call, other = `{"name":"clock","arguments":{}}`, `{"name":"look","parameters":{"at":1}}`
 	tools := []inference.ToolDefinition{{Name: "clock"}, {Name: "look"}}
 	for text, want := range map[string]bool{
-		call: true, other: true, "[" + call + "," + other + "]": true, " " + call + "\n": true, "[clock()]": true, "[clock(a=1)]": true,
+		call: true, other: true, "[" + call + "," + other + "]": true, " " + call + "\n": true, "[clock()]": true,
+		"[clock(a=1)]": true,
 		"[" + call + `,{"name":"Ann","arguments":{}}]`: false,
 		`[{"name":"Ann","arguments":{}},` + call + "]": false,
 		`{"name":"clock"}`:                  false,

@@ -43,25 +43,40 @@ func TestRetryStopsWhereRetryingIsNoUse(t *testing.T) {
 		retry inference.Retry
 		want  outcome
 	}{
-		"answered at once":                 {steps: again(0, ""), want: outcome{Calls: 1}},
-		"rate limited, then answered":      {steps: again(1, inference.ClassRateLimited), want: outcome{Calls: 2}},
-		"overloaded three times":           {steps: again(3, inference.ClassOverloaded), want: outcome{Calls: 4}},
-		"overloaded four times":            {steps: again(4, inference.ClassOverloaded), want: outcome{4, inference.ClassOverloaded}},
-		"transport":                        {steps: again(2, inference.ClassTransport), want: outcome{Calls: 3}},
-		"bad output twice":                 {steps: again(2, inference.ClassBadOutput), want: outcome{Calls: 3}},
-		"bad output three times":           {steps: again(3, inference.ClassBadOutput), want: outcome{3, inference.ClassBadOutput}},
-		"bad output is not to be retried":  {steps: again(1, inference.ClassBadOutput), retry: inference.Retry{MaxBadOutput: -1}, want: outcome{1, inference.ClassBadOutput}},
-		"auth":                             {steps: again(1, inference.ClassAuth), want: outcome{1, inference.ClassAuth}},
-		"quota":                            {steps: again(1, inference.ClassQuota), want: outcome{1, inference.ClassQuota}},
-		"not found":                        {steps: again(1, inference.ClassNotFound), want: outcome{1, inference.ClassNotFound}},
-		"invalid":                          {steps: again(1, inference.ClassInvalid), want: outcome{1, inference.ClassInvalid}},
-		"context overflow":                 {steps: again(1, inference.ClassContextOverflow), want: outcome{1, inference.ClassContextOverflow}},
-		"refused":                          {steps: again(1, inference.ClassRefused), want: outcome{1, inference.ClassRefused}},
-		"the provider says not to retry":   {steps: []inferencetest.Step{inferencetest.Fail(noRetry)}, want: outcome{1, inference.ClassOverloaded}},
-		"an error that nobody classified":  {steps: []inferencetest.Step{inferencetest.Fail(errors.New("broken pipe")), inferencetest.Answer(answer)}, want: outcome{Calls: 2}},
-		"a bound of two attempts":          {steps: again(2, inference.ClassOverloaded), retry: inference.Retry{MaxAttempts: 2}, want: outcome{2, inference.ClassOverloaded}},
-		"transient first, then final":      {steps: []inferencetest.Step{fail(inference.ClassTransport), fail(inference.ClassInvalid)}, want: outcome{2, inference.ClassInvalid}},
-		"bad output between other trouble": {steps: []inferencetest.Step{fail(inference.ClassBadOutput), fail(inference.ClassTransport), fail(inference.ClassBadOutput), inferencetest.Answer(answer)}, want: outcome{Calls: 4}},
+		"answered at once":            {steps: again(0, ""), want: outcome{Calls: 1}},
+		"rate limited, then answered": {steps: again(1, inference.ClassRateLimited), want: outcome{Calls: 2}},
+		"overloaded three times":      {steps: again(3, inference.ClassOverloaded), want: outcome{Calls: 4}},
+		"overloaded four times": {steps: again(4, inference.ClassOverloaded),
+			want: outcome{4, inference.ClassOverloaded}},
+		"transport":        {steps: again(2, inference.ClassTransport), want: outcome{Calls: 3}},
+		"bad output twice": {steps: again(2, inference.ClassBadOutput), want: outcome{Calls: 3}},
+		"bad output three times": {steps: again(3, inference.ClassBadOutput),
+			want: outcome{3, inference.ClassBadOutput}},
+		"bad output is not to be retried": {steps: again(1, inference.ClassBadOutput),
+			retry: inference.Retry{MaxBadOutput: -1}, want: outcome{1, inference.ClassBadOutput}},
+		"auth": {steps: again(1, inference.ClassAuth),
+			want: outcome{1, inference.ClassAuth}},
+		"quota": {steps: again(1, inference.ClassQuota),
+			want: outcome{1, inference.ClassQuota}},
+		"not found": {steps: again(1, inference.ClassNotFound),
+			want: outcome{1, inference.ClassNotFound}},
+		"invalid": {steps: again(1, inference.ClassInvalid),
+			want: outcome{1, inference.ClassInvalid}},
+		"context overflow": {steps: again(1, inference.ClassContextOverflow),
+			want: outcome{1, inference.ClassContextOverflow}},
+		"refused": {steps: again(1, inference.ClassRefused),
+			want: outcome{1, inference.ClassRefused}},
+		"the provider says not to retry": {steps: []inferencetest.Step{inferencetest.Fail(noRetry)},
+			want: outcome{1, inference.ClassOverloaded}},
+		"an error that nobody classified": {steps: []inferencetest.Step{inferencetest.Fail(errors.New("broken pipe")),
+			inferencetest.Answer(answer)}, want: outcome{Calls: 2}},
+		"a bound of two attempts": {steps: again(2, inference.ClassOverloaded),
+			retry: inference.Retry{MaxAttempts: 2}, want: outcome{2, inference.ClassOverloaded}},
+		"transient first, then final": {steps: []inferencetest.Step{fail(inference.ClassTransport),
+			fail(inference.ClassInvalid)}, want: outcome{2, inference.ClassInvalid}},
+		"bad output between other trouble": {steps: []inferencetest.Step{fail(inference.ClassBadOutput),
+			fail(inference.ClassTransport), fail(inference.ClassBadOutput), inferencetest.Answer(answer)},
+			want: outcome{Calls: 4}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -107,10 +122,14 @@ func TestRetryPauses(t *testing.T) {
 			want: []time.Duration{500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 8000 * ms},
 		},
 		"full jitter reaches zero": {
-			steps: []inferencetest.Step{plain, plain}, jitter: func() float64 { return 0 }, max: 2, want: []time.Duration{0},
+			steps: []inferencetest.Step{plain, plain}, jitter: func() float64 {
+				return 0
+			}, max: 2, want: []time.Duration{0},
 		},
 		"half": {
-			steps: []inferencetest.Step{plain, plain}, jitter: func() float64 { return 0.5 }, max: 2, want: []time.Duration{250 * ms},
+			steps: []inferencetest.Step{plain, plain}, jitter: func() float64 {
+				return 0.5
+			}, max: 2, want: []time.Duration{250 * ms},
 		},
 		"what the provider asked for, above the limit too": {
 			steps: []inferencetest.Step{asked(2 * time.Second), asked(1500 * ms), plain}, jitter: upper, max: 3,
@@ -129,7 +148,8 @@ func TestRetryPauses(t *testing.T) {
 						waits = append(waits, wait)
 						total += wait
 						if attempt != len(waits) || err.Attempts != attempt {
-							t.Errorf("retry %d is announced as attempt %d (error: %d)", len(waits), attempt, err.Attempts)
+							t.Errorf("retry %d is announced as attempt %d (error: %d)", len(waits),
+								attempt, err.Attempts)
 						}
 					},
 				}
@@ -190,8 +210,9 @@ func TestRetryDoesNotBeginAPauseThatWillNotEnd(t *testing.T) {
 func TestRetryEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the lease was lost")
 	for name, steps := range map[string][]inferencetest.Step{
-		"in a call":  {inferencetest.Block()},
-		"in a pause": {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited, RetryAfter: inference.MaxRetryAfter})},
+		"in a call": {inferencetest.Block()},
+		"in a pause": {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited,
+			RetryAfter: inference.MaxRetryAfter})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -199,7 +220,8 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 				time.AfterFunc(time.Second, func() { cancel(cause) })
 				start := time.Now()
 				p := inferencetest.NewScript(steps...).Then(inferencetest.Answer(answer))
-				if _, err := (inference.Retry{Provider: p}).Generate(ctx, inference.Request{}, nil); err != cause { //nolint:errorlint // the cause itself is promised
+				if _, err := (inference.Retry{Provider: p}).Generate(ctx, inference.Request{},
+					nil); err != cause { //nolint:errorlint // the cause itself is promised
 					t.Errorf("got %v", err)
 				}
 				if len(p.Requests()) != 1 || time.Since(start) != time.Second {
@@ -212,7 +234,8 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
 		p := inferencetest.NewScript(inferencetest.Answer(answer))
-		if _, err := (inference.Retry{Provider: p}).Generate(ctx, inference.Request{}, nil); err != cause { //nolint:errorlint // as above
+		if _, err := (inference.Retry{Provider: p}).Generate(ctx, inference.Request{},
+			nil); err != cause { //nolint:errorlint // as above
 			t.Errorf("got %v", err)
 		}
 		if len(p.Requests()) != 0 {
@@ -224,7 +247,8 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 // There is no timeout on a call: an answer that streams for an hour is not cut off.
 func TestRetryLeavesACallItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := inferencetest.NewScript(inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+		p := inferencetest.NewScript(inferencetest.Func(func(ctx context.Context, _ inference.Request,
+			onDelta func(inference.Delta)) (inference.Response, error) {
 			for range 3600 {
 				if !pausing(ctx, time.Second) {
 					return inference.Response{}, context.Cause(ctx)
@@ -254,20 +278,23 @@ func TestRetryLeavesTheErrorsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := &inference.Error{Class: inference.ClassBadOutput}
 		p := inferencetest.NewScript(inferencetest.Fail(failed), inferencetest.Answer(answer))
-		if _, err := (inference.Retry{Provider: p}).Generate(t.Context(), inference.Request{}, nil); err != nil || failed.Attempts != 0 {
+		if _, err := (inference.Retry{Provider: p}).Generate(t.Context(), inference.Request{}, nil); err != nil ||
+			failed.Attempts != 0 {
 			t.Errorf("%v, and the provider's own error has %d attempts", err, failed.Attempts)
 		}
 	})
 }
 
-// TestALastingFailureIsNotRetried checks that a caller gets a failure at once whose pause it should not wait for in place.
+// TestALastingFailureIsNotRetried checks that a caller gets a failure at once whose pause it should not wait for in
+// place.
 func TestALastingFailureIsNotRetried(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   inference.Error
 		calls int
 	}{
-		"a pause of 2 s":         {inference.Error{Class: inference.ClassRateLimited, RetryAfter: 2 * time.Second}, 2},
-		"a pause of more":        {inference.Error{Class: inference.ClassOverloaded, RetryAfter: 2001 * time.Millisecond}, 1},
+		"a pause of 2 s": {inference.Error{Class: inference.ClassRateLimited, RetryAfter: 2 * time.Second}, 2},
+		"a pause of more": {inference.Error{Class: inference.ClassOverloaded,
+			RetryAfter: 2001 * time.Millisecond}, 1},
 		"the first idle timeout": {inference.Error{Class: inference.ClassTransport, Idle: true, ByRequest: true}, 1},
 		"a reset":                {inference.Error{Class: inference.ClassTransport, ByRequest: true}, 2},
 	} {
@@ -284,17 +311,19 @@ func TestALastingFailureIsNotRetried(t *testing.T) {
 	}
 }
 
-// TestADoubtfulModelIsAskedAgain checks that what the request may have caused is retried where that is in doubt, and only there.
+// TestADoubtfulModelIsAskedAgain checks that what the request may have caused is retried where that is in doubt, and
+// only there.
 func TestADoubtfulModelIsAskedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err      inference.Error
 		doubtful bool
 		calls    int
 	}{
-		"401":                         {inference.Error{Class: inference.ClassAuth, ByRequest: true}, true, 4},
-		"401 without a doubt":         {inference.Error{Class: inference.ClassAuth, ByRequest: true}, false, 1},
-		"402":                         {inference.Error{Class: inference.ClassQuota}, true, 1},
-		"404 that says not to":        {inference.Error{Class: inference.ClassNotFound, ByRequest: true, NoRetry: true}, true, 1},
+		"401":                 {inference.Error{Class: inference.ClassAuth, ByRequest: true}, true, 4},
+		"401 without a doubt": {inference.Error{Class: inference.ClassAuth, ByRequest: true}, false, 1},
+		"402":                 {inference.Error{Class: inference.ClassQuota}, true, 1},
+		"404 that says not to": {inference.Error{Class: inference.ClassNotFound, ByRequest: true,
+			NoRetry: true}, true, 1},
 		"400, which nobody may retry": {inference.Error{Class: inference.ClassInvalid}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,15 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// A Speech separates the content of an answer, while it streams, into what the model says and what it thinks. Providers feed it the
-// text of an answer; nothing else decides what of a text is reasoning. Reasoning is:
+// A Speech separates the content of an answer, while it streams, into what the model says and what it thinks. Providers
+// feed it the text of an answer; nothing else decides what of a text is reasoning. Reasoning is:
 //
 //   - a block at the beginning, such as <think>…</think>, also several, also without its end;
 //   - a <think> block anywhere, unless its tag is quoted or in a code block, or it has no end;
-//   - everything before a closing tag that was never opened. Chat templates of some models open the block in the prompt.
+//   - everything before a closing tag that was never opened. Chat templates of some models open the block in
+//     the prompt.
 //
-// White space before and after a block is dropped. Nobody can know of text that it stands before a closing tag until the tag
-// arrives, so a Speech holds text back if the model may do so: see Habit.
+// White space before and after a block is dropped. Nobody can know of text that it stands before a closing tag until
+// the tag arrives, so a Speech holds text back if the model may do so: see Habit.
 type Speech struct {
 	pass  func(kind DeltaKind, text string)
 	habit *Habit
@@ -44,9 +45,9 @@ const (
 	modeText
 )
 
-// A Habit is what is known about a model: whether it begins answers with reasoning whose opening tag is not part of the answer.
-// The text of such a model's answers is held back until the closing tag. So is that of a model of which nothing is known: until its
-// first whole answer. The zero value knows nothing. It is safe for concurrent use.
+// A Habit is what is known about a model: whether it begins answers with reasoning whose opening tag is not part of the
+// answer. The text of such a model's answers is held back until the closing tag. So is that of a model of which nothing
+// is known: until its first whole answer. The zero value knows nothing. It is safe for concurrent use.
 type Habit struct{ known atomic.Int32 }
 
 const (
@@ -89,13 +90,14 @@ const maxMiddle = 64 << 10
 // tagStarts holds the characters with which tags in the middle of a text begin.
 const tagStarts = "<["
 
-// NewSpeech returns the Speech of one answer. It calls pass with each part of the text and of the reasoning. tools says whether
-// the request declares tools: text that begins like tool markup is then passed on only by End.
+// NewSpeech returns the Speech of one answer. It calls pass with each part of the text and of the reasoning. tools says
+// whether the request declares tools: text that begins like tool markup is then passed on only by End.
 func NewSpeech(habit *Habit, tools bool, pass func(kind DeltaKind, text string)) *Speech {
 	if habit == nil {
 		habit = PlainHabit()
 	}
-	return &Speech{pass: pass, habit: habit, tools: tools, hold: habit.known.Load() != habitPlain, line: lineState{start: true}}
+	return &Speech{pass: pass, habit: habit, tools: tools, hold: habit.known.Load() != habitPlain,
+		line: lineState{start: true}}
 }
 
 // Reasoned records that the server sends reasoning apart from the text.
@@ -114,7 +116,8 @@ func (s *Speech) Add(text string) {
 	s.decide(false)
 }
 
-// Close decides about the end of the text. cut says that the answer is not whole. Text that is held back is not passed on yet.
+// Close decides about the end of the text. cut says that the answer is not whole. Text that is held back is not passed
+// on yet.
 func (s *Speech) Close(cut bool) {
 	s.decide(true)
 	if cut && s.habit.known.Load() == habitLone && !s.blocks && !s.reasoned {
@@ -266,7 +269,8 @@ func (s *Speech) tag() bool {
 			s.retract()
 			s.rest, s.mode, s.blocks, s.lone = s.rest[len(pair.end):], modeBegin, true, true
 			return true
-		case pair.anywhere && hasFold(s.rest, pair.open) && !s.line.fenced && !quoted(s.line.last, s.rest[len(pair.open):]):
+		case pair.anywhere && hasFold(s.rest, pair.open) && !s.line.fenced && !quoted(s.line.last,
+			s.rest[len(pair.open):]):
 			s.opener, s.rest = s.rest[:len(pair.open)], s.rest[len(pair.open):]
 			s.mode, s.closer, s.looked = modeMiddle, pair.end, 0
 			return true
@@ -308,8 +312,8 @@ func (s *Speech) think(text string) {
 	}
 }
 
-// retract makes all text so far reasoning. If a part of it was passed on as text, the rest of the answer is held back: the answer then
-// differs from what was streamed.
+// retract makes all text so far reasoning. If a part of it was passed on as text, the rest of the answer is held back:
+// the answer then differs from what was streamed.
 func (s *Speech) retract() {
 	text := s.said.String()
 	s.said.Reset()
@@ -347,8 +351,8 @@ func (l *lineState) add(text string) {
 	}
 }
 
-// findTag returns the position of a tag that is not quoted, and of its end; -1: there is none, or it may be quoted. before is the byte
-// before the text.
+// findTag returns the position of a tag that is not quoted, and of its end; -1: there is none, or it may be quoted.
+// before is the byte before the text.
 func findTag(text string, from int, before byte, tag string, final bool) (at, end int) {
 	for at = from; ; at++ {
 		i := indexFold(text[at:], tag)

@@ -19,8 +19,8 @@ func (s *spoken) pass(kind inference.DeltaKind, text string) {
 	}
 }
 
-// TestTextIsHeldBackAsLongAsItMayBeReasoning checks what is passed on while an answer streams: of a model of which nothing is known,
-// one that has begun with reasoning, and one that has not.
+// TestTextIsHeldBackAsLongAsItMayBeReasoning checks what is passed on while an answer streams: of a model of which
+// nothing is known, one that has begun with reasoning, and one that has not.
 func TestTextIsHeldBackAsLongAsItMayBeReasoning(t *testing.T) {
 	habit := &inference.Habit{}
 	answer := func(cut bool, pieces ...string) (early, text string) {
@@ -43,7 +43,8 @@ func TestTextIsHeldBackAsLongAsItMayBeReasoning(t *testing.T) {
 		{"unknown, cut: nothing is learnt", true, []string{"so far ", "so good"}, "", "so far so good"},
 		{"unknown: the first whole answer", false, []string{"one ", "two"}, "", "one two"},
 		{"plain: passed on at once", false, []string{"one ", "two"}, "one two", "one two"},
-		{"plain, but a tag comes: what was passed on is void", false, []string{"hm ", "hm</think>", "yes"}, "hm hm", "yes"},
+		{"plain, but a tag comes: what was passed on is void", false, []string{"hm ", "hm</think>", "yes"},
+			"hm hm", "yes"},
 		{"begins with reasoning: held until the tag", false, []string{"hm ", "hm</think>", "yes"}, "yes", "yes"},
 		{"begins with reasoning, and was cut in it", true, []string{"hm ", "hm"}, "", ""},
 		{"begins with reasoning, but not this time", false, []string{"just text"}, "", "just text"},
@@ -56,7 +57,8 @@ func TestTextIsHeldBackAsLongAsItMayBeReasoning(t *testing.T) {
 
 // TestReasoningIsTheSameHoweverATextIsCut splits texts at random places.
 func TestReasoningIsTheSameHoweverATextIsCut(t *testing.T) {
-	parts := []string{"<think>", "</think>", "<thinking>", "</thinking>", "`", "\"", "```\n", "\n", " ", "text", "é", "◁", "◁/think▷", "[THINK]", "[/THINK]", "<tool_call>", "<", "["}
+	parts := []string{"<think>", "</think>", "<thinking>", "</thinking>", "`", "\"", "```\n", "\n", " ", "text", "é",
+		"◁", "◁/think▷", "[THINK]", "[/THINK]", "<tool_call>", "<", "["}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		var b strings.Builder
@@ -74,7 +76,8 @@ func TestReasoningIsTheSameHoweverATextIsCut(t *testing.T) {
 			}
 			s.Close(false)
 			s.End(true)
-			again := strings.Count(strings.ToLower(text), "/think") > 1 // the second tag may come after text was passed on
+			// the second tag may come after text was passed on
+			again := strings.Count(strings.ToLower(text), "/think") > 1
 			if got.text.String() != s.Text() && !again {
 				t.Fatalf("%q: passed on %q, said %q", text, got.text.String(), s.Text())
 			}

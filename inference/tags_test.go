@@ -40,7 +40,8 @@ func TestTagsBetweenQuotationMarks(t *testing.T) {
 			t.Fatalf("in %q after %q from %d it is at %d to %d, want %d", text, before, from, at, end, want)
 		}
 		// As long as the text may go on, a tag at its end may yet be quoted.
-		if at, _ := findTag(text, from, before, tag, false); at != want && (at >= 0 || !strings.HasSuffix(strings.ToLower(text), tag)) {
+		if at, _ := findTag(text, from, before, tag, false); at != want &&
+			(at >= 0 || !strings.HasSuffix(strings.ToLower(text), tag)) {
 			t.Fatalf("in %q after %q from %d, which goes on, it is at %d, want %d", text, before, from, at, want)
 		}
 	}

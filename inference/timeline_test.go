@@ -70,14 +70,14 @@ func (l *timeline) play(ctx context.Context, models []scripted, most, mostBad in
 
 type generate func(inference.Request) (inference.Response, error)
 
-func (g generate) Generate(_ context.Context, req inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (g generate) Generate(_ context.Context, req inference.Request,
+	_ func(inference.Delta)) (inference.Response, error) {
 	return g(req)
 }
 
-// expected returns the timeline as the documentation has it: each failed attempt that another one follows is reported at once, then comes
-// the
-// pause that the report names, then the next attempt; a model that fails for good is given up at once and the next is asked without a
-// pause.
+// expected returns the timeline as the documentation has it: each failed attempt that another one follows is reported
+// at once, then comes the pause that the report names, then the next attempt; a model that fails for good is given up
+// at once and the next is asked without a pause.
 func expected(models []scripted, most, mostBad int) []string {
 	var now time.Duration
 	var events []string
@@ -105,7 +105,8 @@ func expected(models []scripted, most, mostBad int) []string {
 					bad++
 				}
 			}
-			worthIt := slices.Contains([]inference.Class{"rate_limited", "overloaded", "transport", "bad_output"}, f.Class) || m.doubtful &&
+			worthIt := slices.Contains([]inference.Class{"rate_limited", "overloaded", "transport", "bad_output"},
+				f.Class) || m.doubtful &&
 				f.ByRequest
 			if !worthIt || f.NoRetry || f.Idle || f.RetryAfter > 2*time.Second || attempt == limit || bad > mostBad {
 				add("given up %d %s", i, f.Class)
@@ -127,10 +128,12 @@ func expected(models []scripted, most, mostBad int) []string {
 }
 
 func randomFailure(r *rand.Rand) *inference.Error {
-	classes := []inference.Class{"rate_limited", "overloaded", "transport", "bad_output", "bad_output", "auth", "invalid", "not_found"}
+	classes := []inference.Class{"rate_limited", "overloaded", "transport", "bad_output", "bad_output", "auth",
+		"invalid", "not_found"}
 	return &inference.Error{
 		Class: classes[r.IntN(len(classes))], NoRetry: r.IntN(9) == 0, Idle: r.IntN(9) == 0, ByRequest: r.IntN(2) == 0,
-		RetryAfter: []time.Duration{0, 0, 0, 1, 1999 * time.Millisecond, 2 * time.Second, 2*time.Second + 1, time.Minute}[r.IntN(8)],
+		RetryAfter: []time.Duration{0, 0, 0, 1, 1999 * time.Millisecond, 2 * time.Second, 2*time.Second + 1,
+			time.Minute}[r.IntN(8)],
 	}
 }
 

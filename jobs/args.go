@@ -59,7 +59,8 @@ func (CallArgs) Kind() string { return "DetachedCall" }
 func (CallArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{MaxAttempts: 1} }
 
 func (a CallArgs) ref() turnlog.CallRef {
-	return turnlog.CallRef{TurnID: a.TurnID, Key: turnkeeper.CallKey{Round: a.Round, Ordinal: a.Ordinal}, Attempt: a.Attempt}
+	return turnlog.CallRef{TurnID: a.TurnID, Key: turnkeeper.CallKey{Round: a.Round, Ordinal: a.Ordinal},
+		Attempt: a.Attempt}
 }
 
 // The minimum time between two fetches of River, and the poll intervals. River's

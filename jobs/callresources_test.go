@@ -44,7 +44,8 @@ func newBench(t *testing.T) *bench {
 	b.worker = jobs.NewCallWorker(jobs.CallWorkerConfig{DB: b.store.DB, WorkerID: "bench", Tools: []string{"tool"},
 		Runner: agentturn.New(agentturn.Config{Tools: registry})})
 	must(s, s.Beat(t.Context(), presence.Heartbeat{WorkerID: "bench", Slots: 1, TakeoverAfter: time.Hour}))
-	client, err := jobs.NewClient(jobs.ClientConfig{Pool: b.store.QueuePool(), WorkerID: "bench", CallSlots: 1, Calls: b.worker})
+	client, err := jobs.NewClient(jobs.ClientConfig{Pool: b.store.QueuePool(), WorkerID: "bench", CallSlots: 1,
+		Calls: b.worker})
 	must(s, err)
 	must(s, client.Start(context.WithoutCancel(t.Context())))
 	t.Cleanup(func() {
@@ -86,18 +87,19 @@ func (b *bench) call() turnkeeper.TurnID {
 	return d.Grant.TurnID
 }
 
-// ends returns once the turn goes on, because its call has a result. Meanwhile the process gives back what it was given and does not run,
-// and the
-// scheduler looks at calls.
+// ends returns once the turn goes on, because its call has a result. Meanwhile the process gives back what it was given
+// and does not run, and the scheduler looks at calls.
 func (b *bench) ends(turn turnkeeper.TurnID) {
 	b.t.Helper()
 	deadline := time.Now().Add(patience)
-	for !one[bool](b.site, "select (select state <> 'waiting' from turnkeeper.turns where id = $1) from pg_sleep(0.02)", turn) {
+	for !one[bool](b.site, "select (select state <> 'waiting' from turnkeeper.turns where id = $1) from pg_sleep(0.02)",
+		turn) {
 		if b.worker.GiveBack(b.t.Context(), time.Second); time.Now().After(deadline) {
 			b.t.Fatalf("the call does not end; the worker holds %s", b.held())
 		}
 	}
-	if _, err := b.CancelTurn(b.t.Context(), turn, "it has its result"); err != nil && !errors.Is(err, turnkeeper.ErrWrongState) {
+	if _, err := b.CancelTurn(b.t.Context(), turn, "it has its result"); err != nil &&
+		!errors.Is(err, turnkeeper.ErrWrongState) {
 		b.t.Fatal(err)
 	}
 }
@@ -110,7 +112,8 @@ func (b *bench) held() string {
 			held += fmt.Sprintf(" %d connections of the pool %s", pool.Used, pool.Name)
 		}
 	}
-	if n := one[int](b.site, "select count(*) from turnkeeper.detached_calls where claim is not null and ended_at is null"); n > 0 {
+	if n := one[int](b.site,
+		"select count(*) from turnkeeper.detached_calls where claim is not null and ended_at is null"); n > 0 {
 		held += fmt.Sprintf(" %d claims", n)
 	}
 	return held
@@ -137,13 +140,16 @@ func TestResourcesAfterAFaultOfADetachedCall(t *testing.T) {
 		arm  func(b *bench) (happened <-chan struct{})
 	}
 	faults := []fault{
-		{"the tool panics", func(b *bench) <-chan struct{} { return b.fails(func(context.Context) error { panic("on purpose") }) }},
+		{"the tool panics", func(b *bench) <-chan struct{} {
+			return b.fails(func(context.Context) error { panic("on purpose") })
+		}},
 		{"the tool fails", func(b *bench) <-chan struct{} {
 			return b.fails(func(context.Context) error { return errors.New("no") })
 		}},
 		{"the turn is cancelled", func(b *bench) <-chan struct{} {
 			return b.fails(func(ctx context.Context) error {
-				_, err := b.CancelTurn(context.Background(), one[turnkeeper.TurnID](b.site, "select max(id) from turnkeeper.turns"), "enough")
+				_, err := b.CancelTurn(context.Background(), one[turnkeeper.TurnID](b.site,
+					"select max(id) from turnkeeper.turns"), "enough")
 				return err
 			})
 		}},
@@ -154,12 +160,18 @@ func TestResourcesAfterAFaultOfADetachedCall(t *testing.T) {
 				return context.Cause(ctx)
 			})
 		}},
-		{"the answer to its end is lost", func(b *bench) <-chan struct{} { return b.lose(storagetest.Unanswer, "EndDetached") }},
+		{"the answer to its end is lost", func(b *bench) <-chan struct{} {
+			return b.lose(storagetest.Unanswer, "EndDetached")
+		}},
 		{"its end is lost", func(b *bench) <-chan struct{} { return b.lose(storagetest.Lose, "EndDetached") }},
 		{"the fetch is lost", func(b *bench) <-chan struct{} { return b.lose(storagetest.Lose, "JobGetAvailable") }},
-		{"the answer to the fetch is lost", func(b *bench) <-chan struct{} { return b.lose(storagetest.Unanswer, "JobGetAvailable") }},
+		{"the answer to the fetch is lost", func(b *bench) <-chan struct{} {
+			return b.lose(storagetest.Unanswer, "JobGetAvailable")
+		}},
 		{"the claim is lost", func(b *bench) <-chan struct{} { return b.lose(storagetest.Lose, "ClaimCall") }},
-		{"the answer to the claim is lost", func(b *bench) <-chan struct{} { return b.lose(storagetest.Unanswer, "ClaimCall") }},
+		{"the answer to the claim is lost", func(b *bench) <-chan struct{} {
+			return b.lose(storagetest.Unanswer, "ClaimCall")
+		}},
 	}
 	b := newBench(t)
 	for _, f := range testrun.Sample(faults, 5) {

@@ -55,7 +55,8 @@ func NewCallWorker(c CallWorkerConfig) *CallWorker {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}, poll: watchEvery}
+	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB),
+		jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}, poll: watchEvery}
 }
 
 // Timeout returns River's timeout of a job. It is longer than any run.
@@ -91,7 +92,8 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 	}
 	ctx, done := w.begin(ctx, call)
 	defer done()
-	log := w.Log.With(append(agentturn.TurnFields(call.Turn, call.TraceParent), zap.Stringer("call", ref.Key), zap.String("tool", call.Call.Name))...)
+	log := w.Log.With(append(agentturn.TurnFields(call.Turn, call.TraceParent), zap.Stringer("call", ref.Key),
+		zap.String("tool", call.Call.Name))...)
 	log.Info("detached call begins", zap.Int("attempt", ref.Attempt), zap.Duration("limit", call.Limit))
 	state, err := w.Runner.RunDetached(ctx, call, w.journals)
 	switch {

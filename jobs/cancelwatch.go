@@ -16,8 +16,8 @@ import (
 // the turns that it runs.
 const cancelPoll = 2 * time.Second
 
-// WatchCancels runs until ctx ends. On each ring and on a slow poll, it cancels the turns
-// here that have a request to cancel, lets those finish that have one to finish, and stops those whose grant was taken away.
+// WatchCancels runs until ctx ends. On each ring and on a slow poll, it cancels the turns here that have a request to
+// cancel, lets those finish that have one to finish, and stops those whose grant was taken away.
 func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 	tick := time.NewTicker(w.poll)
 	defer tick.Stop()

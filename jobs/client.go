@@ -102,7 +102,8 @@ func (c *ClientConfig) queue(slots int, poll time.Duration) river.QueueConfig {
 func riverLogger(log *zap.Logger) *slog.Logger {
 	least := max(zap.WarnLevel, log.Level())
 	core := log.WithOptions(zap.IncreaseLevel(least)).Core()
-	return slog.New(outageLog{zapslog.NewHandler(core, zapslog.WithName("river"), zapslog.AddStacktraceAt(slog.LevelError+1))})
+	return slog.New(outageLog{zapslog.NewHandler(core, zapslog.WithName("river"),
+		zapslog.AddStacktraceAt(slog.LevelError+1))})
 }
 
 // Migrate applies the missing migrations, including River's, and returns the applied

@@ -18,7 +18,8 @@ func TestRiverSpeaksUpOnlyToWarn(t *testing.T) {
 		core, logged := observer.New(level)
 		var complaints strings.Builder
 		log := zap.New(core, zap.ErrorOutput(zapcore.AddSync(&complaints)))
-		client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w", Slots: 1, Log: log, Worker: jobs.NewWorker(jobs.WorkerConfig{DB: s.Store.DB, WorkerID: "w"})})
+		client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w", Slots: 1, Log: log,
+			Worker: jobs.NewWorker(jobs.WorkerConfig{DB: s.Store.DB, WorkerID: "w"})})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,8 @@ func (d *Dispatcher) InTick(ctx context.Context, f func(scheduler.Tick) error) e
 }
 
 // Handed returns those of the grants that a tick has handed over to the worker.
-func (d *Dispatcher) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) ([]granting.Handed, error) {
+func (d *Dispatcher) Handed(ctx context.Context, worker turnkeeper.WorkerID,
+	grants []turnkeeper.GrantID) ([]granting.Handed, error) {
 	return d.Grants.Handed(ctx, worker, grants)
 }
 
@@ -57,7 +58,8 @@ func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 			ids[i] = turnkeeper.GrantID(uuid.NewString())
 		}
 	}
-	return t.Grant(ctx, ready, ids, grants.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf}, t.dispatcher.TTL)
+	return t.Grant(ctx, ready, ids, grants.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf},
+		t.dispatcher.TTL)
 }
 
 // Requeue ends a lost grant and frees its lane. It notifies a holder that is alive
@@ -98,7 +100,8 @@ func (t *tick) CloseLost(ctx context.Context, lost granting.LostGrant) error {
 	if err := t.RingHolders(ctx); err != nil {
 		return err
 	}
-	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, agentturn.ShownReplyUnawaited); err != nil {
+	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun,
+		agentturn.ShownReplyUnawaited); err != nil {
 		return err
 	}
 	rounds, err := t.Rounds(ctx, lost.TurnID)

@@ -77,8 +77,8 @@ func (l *doorbells) WaitForNotification(ctx context.Context) (*riverdriver.Notif
 	}
 }
 
-// hear waits for the next notification, at most for wait if that is not 0, and notes which queues it names. Anybody may have sent it, so
-// it is not decoded: a ring too many only makes River look again.
+// hear waits for the next notification, at most for wait if that is not 0, and notes which queues it names. Anybody may
+// have sent it, so it is not decoded: a ring too many only makes River look again.
 func (l *doorbells) hear(ctx context.Context, wait time.Duration) error {
 	until := ctx
 	if wait > 0 {

@@ -40,7 +40,8 @@ func TestSendersCannotCommandRiver(t *testing.T) {
 	s := newSite(t)
 	core, logged := observer.New(zap.InfoLevel)
 	asked, resume := make(chan struct{}), make(chan struct{})
-	p := s.start(kind{poll: time.Hour, log: zap.New(core), model: func(ctx context.Context, body string) (string, error) {
+	p := s.start(kind{poll: time.Hour, log: zap.New(core), model: func(ctx context.Context,
+		body string) (string, error) {
 		if body != "slow" {
 			return echo(ctx, body)
 		}
@@ -64,11 +65,13 @@ func TestSendersCannotCommandRiver(t *testing.T) {
 	for _, queue := range []string{"*", "turns", "turns_" + string(p.id)} {
 		s.notify(role, control, `{"action": "pause", "queue": "`+queue+`"}`)
 	}
-	s.notify(role, `select pg_notify('turnkeeper.river_control', jsonb_build_object('action', 'cancel', 'queue', 'turns', 'job_id', n)::text)
+	s.notify(role,
+		`select pg_notify('turnkeeper.river_control', jsonb_build_object('action', 'cancel', 'queue', 'turns', 'job_id', n)::text)
 		from generate_series(0, 100) n`)
 	s.notify(role, `select pg_notify('turnkeeper.river_leadership', $1)`, `{"action": "request_resign"}`)
 	for _, channel := range []string{"control", "leadership", "insert"} {
-		s.notify(role, `select pg_notify('turnkeeper.river_' || $1, repeat('{', 1 + n % 7000) || n) from generate_series(1, 5000) n`, channel)
+		s.notify(role,
+			`select pg_notify('turnkeeper.river_' || $1, repeat('{', 1 + n % 7000) || n) from generate_series(1, 5000) n`, channel)
 	}
 	// River hears what comes next after all of that.
 	s.reply(s.enqueue("desk", "", "next"))
@@ -118,7 +121,8 @@ func TestAFloodOfDoorbells(t *testing.T) {
 			}
 		}()
 		const flood = 10 * time.Second
-		for began := time.Now(); time.Since(began) < flood; time.Sleep(time.Millisecond) { //nolint:forbidigo // of the bubble
+		for began := time.Now(); time.Since(began) < flood; {
+			time.Sleep(time.Millisecond) //nolint:forbidigo // of the bubble
 			in.payloads <- `{"queue": "turns", "action": "pause"}`
 			in.payloads <- `{"queue": "other"}`
 			in.payloads <- "{{{"

@@ -16,7 +16,8 @@ import (
 	"turnkeeper/policy"
 )
 
-// A house is a site with an agent that asks a person, and a worker that does not poll. Its scheduler is in the same process or in another.
+// A house is a site with an agent that asks a person, and a worker that does not poll. Its scheduler is in the same
+// process or in another.
 type house struct {
 	*site
 	*edited
@@ -24,7 +25,8 @@ type house struct {
 	block chan string // receives the conversations whose model call waits for its end; nil: none waits
 }
 
-func (h *house) Generate(ctx context.Context, r inference.Request, deltas func(inference.Delta)) (inference.Response, error) {
+func (h *house) Generate(ctx context.Context, r inference.Request,
+	deltas func(inference.Delta)) (inference.Response, error) {
 	switch r.Messages[len(r.Messages)-1].Text {
 	case "wait":
 		h.block <- "asked"
@@ -61,11 +63,14 @@ func (h *house) once(word string) bool {
 
 func newHouse(t *testing.T, apart bool) *house {
 	s := newSite(t)
-	h := &house{site: s, edited: &edited{used: map[string]string{}, runs: map[string]int{}}, block: make(chan string, 1)}
-	s.register("asker", "---\ndescription: d\nmodel: script/m\nlane: conversation\ntools: [one]\napprove: {one: always}\n---\nYou ask.\n")
+	h := &house{site: s, edited: &edited{used: map[string]string{}, runs: map[string]int{}},
+		block: make(chan string, 1)}
+	s.register("asker",
+		"---\ndescription: d\nmodel: script/m\nlane: conversation\ntools: [one]\napprove: {one: always}\n---\nYou ask.\n")
 	h.p = s.start(kind{model: echo, slots: 2, scheduler: !apart, change: func(c *jobs.WorkerConfig) {
 		c.Runner = agentturn.New(agentturn.Config{
-			Models: h, Tools: h.registry(t), Bounds: c.Bounds, Budget: &jobs.Spend{Grants: s.Grants}, Rules: &policy.Cache{},
+			Models: h, Tools: h.registry(t), Bounds: c.Bounds, Budget: &jobs.Spend{Grants: s.Grants},
+			Rules: &policy.Cache{},
 		})
 	}})
 	if apart {
@@ -82,7 +87,8 @@ func (h *house) fails(until string) {
 		on conflict (model) do update set down_since = now(), until = excluded.until, failures = 1`)
 }
 
-// soon is a moment when no scheduler looks unless it knows that something is due: after a notification it looks once more.
+// soon is a moment when no scheduler looks unless it knows that something is due: after a notification it looks once
+// more.
 const soon = "clock_timestamp() + interval '1 second'"
 
 // must fails the test if something fails.
@@ -106,9 +112,12 @@ func (h *house) deferred(body string) turnkeeper.MessageID {
 	return id
 }
 
-// ready are things that make a message's turn go on. Each prepares a message that waits, and returns what makes it go on.
+// ready are things that make a message's turn go on. Each prepares a message that waits, and returns what makes it go
+// on.
 var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
-	"a message comes": func(h *house) (id turnkeeper.MessageID, _ func()) { return h.enqueue("clerk", "", "hello"), func() {} },
+	"a message comes": func(h *house) (id turnkeeper.MessageID, _ func()) {
+		return h.enqueue("clerk", "", "hello"), func() {}
+	},
 	"a lane is free": func(h *house) (turnkeeper.MessageID, func()) {
 		h.enqueue("clerk", "", "first")
 		return h.enqueue("clerk", "", "second"), func() {}
@@ -121,16 +130,19 @@ var ready = map[string]func(h *house) (id turnkeeper.MessageID, happen func()){
 	},
 	"an ask is answered": func(h *house) (turnkeeper.MessageID, func()) {
 		id := h.enqueue("asker", "", "ask")
-		h.await("exists (select from turnkeeper.asks where state = 'open') and exists (select from turnkeeper.turns where state = 'waiting')")
+		h.await(
+			"exists (select from turnkeeper.asks where state = 'open') and exists (select from turnkeeper.turns where state = 'waiting')")
 		return id, func() {
-			_, err := h.AnswerAsk(h.t.Context(), one[asks.ID](h.site, "select id from turnkeeper.asks where state = 'open'"),
+			_, err := h.AnswerAsk(h.t.Context(), one[asks.ID](h.site,
+				"select id from turnkeeper.asks where state = 'open'"),
 				asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"})
 			must(h.site, err)
 		}
 	},
 	"an ask expires": func(h *house) (turnkeeper.MessageID, func()) {
 		id := h.enqueue("asker", "", "ask again")
-		h.await("exists (select from turnkeeper.asks where state = 'open') and exists (select from turnkeeper.turns where state = 'waiting')")
+		h.await(
+			"exists (select from turnkeeper.asks where state = 'open') and exists (select from turnkeeper.turns where state = 'waiting')")
 		return id, func() {
 			h.exec("update turnkeeper.asks set expires_at = " + soon + " where state = 'open'; notify turnkeeper_inbox")
 		}

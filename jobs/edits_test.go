@@ -54,7 +54,8 @@ func (e *edited) registry(t *testing.T) *tools.Registry {
 	registry := &tools.Registry{}
 	for _, name := range []string{"one", "two"} {
 		spec := tools.Spec{Name: name, Effect: turnkeeper.EffectOnce, Parameters: json.RawMessage(`{"type":"object"}`)}
-		err := registry.Register(tools.New(spec, func(_ context.Context, _ tools.Call, args struct{ For string }) (tools.Result, error) {
+		err := registry.Register(tools.New(spec, func(_ context.Context, _ tools.Call,
+			args struct{ For string }) (tools.Result, error) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.runs[args.For]++
@@ -80,14 +81,15 @@ func (e *edited) given(s *site, agent string) string {
 	return fmt.Sprintf("%s, %d runs, %s %s", e.used[body], e.runs[body], turn.State, turn.StopReason)
 }
 
-// The next turn of an agent has what its file says now: after an edit, after another one, and after the first is undone. Another agent,
-// whose file is the same as the first version, keeps what it has.
+// The next turn of an agent has what its file says now: after an edit, after another one, and after the first is
+// undone. Another agent, whose file is the same as the first version, keeps what it has.
 func TestAnEditTakesEffectAtOnce(t *testing.T) {
 	s := newSite(t)
 	e := &edited{used: map[string]string{}, runs: map[string]int{}}
 	s.start(kind{model: echo, scheduler: true, change: func(c *jobs.WorkerConfig) {
 		c.Runner = agentturn.New(agentturn.Config{
-			Models: e, Tools: e.registry(t), Bounds: c.Bounds, Budget: &jobs.Spend{Grants: s.Grants}, Rules: &policy.Cache{},
+			Models: e, Tools: e.registry(t), Bounds: c.Bounds, Budget: &jobs.Spend{Grants: s.Grants},
+			Rules: &policy.Cache{},
 		})
 	}})
 	file := func(prompt string, settings ...string) string {
@@ -99,13 +101,18 @@ func TestAnEditTakesEffectAtOnce(t *testing.T) {
 	for _, edit := range []struct{ name, file, want string }{
 		{"new", first, "You are Ann. m [one], 1 runs, succeeded none"},
 		{"another prompt", file("You are Bob.", model, only), "You are Bob. m [one], 1 runs, succeeded none"},
-		{"another model", file("You are Bob.", "model: script/n", only), "You are Bob. n [one], 1 runs, succeeded none"},
-		{"a tool more", file("You are Bob.", model, "tools: [one, two]"), "You are Bob. m [one two], 1 runs, succeeded none"},
+		{"another model", file("You are Bob.", "model: script/n", only),
+			"You are Bob. n [one], 1 runs, succeeded none"},
+		{"a tool more", file("You are Bob.", model, "tools: [one, two]"),
+			"You are Bob. m [one two], 1 runs, succeeded none"},
 		{"a tool less", file("You are Bob.", model, "tools: [two]"), "You are Bob. m [two], 0 runs, succeeded none"},
-		{"a rule", file("You are Bob.", model, only, "approve: {one: always}"), "You are Bob. m [one], 0 runs, waiting "},
+		{"a rule", file("You are Bob.", model, only, "approve: {one: always}"),
+			"You are Bob. m [one], 0 runs, waiting "},
 		{"a rule less", file("You are Bob.", model, only), "You are Bob. m [one], 1 runs, succeeded none"},
-		{"a limit", file("You are Bob.", model, only, "max_tool_calls: 0"), "You are Bob. m [one], 0 runs, degraded max_tool_calls"},
-		{"a budget", file("You are Bob.", model, only, "budget: {turn_calls: 1}"), "You are Bob. m [one], 1 runs, degraded budget"},
+		{"a limit", file("You are Bob.", model, only, "max_tool_calls: 0"),
+			"You are Bob. m [one], 0 runs, degraded max_tool_calls"},
+		{"a budget", file("You are Bob.", model, only, "budget: {turn_calls: 1}"),
+			"You are Bob. m [one], 1 runs, degraded budget"},
 		{"undone", first, "You are Ann. m [one], 1 runs, succeeded none"},
 	} {
 		s.register("edited", edit.file)

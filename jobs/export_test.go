@@ -40,7 +40,8 @@ const (
 	RingBurst = ringBurst
 )
 
-// PollEvery sets how often the worker looks for requests to end its turns without a doorbell. Call it before WatchCancels.
+// PollEvery sets how often the worker looks for requests to end its turns without a doorbell. Call it before
+// WatchCancels.
 func (w *Worker) PollEvery(poll time.Duration) { w.poll = poll }
 
 // PollEvery sets how often the worker looks for void claims without a doorbell. Call it before Watch.
@@ -50,7 +51,8 @@ func (w *CallWorker) PollEvery(poll time.Duration) { w.poll = poll }
 func (w *Worker) Resources() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%d of %d slots free, %d running, %d being fetched, %d fetched, %d fetches wait", w.free(), w.slots, len(w.running), w.fetching, len(w.fetched), w.waiting)
+	return fmt.Sprintf("%d of %d slots free, %d running, %d being fetched, %d fetched, %d fetches wait", w.free(),
+		w.slots, len(w.running), w.fetching, len(w.fetched), w.waiting)
 }
 
 // Resources describes what the worker holds; empty: nothing.

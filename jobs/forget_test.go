@@ -10,14 +10,16 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A message that was set aside is granted though the row that says so cannot be deleted. That is recorded as a failed step, once a tick.
+// A message that was set aside is granted though the row that says so cannot be deleted. That is recorded as a failed
+// step, once a tick.
 func TestARowThatCannotBeForgotten(t *testing.T) {
 	s := newSite(t)
 	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Slots: 9}); err != nil {
 		t.Fatal(err)
 	}
 	id := s.enqueue("clerk", "", "hello")
-	s.exec("insert into turnkeeper.set_aside (kind, id, next_try, code, error) values ('message', $1::bigint::text, clock_timestamp(), '', 'it failed')", int64(id))
+	s.exec(
+		"insert into turnkeeper.set_aside (kind, id, next_try, code, error) values ('message', $1::bigint::text, clock_timestamp(), '', 'it failed')", int64(id))
 	s.exec("create function keep() returns trigger language plpgsql as $$ begin raise exception 'it is kept'; end $$")
 	s.exec("create trigger keep before delete on turnkeeper.set_aside for each row execute function keep()")
 	sched := scheduler.New(scheduler.Config{Store: &jobs.Dispatcher{Grants: s.Grants, TTL: bounds.Default().LeaseTTL}})

@@ -13,7 +13,8 @@ import (
 	"turnkeeper"
 )
 
-// A fetch that waits for a slot gets it at once, however the slot becomes free; not only when it looks again after fetchPoll.
+// A fetch that waits for a slot gets it at once, however the slot becomes free; not only when it looks again after
+// fetchPoll.
 func TestAFetchGetsTheNextFreeSlot(t *testing.T) {
 	for name, c := range map[string]struct {
 		take func(t *testing.T, w *Worker) (free func())
@@ -47,7 +48,8 @@ func TestAFetchGetsTheNextFreeSlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{},
+				w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{},
+					fetched: map[int64]time.Time{},
 					changed: make(chan struct{}), slots: 1}
 				free := c.take(t, w)
 				began := time.Now()
@@ -76,7 +78,8 @@ func fetching(fails error) func(t *testing.T, w *Worker) func() {
 	return func(t *testing.T, w *Worker) func() {
 		f := &fetcher{fails: fails, goOn: make(chan struct{})}
 		go func() {
-			_, _ = slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue, MaxToLock: 5})
+			_, _ = slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue,
+				MaxToLock: 5})
 		}()
 		synctest.Wait()
 		return func() { close(f.goOn) }
@@ -92,7 +95,8 @@ type fetcher struct {
 	goOn  chan struct{} // nil: it does not wait
 }
 
-func (f *fetcher) JobGetAvailable(_ context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+func (f *fetcher) JobGetAvailable(_ context.Context,
+	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	f.asked = p.MaxToLock
 	if f.goOn != nil {
 		<-f.goOn
@@ -104,23 +108,28 @@ func (f *fetcher) JobGetAvailable(_ context.Context, p *riverdriver.JobGetAvaila
 	return result, f.fails
 }
 
-// A fetch asks for no more jobs than there are free slots. Afterwards it keeps a slot for each job that it got, and no other.
+// A fetch asks for no more jobs than there are free slots. Afterwards it keeps a slot for each job that it got, and no
+// other.
 func TestAFetchKeepsTheSlotsOfItsJobs(t *testing.T) {
-	for _, c := range []struct{ busy, has, asked, fetched int }{{0, 9, 3, 3}, {1, 9, 2, 2}, {2, 9, 1, 1}, {0, 2, 3, 2}, {0, 0, 3, 0}, {1, 1,
-		2, 1}} {
+	for _, c := range []struct{ busy, has, asked, fetched int }{{0, 9, 3, 3}, {1, 9, 2, 2}, {2, 9, 1, 1}, {0, 2, 3, 2},
+		{0, 0, 3, 0}, {1, 1,
+			2, 1}} {
 		for _, fails := range []error{nil, errors.New("on purpose")} {
 			w := &Worker{
-				running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{},
+				running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{},
+				fetched: map[int64]time.Time{},
 				changed: make(chan struct{}), slots: 3,
 			}
 			w.Reserve(c.busy)
 			f := &fetcher{has: c.has, fails: fails}
-			_, err := slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue, MaxToLock: 5})
+			_, err := slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue,
+				MaxToLock: 5})
 			fetched := c.fetched
 			if fails != nil {
 				fetched = 0
 			}
-			if !errors.Is(err, fails) || f.asked != c.asked || w.fetching != 0 || len(w.fetched) != fetched || w.free() != 3-c.busy-fetched {
+			if !errors.Is(err, fails) || f.asked != c.asked || w.fetching != 0 || len(w.fetched) != fetched ||
+				w.free() != 3-c.busy-fetched {
 				t.Errorf("%+v, error %v: asked for %d jobs, %s", c, err, f.asked, w.Resources())
 			}
 		}

@@ -36,8 +36,8 @@ func (w *slowWriter) Append(ctx context.Context, _ turnlog.Entry, _ journal.Endi
 	return w.cause
 }
 
-// TestHowLongAWriteOutlivesItsContext ends the context of a write a minute after the write has begun, or before. The write that ends a
-// turn has 10 s more, another one that was in flight 2 s.
+// TestHowLongAWriteOutlivesItsContext ends the context of a write a minute after the write has begun, or before. The
+// write that ends a turn has 10 s more, another one that was in flight 2 s.
 func TestHowLongAWriteOutlivesItsContext(t *testing.T) {
 	step, end := turnlog.Entry{}, turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded}}
 	const after = time.Minute
@@ -82,20 +82,21 @@ func hands(ctx context.Context, w *slowWriter) error {
 	return leave(ctx, w, "handed_back", turnlog.Outcome{})
 }
 
-// TestHowLongAReadOutlivesItsContext ends the context in which a turn is read. A turn that is cancelled is read for 10 s more, to be
-// closed, and one whose journal moved.
+// TestHowLongAReadOutlivesItsContext ends the context in which a turn is read. A turn that is cancelled is read for 10
+// s more, to be closed, and one whose journal moved.
 func TestHowLongAReadOutlivesItsContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause        error
 		moved, ended bool // ended: the context has ended before
 		until        time.Duration
 	}{
-		"the worker stops":               {cause: errStops},
-		"stopped before":                 {cause: errStops, ended: true},
-		"cancelled":                      {cause: agentturn.ErrCancelled, until: 10 * time.Second},
-		"cancelled before":               {cause: agentturn.ErrCancelled, ended: true, until: 10 * time.Second},
-		"stopped before, and it moved":   {cause: errStops, moved: true, ended: true, until: 10 * time.Second},
-		"cancelled before, and it moved": {cause: agentturn.ErrCancelled, moved: true, ended: true, until: 10 * time.Second},
+		"the worker stops":             {cause: errStops},
+		"stopped before":               {cause: errStops, ended: true},
+		"cancelled":                    {cause: agentturn.ErrCancelled, until: 10 * time.Second},
+		"cancelled before":             {cause: agentturn.ErrCancelled, ended: true, until: 10 * time.Second},
+		"stopped before, and it moved": {cause: errStops, moved: true, ended: true, until: 10 * time.Second},
+		"cancelled before, and it moved": {cause: agentturn.ErrCancelled, moved: true, ended: true,
+			until: 10 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -137,8 +138,8 @@ func together(do ...func(n int)) {
 	group.Wait()
 }
 
-// TestCallsComeAndGoWhileTheWorkerStops begins and ends calls while they are stopped, released and counted. The race detector, or the
-// map itself, notices a lock that is missing.
+// TestCallsComeAndGoWhileTheWorkerStops begins and ends calls while they are stopped, released and counted. The race
+// detector, or the map itself, notices a lock that is missing.
 func TestCallsComeAndGoWhileTheWorkerStops(t *testing.T) {
 	w := &CallWorker{jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}}
 	for n := range 50 {
@@ -162,7 +163,8 @@ func TestCallsComeAndGoWhileTheWorkerStops(t *testing.T) {
 
 // TestTurnsComeAndGoWhileTheWorkerStops does the same to turns.
 func TestTurnsComeAndGoWhileTheWorkerStops(t *testing.T) {
-	w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{}, fetched: map[int64]time.Time{}, changed: make(chan struct{}), slots: 9}
+	w := &Worker{running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{},
+		fetched: map[int64]time.Time{}, changed: make(chan struct{}), slots: 9}
 	together(
 		func(n int) {
 			if _, leave, first := w.enter(context.Background(), int64(n), turnkeeper.GrantID(rune(n))); first {

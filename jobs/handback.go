@@ -20,7 +20,8 @@ import (
 // offers it to every other live worker and, once all have handed it back, to any worker
 // again after a pause.
 func (w *Worker) handBack(ctx context.Context, record *turnlog.Record, writer *journal.Writer, reason error) error {
-	err := leave(ctx, writer, "handed_back", turnlog.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
+	err := leave(ctx, writer, "handed_back", turnlog.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(),
+		Backoff: handBackPause})
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,8 @@ func late(record *turnlog.Record, bounds turnkeeper.Bounds) bool {
 func (w *Worker) putOff(ctx context.Context, record *turnlog.Record, writer *journal.Writer) error {
 	waited := record.Elapsed.Round(time.Second)
 	err := leave(ctx, writer, "deferred", turnlog.Outcome{
-		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew", waited),
+		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew",
+			waited),
 	})
 	if err == nil {
 		w.Log.Warn("no worker took the turn for half of its time; queueing it for a new grant",

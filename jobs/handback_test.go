@@ -49,9 +49,12 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 		repair     string // SQL after which the worker can run the turn
 		before     string // SQL; the state at the beginning
 	}{
-		"journal":    {99, plainClerk, `update turnkeeper.journal set answer = (answer::jsonb || '{"version": 1}')::json where round is not null`, ""},
-		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n", "update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'", ""},
-		"tool":       {1, tooled, leftLongAgo, ""},
+		"journal": {99, plainClerk,
+			`update turnkeeper.journal set answer = (answer::jsonb || '{"version": 1}')::json where round is not null`,
+			""},
+		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n",
+			"update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'", ""},
+		"tool": {1, tooled, leftLongAgo, ""},
 		"tool, after it was put off": {1, tooled, leftLongAgo, `
 			update turnkeeper.turns set created_at = created_at - interval '1 day';
 			insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
@@ -78,10 +81,12 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 				t.Errorf("another lane was answered %q", reply.Body)
 			}
 			turn := s.view(id).Turn
-			if turn.State != turnkeeper.TurnQueued || turn.Losses != 0 || turn.ErrorClass != journal.ClassNewer || turn.Error == "" {
+			if turn.State != turnkeeper.TurnQueued || turn.Losses != 0 || turn.ErrorClass != journal.ClassNewer ||
+				turn.Error == "" {
 				t.Errorf("the turn is %+v", turn)
 			}
-			if after := one[string](s, "select string_agg(r::text, ' ') from turnkeeper.rounds r where turn_id = $1", turn.ID); after != before {
+			if after := one[string](s, "select string_agg(r::text, ' ') from turnkeeper.rounds r where turn_id = $1",
+				turn.ID); after != before {
 				t.Errorf("the journal was\n%s\nand is\n%s", before, after)
 			}
 			if n := one[int](s, "select dispatches from turnkeeper.turns where id = $1", turn.ID); n != 2 {
@@ -90,12 +95,14 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 			if n := one[int](s, "select count(*) from turnkeeper.replies where message_id = $1", id); n != 0 {
 				t.Errorf("%d replies", n)
 			}
-			s.await("not exists (select from turnkeeper.river_job where state not in ('completed', 'available', 'running'))")
+			s.await(
+				"not exists (select from turnkeeper.river_job where state not in ('completed', 'available', 'running'))")
 
 			s.exec(c.repair)
 			s.start(kind{model: echo}) // the only worker that has not refused the turn
 			s.exec("select pg_notify('turnkeeper_inbox', '')")
-			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded || c.before == "" && reply.Body != "As I said." {
+			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded || c.before == "" &&
+				reply.Body != "As I said." {
 				t.Errorf("in the end: %s %q", reply.Outcome, reply.Body)
 			}
 			if turn := s.view(id).Turn; turn.Losses != 0 || turn.ErrorClass != "" {
@@ -110,11 +117,13 @@ func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
 	testrun.Guard(t)
 	s := newSite(t)
 	id := s.turnOfAnotherProgram(9, plainClerk, 7)
-	s.exec(`update turnkeeper.turns set state = 'running', token = 1, losses = 6, job_id = 1, grant_id = gen_random_uuid(),
+	s.exec(
+		`update turnkeeper.turns set state = 'running', token = 1, losses = 6, job_id = 1, grant_id = gen_random_uuid(),
 		granted_at = clock_timestamp() - interval '1 hour', lease_until = clock_timestamp() - interval '1 min'`)
 	s.exec(`update turnkeeper.leases l set token = 1, grant_id = t.grant_id, turn_id = t.id, granted_at = t.granted_at,
 		lease_until = t.lease_until from turnkeeper.turns t`)
-	s.exec(`insert into turnkeeper.river_job (id, args, kind, max_attempts, queue, state, attempted_at, attempt, attempted_by)
+	s.exec(
+		`insert into turnkeeper.river_job (id, args, kind, max_attempts, queue, state, attempted_at, attempt, attempted_by)
 		overriding system value values (1, '{}', 'AgentTurn', 1, 'turns', 'running', now(), 1, '{gone}')`)
 	s.start(kind{scheduler: true})
 	s.await("select state = 'queued' and losses = 7 from turnkeeper.turns")
@@ -157,7 +166,9 @@ func TestAGrantInTheQueueOfAWorkerThatIsGone(t *testing.T) {
 			s.exec("update turnkeeper.river_job set queue = $1", jobs.QueueOf("w"))
 			s.exec(tt.becomes)
 			tick()
-			if lost := one[bool](s, "select outcome is not distinct from 'unclaimed' from turnkeeper.lease_log where grant_id = $1", grant); lost != tt.lost {
+			if lost := one[bool](s,
+				"select outcome is not distinct from 'unclaimed' from turnkeeper.lease_log where grant_id = $1",
+				grant); lost != tt.lost {
 				t.Errorf("the grant is found lost: %v, want %v", lost, tt.lost)
 			}
 			if n := one[int](s, "select losses from turnkeeper.turns"); n != 0 {

@@ -21,7 +21,8 @@ type turnJournal struct {
 // A writer is what a turnJournal needs of a journal.Writer.
 type writer interface {
 	Append(ctx context.Context, e turnlog.Entry, ending journal.Ending) error
-	Transact(ctx context.Context, start turnlog.CallStart, within time.Duration, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error)
+	Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
+		run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error)
 	WriteDraft(ctx context.Context, part turnlog.OutputPart) error
 	DropDraft(ctx context.Context, id turnkeeper.OutputID) error
 	Arrivals(ctx context.Context) ([]turnlog.CallResult, error)
@@ -37,8 +38,8 @@ var (
 // endTime is the additional time for the last write of a turn.
 const endTime = 10 * time.Second
 
-// stepTime is the additional time for another write that is in flight when its context ends. Without it the write might be done
-// after its writer has read that it is not, and the turn would not know what is on record.
+// stepTime is the additional time for another write that is in flight when its context ends. Without it the write might
+// be done after its writer has read that it is not, and the turn would not know what is on record.
 const stepTime = 2 * time.Second
 
 func (j *turnJournal) Append(ctx context.Context, e turnlog.Entry) error {

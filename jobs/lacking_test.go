@@ -43,10 +43,13 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 	})
 	err = journal.Append(ctx, turnlog.Entry{
 		Round: &turnkeeper.Round{Number: 1, Calls: []turnkeeper.ToolCall{{
-			Key: key, WireID: "a", Name: "build", Arguments: "{}", Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
+			Key: key, WireID: "a", Name: "build", Arguments: "{}", Effect: turnkeeper.EffectOnce,
+			State: turnkeeper.CallPlanned,
 		}}},
-		Starts:  []turnlog.CallStart{{Key: key, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}},
-		Results: []turnlog.CallResult{{Key: key, Nonce: "n", State: turnkeeper.CallRunning, Shown: "handle", OutputID: "output"}},
+		Starts: []turnlog.CallStart{{Key: key, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce,
+			Detached: time.Hour}},
+		Results: []turnlog.CallResult{{Key: key, Nonce: "n", State: turnkeeper.CallRunning, Shown: "handle",
+			OutputID: "output"}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
 	})
 	if err != nil {
@@ -61,7 +64,8 @@ func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 	s.t.Helper()
 	store, registry := storagetest.Open(s.t, s.url), &tools.Registry{}
 	for _, name := range names {
-		spec := tools.Spec{Name: name, Detached: true, Timeout: time.Hour, Parameters: json.RawMessage(`{"type":"object"}`)}
+		spec := tools.Spec{Name: name, Detached: true, Timeout: time.Hour,
+			Parameters: json.RawMessage(`{"type":"object"}`)}
 		err := registry.Register(tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) {
 			return tools.Result{Text: "built by " + string(id)}, nil
 		}))
@@ -131,7 +135,8 @@ func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.ago != "" { // the grant before this one was handed back
-				s.exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+				s.exec(
+					`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
 					select lane, 0, gen_random_uuid(), turn_id, 0, granted_at - $1::interval - interval '1 s', granted_at, granted_at - $1::interval, 'handed_back'
 					from turnkeeper.lease_log`, c.ago)
 			}
@@ -141,7 +146,8 @@ func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 			if got := one[string](s, "select outcome from turnkeeper.lease_log where token = 1"); got != want {
 				t.Errorf("the grant is %s, want %s", got, want)
 			}
-			if n := one[int](s, "select count(*) from turnkeeper.replies where message_id = $1", id); (n == 1) != c.ran {
+			if n := one[int](s, "select count(*) from turnkeeper.replies where message_id = $1",
+				id); (n == 1) != c.ran {
 				t.Errorf("%d replies", n)
 			}
 		})

@@ -32,7 +32,8 @@ func TestATurnThatWaitedForItsWorkerHasItsWholeTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, table := range []string{"turns", "leases"} {
-				s.exec("update turnkeeper." + table + " set granted_at = granted_at - interval '" + c.waited + "', lease_until = lease_until - interval '" + c.waited + "'")
+				s.exec("update turnkeeper." + table + " set granted_at = granted_at - interval '" + c.waited +
+					"', lease_until = lease_until - interval '" + c.waited + "'")
 			}
 			s.exec("update turnkeeper.turns set error_class = nullif($1::text, '')", c.before)
 			s.start(kind{model: echo, scheduler: true})

@@ -42,7 +42,8 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 	}
 	view := s.view(id)
 	if view.Turn.Losses != 1 || view.Turn.Dispatches != 2 || view.Turn.Token != first.Turn.Token+1 {
-		t.Errorf("losses %d, dispatches %d, token %d after %d", view.Turn.Losses, view.Turn.Dispatches, view.Turn.Token, first.Turn.Token)
+		t.Errorf("losses %d, dispatches %d, token %d after %d", view.Turn.Losses, view.Turn.Dispatches, view.Turn.Token,
+			first.Turn.Token)
 	}
 	lost := view.Dispatches[0]
 	if lost.Outcome != "lost" || lost.WorkerID != silent.id {
@@ -52,7 +53,8 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 	if after := lost.EndedAt.Sub(beat); after < takeover || after > takeover+patience {
 		t.Errorf("taken away after a silence of %v, which was promised to be at most %v", after, takeover)
 	}
-	if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1", lost.JobID); state != "cancelled" {
+	if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1",
+		lost.JobID); state != "cancelled" {
 		t.Errorf("River's old row is %s", state)
 	}
 	before := one[string](s, "select t::text from turnkeeper.turns t")
@@ -64,7 +66,8 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 	if n := one[int](s, "select count(*) from turnkeeper.rounds"); n != 1 {
 		t.Errorf("%d rounds, want that of the second worker", n)
 	}
-	if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1", lost.JobID); state != "cancelled" {
+	if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1",
+		lost.JobID); state != "cancelled" {
 		t.Errorf("the silent worker's end made River's old row %s", state)
 	}
 }
@@ -82,12 +85,15 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 	s.await("exists (select from turnkeeper.turns where state = 'running')")
 	s.falls(deadly)
 	reply := s.reply(id)
-	if reply.Outcome != turnkeeper.TurnDegraded || !strings.HasPrefix(reply.Body, "This message could not be answered: ") {
+	if reply.Outcome != turnkeeper.TurnDegraded || !strings.HasPrefix(reply.Body,
+		"This message could not be answered: ") {
 		t.Errorf("%s %q", reply.Outcome, reply.Body)
 	}
 	view := s.view(id)
-	if view.Turn.StopReason != turnkeeper.StopWorkerLost || view.Turn.Losses != 3 || view.Turn.Dispatches != 3 || len(view.Dispatches) != 3 {
-		t.Errorf("stop reason %s, losses %d, dispatches %d", view.Turn.StopReason, view.Turn.Losses, view.Turn.Dispatches)
+	if view.Turn.StopReason != turnkeeper.StopWorkerLost || view.Turn.Losses != 3 || view.Turn.Dispatches != 3 ||
+		len(view.Dispatches) != 3 {
+		t.Errorf("stop reason %s, losses %d, dispatches %d", view.Turn.StopReason, view.Turn.Losses,
+			view.Turn.Dispatches)
 	}
 	for _, d := range view.Dispatches {
 		if d.Outcome != "lost" || d.WorkerID != deadly.id {
@@ -133,7 +139,8 @@ func TestTurnThatComesBackToItsOwnProcessIsKnownThere(t *testing.T) {
 	s.start(kind{scheduler: true})
 	id := s.enqueue("clerk", "", "hello")
 	first := <-calls
-	if _, err := s.Pool().Exec(t.Context(), "update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()"); err != nil {
+	if _, err := s.Pool().Exec(t.Context(),
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()"); err != nil {
 		t.Fatal(err)
 	}
 	s.enqueue("desk", "", "rings the doorbell")

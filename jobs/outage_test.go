@@ -16,12 +16,14 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// beats lets a process write heartbeats as a worker does: it gives up its turns if it cannot, and gives back what it does not run.
+// beats lets a process write heartbeats as a worker does: it gives up its turns if it cannot, and gives back what it
+// does not run.
 func (s *site) beats(p *process, k kind) {
 	s.t.Helper()
 	p.hush()
 	heart := lease.NewHeart(func(ctx context.Context) error {
-		return p.store.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots, TakeoverAfter: k.takeover})
+		return p.store.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots,
+			TakeoverAfter: k.takeover})
 	}, k.takeover, zap.NewNop())
 	must(s, heart.Beat(s.t.Context()))
 	ctx, stop := context.WithCancel(context.Background())
@@ -34,9 +36,8 @@ func (s *site) beats(p *process, k kind) {
 	})
 }
 
-// The database is away for longer than takeover_after. Nothing counts as lost, each message has one reply, and normal work is back: what
-// came
-// meanwhile, new messages, due messages, doorbells and heartbeats.
+// The database is away for longer than takeover_after. Nothing counts as lost, each message has one reply, and normal
+// work is back: what came meanwhile, new messages, due messages, doorbells and heartbeats.
 func TestAnOutageLosesNothing(t *testing.T) {
 	testrun.Slow(t)
 	const takeover = time.Second
@@ -58,7 +59,8 @@ func TestAnOutageLosesNothing(t *testing.T) {
 		return echo(ctx, body)
 	})
 	for range 2 {
-		k := kind{model: model, slots: 2, scheduler: true, takeover: takeover, url: url, present: true, poll: time.Second}
+		k := kind{model: model, slots: 2, scheduler: true, takeover: takeover, url: url, present: true,
+			poll: time.Second}
 		s.beats(s.start(k), k)
 	}
 	var all []turnkeeper.MessageID

@@ -46,7 +46,8 @@ func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 	w.mu.Lock()
 	working := slices.Collect(maps.Keys(w.running))
 	away := slices.Collect(maps.Keys(w.away))
-	maps.DeleteFunc(w.fetched, func(_ int64, at time.Time) bool { return time.Since(at) > overlookedAfter }) // River does not work what it cannot read
+	// River does not work what it cannot read
+	maps.DeleteFunc(w.fetched, func(_ int64, at time.Time) bool { return time.Since(at) > overlookedAfter })
 	w.mu.Unlock()
 	given, err := w.grants.GiveBack(ctx, w.WorkerID, older, working, away)
 	if err == nil {

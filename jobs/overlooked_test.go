@@ -23,33 +23,42 @@ func TestOverlooked(t *testing.T) {
 		works bool // the worker runs the turn
 		want  grants.Overlooked
 	}{
-		"not arrived":             {"update turnkeeper.river_job set attempted_by = '{before,me}'", 5 * time.Second, false, job},
-		"not arrived, no more":    {"update turnkeeper.river_job set attempted_at = now()", 0, false, job},
-		"fetched just now":        {"update turnkeeper.river_job set attempted_at = now()", 5 * time.Second, false, none},
-		"another's":               {"update turnkeeper.river_job set attempted_by = '{me,other}'", 5 * time.Second, false, none},
-		"worked":                  {"", 5 * time.Second, true, none},
-		"of a grant that is over": {"update turnkeeper.turns set grant_id = gen_random_uuid()", 5 * time.Second, false, none},
-		"left":                    {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, false, grant},
-		"left unwritten":          {"update turnkeeper.river_job set state = 'discarded', finalized_at = now()", 5 * time.Second, false, grant},
-		"written to, and worked":  {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, true, none},
-		"written to by another":   {"update turnkeeper.turns set worker_id = 'other'", 5 * time.Second, false, none},
+		"not arrived": {"update turnkeeper.river_job set attempted_by = '{before,me}'",
+			5 * time.Second, false, job},
+		"not arrived, no more": {"update turnkeeper.river_job set attempted_at = now()", 0, false, job},
+		"fetched just now": {"update turnkeeper.river_job set attempted_at = now()",
+			5 * time.Second, false, none},
+		"another's": {"update turnkeeper.river_job set attempted_by = '{me,other}'",
+			5 * time.Second, false, none},
+		"worked": {"", 5 * time.Second, true, none},
+		"of a grant that is over": {"update turnkeeper.turns set grant_id = gen_random_uuid()",
+			5 * time.Second, false, none},
+		"left": {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, false, grant},
+		"left unwritten": {"update turnkeeper.river_job set state = 'discarded', finalized_at = now()",
+			5 * time.Second, false, grant},
+		"written to, and worked": {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, true, none},
+		"written to by another":  {"update turnkeeper.turns set worker_id = 'other'", 5 * time.Second, false, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			id := s.enqueue("clerk", "", "Hello")
-			if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "me", Slots: 1, TakeoverAfter: time.Minute}); err != nil {
+			if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "me", Slots: 1,
+				TakeoverAfter: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(s.start(kind{}))}).Tick(t.Context()); err != nil {
+			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(s.start(kind{}))}).Tick(
+				t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			s.exec("update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '6 s', attempted_by = '{me}'")
+			s.exec(
+				"update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '6 s', attempted_by = '{me}'")
 			if c.then != "" {
 				s.exec(c.then)
 			}
 			var working []turnkeeper.GrantID
 			if c.works {
-				working = append(working, turnkeeper.GrantID(one[string](s, "select grant_id::text from turnkeeper.leases")))
+				working = append(working, turnkeeper.GrantID(one[string](s,
+					"select grant_id::text from turnkeeper.leases")))
 			}
 			got, err := s.GiveBack(t.Context(), "me", c.older, working, nil)
 			if err != nil || got != c.want {

@@ -46,7 +46,8 @@ func withRig(t *testing.T, queued bool, f func(*rig)) {
 	var url string
 	r.proxy, url = storagetest.NewProxy(t, s.url)
 	pprof.Do(t.Context(), pprof.Labels("rig", r.label), func(context.Context) {
-		r.p = s.start(kind{model: r.answer, slots: rigSlots, scheduler: true, queued: queued, url: url, poll: time.Second,
+		r.p = s.start(kind{model: r.answer, slots: rigSlots, scheduler: true, queued: queued, url: url,
+			poll:   time.Second,
 			change: func(c *jobs.WorkerConfig) { c.Fault = r }})
 		r.works()
 		for range 20 {
@@ -91,13 +92,15 @@ func (r *rig) At(_ context.Context, label string) {
 	}
 }
 
-// goroutines returns how many goroutines of this module the rig has, by the function that began them. Those of libraries come and go.
+// goroutines returns how many goroutines of this module the rig has, by the function that began them. Those of
+// libraries come and go.
 func (r *rig) goroutines() map[string]int {
 	var all bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
 	found := map[string]int{}
 	for block := range strings.SplitSeq(all.String(), "\n\n") {
-		if !strings.Contains(block, fmt.Sprintf("labels: {%q:%q}", "rig", r.label)) || !strings.Contains(block, "\tturnkeeper/") ||
+		if !strings.Contains(block, fmt.Sprintf("labels: {%q:%q}", "rig", r.label)) || !strings.Contains(block,
+			"\tturnkeeper/") ||
 			strings.Contains(block, "testing.tRunner") {
 			continue
 		}
@@ -145,7 +148,8 @@ func (r *rig) held() string {
 	return strings.Join(held, ", ")
 }
 
-// idle returns once the process holds no more than an idle one. Meanwhile the process gives back what it was given and does not run.
+// idle returns once the process holds no more than an idle one. Meanwhile the process gives back what it was given and
+// does not run.
 func (r *rig) idle(when string) {
 	r.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -187,7 +191,8 @@ func (r *rig) suffers(t *testing.T, arm func() (happened <-chan struct{})) {
 	t.Helper()
 	defer func(all *testing.T) { r.t = all }(r.t)
 	r.t = t
-	r.exec("update turnkeeper.settings set last_tick_at = last_tick_at - interval '2 seconds'") // so that the next tick writes it again
+	// so that the next tick writes it again
+	r.exec("update turnkeeper.settings set last_tick_at = last_tick_at - interval '2 seconds'")
 	happened := arm()
 	id := r.send("victim")
 	select {
@@ -206,7 +211,8 @@ func (r *rig) suffers(t *testing.T, arm func() (happened <-chan struct{})) {
 func (r *rig) awaitReply(id turnkeeper.MessageID) {
 	r.t.Helper()
 	deadline := time.Now().Add(patience)
-	for !one[bool](r.site, "select exists (select from turnkeeper.replies where message_id = $1) from pg_sleep(0.02)", id) {
+	for !one[bool](r.site, "select exists (select from turnkeeper.replies where message_id = $1) from pg_sleep(0.02)",
+		id) {
 		if r.p.worker.GiveBack(r.t.Context(), time.Second); time.Now().After(deadline) {
 			r.t.Fatalf("the message that met the fault is not answered; the process holds %s", r.held())
 		}
@@ -246,7 +252,8 @@ var misbehaviour = map[string]func(*rig) (happened <-chan struct{}){
 	},
 	"a turn whose lease is taken": func(r *rig) <-chan struct{} {
 		return r.arm("", func(ctx context.Context, _ string) (string, error) {
-			r.exec(`update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()
+			r.exec(
+				`update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()
 				where grant_id is not null`)
 			r.exec("notify turnkeeper_inbox")
 			<-ctx.Done()
@@ -269,7 +276,8 @@ var misbehaviour = map[string]func(*rig) (happened <-chan struct{}){
 	},
 	"a job of a grant that is over": func(r *rig) <-chan struct{} {
 		return r.arm("", func(context.Context, string) (string, error) {
-			_, err := r.p.client.Insert(context.Background(), jobs.TurnArgs{TurnID: 1, GrantID: "00000000-0000-4000-8000-000000000000"}, nil)
+			_, err := r.p.client.Insert(context.Background(), jobs.TurnArgs{TurnID: 1,
+				GrantID: "00000000-0000-4000-8000-000000000000"}, nil)
 			return "re: victim", err
 		})
 	},
@@ -338,8 +346,8 @@ func (r *rig) losses(queued bool) (all []loss) {
 	return all
 }
 
-// After any fault, a process holds what it held before, and answers messages: turns that misbehave, and the loss of each statement that
-// it sends for a message, or of the answer.
+// After any fault, a process holds what it held before, and answers messages: turns that misbehave, and the loss of
+// each statement that it sends for a message, or of the answer.
 func TestResourcesAfterAFault(t *testing.T) {
 	testrun.Slow(t)
 	for name, queued := range map[string]bool{"handed over": false, "fetched": true} {
@@ -351,11 +359,14 @@ func TestResourcesAfterAFault(t *testing.T) {
 					})
 				}
 				for _, l := range r.losses(queued) {
-					t.Run(fmt.Sprint("the loss of ", l.name, ", done: ", l.cut == storagetest.Unanswer), func(t *testing.T) {
-						r.suffers(t, func() <-chan struct{} {
-							return r.proxy.CutNext(l.cut, func(sent storagetest.Sent) bool { return sent.Has("name: " + l.name + " ") })
+					t.Run(fmt.Sprint("the loss of ", l.name, ", done: ", l.cut == storagetest.Unanswer),
+						func(t *testing.T) {
+							r.suffers(t, func() <-chan struct{} {
+								return r.proxy.CutNext(l.cut, func(sent storagetest.Sent) bool {
+									return sent.Has("name: " + l.name + " ")
+								})
+							})
 						})
-					})
 				}
 			})
 		})

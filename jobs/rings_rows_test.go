@@ -54,15 +54,17 @@ var ringings = []ringing{
 	}},
 	{"a turn that waits for its time is retried", "", []string{"retry_message inbox"}, func(b *bells) func() {
 		d := b.Turn("x")
-		b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "later",
+		b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
+			Error:   "later",
 			Backoff: time.Hour}}, journal.Ending{Log: "deferred"}))
 		return b.retry(d.Record.Message.ID)
 	}},
-	{"a message that waits for its lane is retried", "operate.tryModelsOf", []string{"retry_message inbox"}, func(b *bells) func() {
-		d := b.Turn("x")
-		b.failed(d)
-		return b.retry(d.Record.Message.ID)
-	}},
+	{"a message that waits for its lane is retried", "operate.tryModelsOf", []string{"retry_message inbox"},
+		func(b *bells) func() {
+			d := b.Turn("x")
+			b.failed(d)
+			return b.retry(d.Record.Message.ID)
+		}},
 	{"a message that is set aside is retried", "operate.RetryAside", []string{"go inbox"}, func(b *bells) func() {
 		b.Submit("clerk", "", "x")
 		b.Exec(`insert into turnkeeper.set_aside (kind, id, code, error, next_try)
@@ -89,7 +91,8 @@ var ringings = []ringing{
 	{"a turn is handed back", "", []string{"end_many inbox", "end_many turns"}, func(b *bells) func() {
 		d := b.Turn("x")
 		return func() {
-			b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}},
+			b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
+				Error: "bye"}},
 				journal.Ending{Log: "handed_back"}))
 		}
 	}},
@@ -97,7 +100,8 @@ var ringings = []ringing{
 		d := b.Detached("a", turnkeeper.EffectOnce)
 		return func() { d.Wait(b.t) }
 	}},
-	{"a turn waits for a person, and its lane is free", "", []string{"end_many inbox", "end_many turns", "park_turn inbox"},
+	{"a turn waits for a person, and its lane is free", "", []string{"end_many inbox", "end_many turns",
+		"park_turn inbox"},
 		func(b *bells) func() {
 			d, _ := b.asked(false)
 			return func() { d.Wait(b.t) }
@@ -106,7 +110,8 @@ var ringings = []ringing{
 		b.Turn("x")
 		return func() { _, err := b.GiveBack(b.t.Context(), "worker-1", 0, nil, nil); b.fatal(err) }
 	}},
-	{"a lost turn is queued", "grants.RingHolders jobs.Requeue", []string{"end_many inbox", "end_many turns", "go cancels"},
+	{"a lost turn is queued", "grants.RingHolders jobs.Requeue", []string{"end_many inbox", "end_many turns",
+		"go cancels"},
 		func(b *bells) func() {
 			b.lose(b.Turn("x"))
 			return func() {
@@ -117,23 +122,29 @@ var ringings = []ringing{
 				})
 			}
 		}},
-	{"a lost turn is closed", "jobs.CloseLost", []string{"end_many inbox freed", "end_many turns", "go cancels"}, func(b *bells) func() {
-		b.lose(b.Turn("x"))
-		return func() {
-			b.tick(func(tick tickOf) error {
-				lost, err := tick.Lost(b.t.Context(), 9)
-				b.fatal(err)
-				return tick.CloseLost(b.t.Context(), lost[0])
-			})
-		}
-	}},
+	{"a lost turn is closed", "jobs.CloseLost", []string{"end_many inbox freed", "end_many turns", "go cancels"},
+		func(b *bells) func() {
+			b.lose(b.Turn("x"))
+			return func() {
+				b.tick(func(tick tickOf) error {
+					lost, err := tick.Lost(b.t.Context(), 9)
+					b.fatal(err)
+					return tick.CloseLost(b.t.Context(), lost[0])
+				})
+			}
+		}},
 
-	{"a running turn is cancelled", "", []string{"ask_end cancels"}, func(b *bells) func() { return b.end(b.Turn("x"), turnlog.EndCancel) }},
-	{"a running turn is to finish", "", []string{"ask_end cancels"}, func(b *bells) func() { return b.end(b.Turn("x"), turnlog.EndFinish) }},
-	{"a waiting turn is cancelled", "", []string{"ask_end cancels", "close_cancelled inbox", "close_cancelled turns"}, func(b *bells) func() {
-		d, _ := b.asked(true)
-		return b.end(d, turnlog.EndCancel)
+	{"a running turn is cancelled", "", []string{"ask_end cancels"}, func(b *bells) func() {
+		return b.end(b.Turn("x"), turnlog.EndCancel)
 	}},
+	{"a running turn is to finish", "", []string{"ask_end cancels"}, func(b *bells) func() {
+		return b.end(b.Turn("x"), turnlog.EndFinish)
+	}},
+	{"a waiting turn is cancelled", "", []string{"ask_end cancels", "close_cancelled inbox", "close_cancelled turns"},
+		func(b *bells) func() {
+			d, _ := b.asked(true)
+			return b.end(d, turnlog.EndCancel)
+		}},
 	{"a waiting turn is to finish", "", []string{"ask_end cancels", "hurry_turn inbox"}, func(b *bells) func() {
 		d, _ := b.asked(true)
 		return b.end(d, turnlog.EndFinish)
@@ -154,25 +165,29 @@ var ringings = []ringing{
 	}},
 	{"an ask expires", "", []string{"wake_turn inbox"}, func(b *bells) func() {
 		b.asked(true)
-		b.Exec("update turnkeeper.asks set opened_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'")
+		b.Exec(
+			"update turnkeeper.asks set opened_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'")
 		return func() {
 			b.tick(func(tick tickOf) error { _, err := tick.ExpireAsks(b.t.Context(), 9); return err })
 		}
 	}},
 
-	{"a call is detached", "", []string{"enqueue_by inbox", "ring_detached river_insert " + jobs.CallQueueOf("tool")}, func(b *bells) func() {
-		return func() { b.Detached("a", turnkeeper.EffectOnce) }
-	}},
+	{"a call is detached", "", []string{"enqueue_by inbox", "ring_detached river_insert " + jobs.CallQueueOf("tool")},
+		func(b *bells) func() {
+			return func() { b.Detached("a", turnkeeper.EffectOnce) }
+		}},
 	{"a detached call ends", "", []string{"arrive_call inbox"}, func(b *bells) func() {
 		c := b.claimed(true)
 		return func() {
-			b.fatal(b.Arrive(b.t.Context(), c, storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")))
+			b.fatal(b.Arrive(b.t.Context(), c, storagetest.Result(storagetest.Key(1, 1), "",
+				turnkeeper.CallSucceeded, "ok")))
 		}
 	}},
 	{"a detached call of a running turn ends", "", nil, func(b *bells) func() {
 		c := b.claimed(false)
 		return func() {
-			b.fatal(b.Arrive(b.t.Context(), c, storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")))
+			b.fatal(b.Arrive(b.t.Context(), c, storagetest.Result(storagetest.Key(1, 1), "",
+				turnkeeper.CallSucceeded, "ok")))
 		}
 	}},
 	{"a detached call is given up", "", []string{"arrive_call inbox", "end_detached calls"}, func(b *bells) func() {
@@ -183,7 +198,8 @@ var ringings = []ringing{
 			})
 		}
 	}},
-	{"a detached call is handed on", "", []string{"ring_detached river_insert " + jobs.CallQueueOf("tool"), "run_detached_again calls"},
+	{"a detached call is handed on", "", []string{"ring_detached river_insert " + jobs.CallQueueOf("tool"),
+		"run_detached_again calls"},
 		func(b *bells) func() {
 			c := b.claimed(true)
 			return func() { b.fatal(b.Release(b.t.Context(), c)) }
@@ -192,7 +208,8 @@ var ringings = []ringing{
 		b.claimed(true)
 		return func() { _, err := b.GiveBackCalls(b.t.Context(), "worker-1", 0, nil, nil); b.fatal(err) }
 	}},
-	{"the turn of a detached call is cancelled", "", []string{"ask_end cancels", "close_cancelled inbox", "close_cancelled turns",
+	{"the turn of a detached call is cancelled", "", []string{"ask_end cancels", "close_cancelled inbox",
+		"close_cancelled turns",
 		"stop_awaiting calls"}, func(b *bells) func() {
 		return b.end(b.Waiting("a"), turnlog.EndCancel)
 	}},
@@ -203,12 +220,14 @@ var ringings = []ringing{
 		entry := b.spawn(d)
 		return func() { d.Write(b.t, entry) }
 	}},
-	{"a sub-agent ends", "", []string{"arrive_call inbox", "end_many inbox freed", "end_many turns"}, func(b *bells) func() {
-		b.spawned().Wait(b.t)
-		child := b.Dispatch("worker-1")[0]
-		return func() { child.Finish(b.t, "done") }
-	}},
-	{"a sub-agent ends while its parent's row is locked", "", []string{"end_many inbox freed", "end_many turns", "note_spawned_reply inbox"},
+	{"a sub-agent ends", "", []string{"arrive_call inbox", "end_many inbox freed", "end_many turns"},
+		func(b *bells) func() {
+			b.spawned().Wait(b.t)
+			child := b.Dispatch("worker-1")[0]
+			return func() { child.Finish(b.t, "done") }
+		}},
+	{"a sub-agent ends while its parent's row is locked", "", []string{"end_many inbox freed", "end_many turns",
+		"note_spawned_reply inbox"},
 		func(b *bells) func() {
 			b.spawned()
 			child := b.Dispatch("worker-1")[0]
@@ -216,13 +235,15 @@ var ringings = []ringing{
 				tx, err := b.Pool().Begin(b.t.Context())
 				b.fatal(err)
 				defer func() { _ = tx.Rollback(context.Background()) }()
-				_, err = tx.Exec(b.t.Context(), "select from turnkeeper.turns where id <> $1 for update", child.Grant.TurnID)
+				_, err = tx.Exec(b.t.Context(), "select from turnkeeper.turns where id <> $1 for update",
+					child.Grant.TurnID)
 				b.fatal(err)
 				child.Finish(b.t, "done")
 			}
 		}},
 	{"the parent of a running sub-agent is cancelled", "", []string{
-		"ask_end cancels", "close_cancelled inbox", "close_cancelled turns", "stop_awaiting cancels", "stop_awaiting inbox",
+		"ask_end cancels", "close_cancelled inbox", "close_cancelled turns", "stop_awaiting cancels",
+		"stop_awaiting inbox",
 	}, func(b *bells) func() {
 		d := b.spawned()
 		d.Wait(b.t)
@@ -230,10 +251,11 @@ var ringings = []ringing{
 		return b.end(d, turnlog.EndCancel)
 	}},
 
-	{"a model fails", "", []string{"end_many inbox", "end_many turns", "note_models again inbox"}, func(b *bells) func() {
-		d := b.Turn("x")
-		return func() { b.failed(d) }
-	}},
+	{"a model fails", "", []string{"end_many inbox", "end_many turns", "note_models again inbox"},
+		func(b *bells) func() {
+			d := b.Turn("x")
+			return func() { b.failed(d) }
+		}},
 	{"a model is back", "", []string{"note_models inbox"}, func(b *bells) func() {
 		b.failed(b.Turn("x"))
 		return func() { b.Exec("select turnkeeper.note_models('{script/m}', '{0}')") }
@@ -266,19 +288,21 @@ var ringings = []ringing{
 		b.Register("clerk", false, nightly)
 		return func() { _, _, err := b.RunSchedule(b.t.Context(), "clerk", "nightly"); b.fatal(err) }
 	}},
-	{"a schedule has other times", "operate.ringIfChanged operate.OverrideSchedule", []string{"go inbox"}, func(b *bells) func() {
-		b.Register("clerk", false, nightly)
-		return func() { b.fatal(b.OverrideSchedule(b.t.Context(), "clerk", "nightly", "@hourly")) }
-	}},
+	{"a schedule has other times", "operate.ringIfChanged operate.OverrideSchedule", []string{"go inbox"},
+		func(b *bells) func() {
+			b.Register("clerk", false, nightly)
+			return func() { b.fatal(b.OverrideSchedule(b.t.Context(), "clerk", "nightly", "@hourly")) }
+		}},
 	{"a schedule is resumed", "operate.PauseSchedule", []string{"go inbox"}, func(b *bells) func() {
 		b.Register("clerk", false, nightly)
 		b.fatal(b.PauseSchedule(b.t.Context(), "clerk", "nightly", true, ""))
 		return func() { b.fatal(b.PauseSchedule(b.t.Context(), "clerk", "nightly", false, "")) }
 	}},
-	{"a reply is to be delivered again", "operate.Redeliver operate.ringIfDue", []string{"go turns"}, func(b *bells) func() {
-		b.delivered()
-		return func() { _, err := b.Redeliver(b.t.Context(), "shop", b.reply()); b.fatal(err) }
-	}},
+	{"a reply is to be delivered again", "operate.Redeliver operate.ringIfDue", []string{"go turns"},
+		func(b *bells) func() {
+			b.delivered()
+			return func() { _, err := b.Redeliver(b.t.Context(), "shop", b.reply()); b.fatal(err) }
+		}},
 	{"dead deliveries are to be delivered again", "operate.RedeliverDead", []string{"go turns"}, func(b *bells) func() {
 		b.delivered()
 		b.Exec("update turnkeeper.webhook_deliveries set state = 'dead', due_at = null")

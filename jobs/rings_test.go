@@ -29,8 +29,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A bells is a database that records which of its functions notify: each pg_notify of the schema has a name, that of its function and
-// channel.
+// A bells is a database that records which of its functions notify: each pg_notify of the schema has a name, that of
+// its function and channel.
 type bells struct {
 	*storagetest.DB
 	places []string
@@ -43,7 +43,8 @@ func newBells(t *testing.T) *bells {
 	b := &bells{storagetest.WithAgents(t), nil, t}
 	b.Exec("create schema tracked")
 	b.Exec("create table tracked.rung (n serial, place text)")
-	b.Exec(`create function tracked.rang(place text, channel text, payload text) returns void language plpgsql security definer as $$ begin
+	b.Exec(
+		`create function tracked.rang(place text, channel text, payload text) returns void language plpgsql security definer as $$ begin
 		insert into tracked.rung (place) values (concat_ws(' ', place,
 			case when payload like '{%' then payload::json ->> 'queue' else nullif(payload, '') end));
 		perform pg_catalog.pg_notify(channel, payload);
@@ -81,7 +82,8 @@ func (b *bells) rung(f func()) []string {
 	b.t.Helper()
 	b.Exec("delete from tracked.rung")
 	heard := b.Heard(f, "turnkeeper_turns", "turnkeeper_asks")
-	rang := storagetest.One[[]string](b.DB, "select coalesce(array_agg(place), '{}') from (select distinct place from tracked.rung) p")
+	rang := storagetest.One[[]string](b.DB,
+		"select coalesce(array_agg(place), '{}') from (select distinct place from tracked.rung) p")
 	for _, channel := range slices.Compact(heard) {
 		if !slices.ContainsFunc(rang, func(place string) bool { return strings.Contains(place+" ", " "+channel+" ") }) {
 			rang = append(rang, "go "+channel)
@@ -111,8 +113,9 @@ func (b *bells) asked(waits bool) (*storagetest.Dispatch, asks.ID) {
 
 func (b *bells) questions() []asks.Question {
 	return []asks.Question{{
-		Call: storagetest.Key(1, 1), Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Rule: "always", Reason: "because",
-		Terms: asks.Terms{Hold: true, Timeout: time.Hour},
+		Call: storagetest.Key(1, 1), Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Rule: "always",
+		Reason: "because",
+		Terms:  asks.Terms{Hold: true, Timeout: time.Hour},
 	}}
 }
 
@@ -133,11 +136,14 @@ func (b *bells) spawn(d *storagetest.Dispatch) turnlog.Entry {
 	message, err := d.NewMessage(b.t.Context())
 	b.fatal(err)
 	return turnlog.Entry{
-		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 1), Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce, Spawn: &turnlog.Spawn{
-			Message: message, Agent: "desk", Task: "look", Root: d.Record.Turn.ID, Within: time.Hour, Agents: []string{"clerk", "desk"},
-			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 2},
-		}}},
-		Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallRunning, "not yet")},
+		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 1), Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce,
+			Spawn: &turnlog.Spawn{
+				Message: message, Agent: "desk", Task: "look", Root: d.Record.Turn.ID, Within: time.Hour,
+				Agents: []string{"clerk", "desk"},
+				Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 2},
+			}}},
+		Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n",
+			turnkeeper.CallRunning, "not yet")},
 	}
 }
 
@@ -174,7 +180,8 @@ func (b *bells) reset() {
 	b.HeartBeat("worker-1", 9, time.Hour)
 }
 
-var nightly = turnkeeper.Schedule{Name: "nightly", Cron: "0 3 * * *", TimeZone: "UTC", Conversation: "main", Message: "x"}
+var nightly = turnkeeper.Schedule{Name: "nightly", Cron: "0 3 * * *", TimeZone: "UTC",
+	Conversation: "main", Message: "x"}
 
 func (b *bells) retry(id turnkeeper.MessageID) func() {
 	return func() { _, err := b.Retry(b.t.Context(), id, false); b.fatal(err) }
@@ -209,9 +216,11 @@ func (b *bells) claimed(waits bool) turnlog.ClaimedCall {
 	if waits {
 		d.Wait(b.t)
 	}
-	b.Exec(`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{worker-1}'
+	b.Exec(
+		`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{worker-1}'
 		where kind = 'DetachedCall'`)
-	c, err := b.Claim(b.t.Context(), turnlog.CallRef{TurnID: d.Grant.TurnID, Key: storagetest.Key(1, 1), Attempt: 1}, "worker-1",
+	c, err := b.Claim(b.t.Context(), turnlog.CallRef{TurnID: d.Grant.TurnID, Key: storagetest.Key(1, 1),
+		Attempt: 1}, "worker-1",
 		[]string{"tool"})
 	b.fatal(err)
 	return c
@@ -236,9 +245,9 @@ func (b *bells) tick(part func(tickOf) error) {
 	}))
 }
 
-// Whatever makes work ready, or stops work, notifies those who wait for it; what does neither notifies nobody. Each place that notifies,
-// in the
-// functions of the schema and in Go, is reached: without it, its thing would wait for a poll.
+// Whatever makes work ready, or stops work, notifies those who wait for it; what does neither notifies nobody. Each
+// place that notifies, in the functions of the schema and in Go, is reached: without it, its thing would wait for a
+// poll.
 func TestWhatRings(t *testing.T) {
 	b := newBells(t)
 	reached := map[string]bool{}
@@ -273,7 +282,8 @@ func ringers(t *testing.T) (all []string) {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && (name == "dbsqlc" || name == "tests" || name == "bin" || strings.HasPrefix(name, ".") && path != "."):
+		case d.IsDir() && (name == "dbsqlc" || name == "tests" || name == "bin" || strings.HasPrefix(name,
+			".") && path != "."):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

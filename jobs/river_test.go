@@ -24,7 +24,8 @@ func (canaryArgs) Kind() string { return "canary" }
 
 // canary inserts a job whose worker is f, and returns its id once f runs. wait returns when River
 // has ended the job.
-func (s *site) canary(attempts int, f func(ctx context.Context, job *river.Job[canaryArgs]) error) (client *river.Client[pgx.Tx], id int64, wait func()) {
+func (s *site) canary(attempts int, f func(ctx context.Context,
+	job *river.Job[canaryArgs]) error) (client *river.Client[pgx.Tx], id int64, wait func()) {
 	s.t.Helper()
 	workers := river.NewWorkers()
 	taken := make(chan struct{})
@@ -33,12 +34,14 @@ func (s *site) canary(attempts int, f func(ctx context.Context, job *river.Job[c
 		return f(ctx, job)
 	}))
 	client, err := river.NewClient(riverpgxv5.New(s.Pool()), &river.Config{
-		Schema: storage.Schema, Workers: workers, Queues: map[string]river.QueueConfig{"canary": {MaxWorkers: 1}}, JobTimeout: time.Minute,
+		Schema: storage.Schema, Workers: workers, Queues: map[string]river.QueueConfig{"canary": {MaxWorkers: 1}},
+		JobTimeout: time.Minute,
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	done, unsubscribe := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobCancelled, river.EventKindJobFailed)
+	done, unsubscribe := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobCancelled,
+		river.EventKindJobFailed)
 	s.t.Cleanup(unsubscribe)
 	if err := client.Start(context.Background()); err != nil {
 		s.t.Fatal(err)
@@ -48,7 +51,8 @@ func (s *site) canary(attempts int, f func(ctx context.Context, job *river.Job[c
 			s.t.Error(err)
 		}
 	})
-	inserted, err := client.Insert(s.t.Context(), canaryArgs{}, &river.InsertOpts{Queue: "canary", MaxAttempts: attempts})
+	inserted, err := client.Insert(s.t.Context(), canaryArgs{}, &river.InsertOpts{Queue: "canary",
+		MaxAttempts: attempts})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -66,7 +70,8 @@ func (s *site) canary(attempts int, f func(ctx context.Context, job *river.Job[c
 func (s *site) row(id int64) map[string]any {
 	s.t.Helper()
 	var row map[string]any
-	if err := json.Unmarshal([]byte(one[string](s, "select to_jsonb(j)::text from turnkeeper.river_job j where id = $1", id)), &row); err != nil {
+	if err := json.Unmarshal([]byte(one[string](s, "select to_jsonb(j)::text from turnkeeper.river_job j where id = $1",
+		id)), &row); err != nil {
 		s.t.Fatal(err)
 	}
 	return row
@@ -111,7 +116,8 @@ func asRiverWould(t *testing.T, queued bool) {
 				t.Errorf("%s is missing in %v", moment, row)
 			}
 		}
-		for _, own := range []string{"id", "args", "kind", "queue", "created_at", "scheduled_at", "attempted_at", "attempted_by"} {
+		for _, own := range []string{"id", "args", "kind", "queue", "created_at", "scheduled_at", "attempted_at",
+			"attempted_by"} {
 			delete(row, own)
 		}
 	}
@@ -130,7 +136,9 @@ func TestRiverTakesTheWordOfAStaleAttempt(t *testing.T) {
 		"it returns nil": {func(*site) func(context.Context, *river.Job[canaryArgs]) error {
 			return func(context.Context, *river.Job[canaryArgs]) error { return nil }
 		}, "completed"},
-		"it completes in a transaction": {func(s *site) func(context.Context, *river.Job[canaryArgs]) error { return s.completeTx }, "completed"},
+		"it completes in a transaction": {func(s *site) func(context.Context, *river.Job[canaryArgs]) error {
+			return s.completeTx
+		}, "completed"},
 		"it fails": {func(*site) func(context.Context, *river.Job[canaryArgs]) error {
 			return func(context.Context, *river.Job[canaryArgs]) error { return errors.New("stale") }
 		}, "retryable"},
@@ -144,7 +152,8 @@ func TestRiverTakesTheWordOfAStaleAttempt(t *testing.T) {
 				<-wake
 				return end(ctx, job)
 			})
-			if _, err := s.Pool().Exec(t.Context(), "update turnkeeper.river_job set attempt = 2, attempted_at = now(), attempted_by = attempted_by || '{other}' where id = $1", id); err != nil {
+			if _, err := s.Pool().Exec(t.Context(),
+				"update turnkeeper.river_job set attempt = 2, attempted_at = now(), attempted_by = attempted_by || '{other}' where id = $1", id); err != nil {
 				t.Fatal(err)
 			}
 			close(wake)
@@ -165,7 +174,8 @@ func TestRiverCompletesADiscardedJobWithoutAWord(t *testing.T) {
 		completed <- s.completeTx(ctx, job)
 		return nil
 	})
-	if _, err := s.Pool().Exec(t.Context(), "update turnkeeper.river_job set state = 'discarded', finalized_at = now() where id = $1", id); err != nil {
+	if _, err := s.Pool().Exec(t.Context(),
+		"update turnkeeper.river_job set state = 'discarded', finalized_at = now() where id = $1", id); err != nil {
 		t.Fatal(err)
 	}
 	close(wake)

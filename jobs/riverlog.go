@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// An outageLog passes on River's log without its errors of an unavailable database: River's services together retry several times a
-// second, and a storage.Outage logs it once.
+// An outageLog passes on River's log without its errors of an unavailable database: River's services together retry
+// several times a second, and a storage.Outage logs it once.
 type outageLog struct{ slog.Handler }
 
 // Handle logs a record, or leaves it out.
@@ -31,8 +31,10 @@ func (l outageLog) WithGroup(name string) slog.Handler {
 
 // signsOfOutage are substrings of the errors of an unavailable database, which River logs as text.
 var signsOfOutage = []string{
-	"failed to connect", "connection refused", "connection reset", "broken pipe", "unexpected EOF", "conn closed", "closed pool",
-	"deadline exceeded", "i/o timeout", "no route to host", "no such host", "SQLSTATE 57P", "SQLSTATE 25006", "SQLSTATE 08",
+	"failed to connect", "connection refused", "connection reset", "broken pipe", "unexpected EOF", "conn closed",
+	"closed pool",
+	"deadline exceeded", "i/o timeout", "no route to host", "no such host", "SQLSTATE 57P", "SQLSTATE 25006",
+	"SQLSTATE 08",
 	"SQLSTATE 53300", "use of closed network connection", "did not answer within",
 }
 

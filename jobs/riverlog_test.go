@@ -19,7 +19,8 @@ func TestRiversLogWhileTheDatabaseIsAway(t *testing.T) {
 	part := log.With("part", "producer").WithGroup("g")
 	for i := range 10 {
 		log.Error("Error fetching jobs", slog.String("err", "failed to connect to `user=x`: dial error"))
-		part.Error("Error attempting reelection", "err", fmt.Errorf("try %d: %w", i, errors.New("server closed: unexpected EOF")))
+		part.Error("Error attempting reelection", "err", fmt.Errorf("try %d: %w", i,
+			errors.New("server closed: unexpected EOF")))
 	}
 	log.Error("Error fetching jobs", slog.String("err", "syntax error (SQLSTATE 42601)"))
 	log.Warn("Job appears to be stuck")

@@ -56,7 +56,8 @@ func (s *site) register(name, source string) {
 		s.t.Fatal(err)
 	}
 	err = s.RegisterAgents(s.t.Context(), []turnkeeper.AgentRegistration{{
-		Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation, Models: []string{"script/m"}, GiveUpAfter: bounds.Default().GiveUpAfter,
+		Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
+		Models: []string{"script/m"}, GiveUpAfter: bounds.Default().GiveUpAfter,
 	}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -141,7 +142,8 @@ func (s *site) view(id turnkeeper.MessageID) operate.TurnView {
 // A model answers requests.
 type model func(ctx context.Context, body string) (string, error)
 
-func (m model) Generate(ctx context.Context, req inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (m model) Generate(ctx context.Context, req inference.Request,
+	_ func(inference.Delta)) (inference.Response, error) {
 	text, err := m(ctx, req.Messages[len(req.Messages)-1].Text)
 	return inference.Response{Provider: "script", Model: "m", Text: text, FinishReason: "stop"}, err
 }
@@ -195,7 +197,8 @@ func (s *site) start(k kind) *process {
 	config.PollEvery(cmp.Or(k.poll, never))
 	if k.model != nil {
 		c := jobs.WorkerConfig{
-			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
+			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model,
+				Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
 		}
 		if k.change != nil {
 			k.change(&c)
@@ -238,7 +241,8 @@ func (s *site) start(k kind) *process {
 func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
 	s.t.Helper()
 	beat := func(ctx context.Context) error {
-		return p.store.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots, TakeoverAfter: k.takeover})
+		return p.store.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots,
+			TakeoverAfter: k.takeover})
 	}
 	if err := beat(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -303,7 +307,8 @@ func (s *site) dispatcher(p *process) *jobs.Dispatcher {
 // jobStates counts River's rows by state.
 func (s *site) jobStates() string {
 	s.t.Helper()
-	return one[string](s, "select coalesce(string_agg(n || ' ' || state, ', ' order by state), '') from (select state::text, count(*) n from turnkeeper.river_job group by 1) g")
+	return one[string](s,
+		"select coalesce(string_agg(n || ' ' || state, ', ' order by state), '') from (select state::text, count(*) n from turnkeeper.river_job group by 1) g")
 }
 
 // A tally records the requests to models, and how many ran at once.

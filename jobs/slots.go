@@ -97,7 +97,8 @@ func (w *Worker) runHanded(r *run, turn granting.Handed) {
 				zap.String("panic", fmt.Sprint(value)), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
-	_ = w.work(ctx, assignment{TurnArgs{turn.TurnID, turn.GrantID}, turn.JobID, &turn}) // it is logged, and River has no part in it
+	// it is logged, and River has no part in it
+	_ = w.work(ctx, assignment{TurnArgs{turn.TurnID, turn.GrantID}, turn.JobID, &turn})
 }
 
 // Release frees the slots of grants whose turns were not started. A grant that is committed all the same
@@ -184,7 +185,8 @@ type slotExecutor struct {
 	worker *Worker
 }
 
-func (e slotExecutor) JobGetAvailable(ctx context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+func (e slotExecutor) JobGetAvailable(ctx context.Context,
+	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	w := e.worker
 	if p.Queue != Queue && p.Queue != QueueOf(w.WorkerID) {
 		return e.Executor.JobGetAvailable(ctx, p)

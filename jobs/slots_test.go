@@ -26,10 +26,12 @@ func TestSlotsAreShared(t *testing.T) {
 	testrun.Guard(t)
 	s := newSite(t)
 	var tally tally
-	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "dead", Slots: 8, TakeoverAfter: time.Hour}); err != nil {
+	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "dead", Slots: 8,
+		TakeoverAfter: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	s.start(kind{scheduler: true, slots: 2, model: tally.counted(func(ctx context.Context, body string) (string, error) {
+	s.start(kind{scheduler: true, slots: 2, model: tally.counted(func(ctx context.Context,
+		body string) (string, error) {
 		one[bool](s, "select true from pg_sleep(0.02)")
 		return echo(ctx, body)
 	})})
@@ -64,11 +66,12 @@ func TestALostAnswerToATickIsReadBack(t *testing.T) {
 			cutter, url := newCutter(t, s.url)
 			far := storagetest.Open(t, url)
 			d := &jobs.Dispatcher{Grants: far.Grants, TTL: bounds.Default().LeaseTTL}
-			ticks := scheduler.New(scheduler.Config{Store: d, Local: p.worker, Fault: atPoint{scheduler.PointGranted, func() {
-				if len(tally.asked()) == 0 {
-					cutter.cutNext(done)
-				}
-			}}})
+			ticks := scheduler.New(scheduler.Config{Store: d, Local: p.worker,
+				Fault: atPoint{scheduler.PointGranted, func() {
+					if len(tally.asked()) == 0 {
+						cutter.cutNext(done)
+					}
+				}}})
 			if _, err := ticks.Tick(t.Context()); err == nil {
 				t.Fatal("the tick did not fail")
 			}
@@ -112,7 +115,8 @@ func notStarted(t *testing.T, alive bool) {
 	s := newSite(t)
 	dead := s.start(kind{model: echo, slots: 1, passive: true})
 	id := s.enqueue("clerk", "", "hello")
-	if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(dead), Local: deadLocal{dead.worker}}).Tick(t.Context()); err != nil {
+	if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(dead), Local: deadLocal{dead.worker}}).Tick(
+		t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if by := one[string](s, "select worker_id from turnkeeper.turns"); by != string(dead.id) {

@@ -18,7 +18,8 @@ type Spend struct {
 var _ agentturn.Budget = (*Spend)(nil)
 
 // Reserve reserves the estimate in the budgets, if none is exhausted.
-func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender,
+	estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	if who.Limits == (agentturn.SpendLimits{}) && who.Level == "" {
 		return agentturn.Reservation{}, nil
 	}
@@ -48,7 +49,8 @@ func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate
 	case scopeDay:
 		whose, per, calls, tokens = "agent", " a day", limits.DayCalls, limits.DayTokens
 	case scopeTree:
-		whose, per, calls, tokens = "tree", " for all its agents", limits.TreeCalls, limits.TreeTokens //nolint:gosec // tokens of models
+		whose, per = "tree", " for all its agents"
+		calls, tokens = limits.TreeCalls, limits.TreeTokens
 	}
 	if calls > 0 && answer.UsedCalls+1 > calls {
 		return fmt.Sprintf("the %s's budget of %s%s is used up", whose, count(calls, "model call"), per)

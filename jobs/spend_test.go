@@ -18,16 +18,24 @@ func TestReasonOfABlockedCall(t *testing.T) {
 		calls  int // earlier calls, of 100 tokens each
 		want   string
 	}{
-		"one call a turn":      {agentturn.SpendLimits{TurnCalls: 1, TurnTokens: 10_000}, 1, "the turn's budget of 1 model call is used up"},
-		"two calls a turn":     {agentturn.SpendLimits{TurnCalls: 2}, 2, "the turn's budget of 2 model calls is used up"},
-		"a call a day":         {agentturn.SpendLimits{DayCalls: 1}, 1, "the agent's budget of 1 model call a day is used up"},
-		"tokens of a turn":     {agentturn.SpendLimits{TurnTokens: 250, TurnCalls: 9}, 2, "the turn's budget of 250 tokens has no room for another model call: 200 are taken, and it may take 100"},
-		"all tokens of a turn": {agentturn.SpendLimits{TurnTokens: 200}, 2, "the turn's budget of 200 tokens is used up"},
-		"calls of a tree":      {agentturn.SpendLimits{TreeCalls: 2}, 2, "the tree's budget of 2 model calls for all its agents is used up"},
-		"all tokens of a tree": {agentturn.SpendLimits{TreeTokens: 200}, 2, "the tree's budget of 200 tokens for all its agents is used up"},
+		"one call a turn": {agentturn.SpendLimits{TurnCalls: 1, TurnTokens: 10_000}, 1,
+			"the turn's budget of 1 model call is used up"},
+		"two calls a turn": {agentturn.SpendLimits{TurnCalls: 2}, 2,
+			"the turn's budget of 2 model calls is used up"},
+		"a call a day": {agentturn.SpendLimits{DayCalls: 1}, 1,
+			"the agent's budget of 1 model call a day is used up"},
+		"tokens of a turn": {agentturn.SpendLimits{TurnTokens: 250, TurnCalls: 9}, 2,
+			"the turn's budget of 250 tokens has no room for another model call: 200 are taken, and it may take 100"},
+		"all tokens of a turn": {agentturn.SpendLimits{TurnTokens: 200}, 2,
+			"the turn's budget of 200 tokens is used up"},
+		"calls of a tree": {agentturn.SpendLimits{TreeCalls: 2}, 2,
+			"the tree's budget of 2 model calls for all its agents is used up"},
+		"all tokens of a tree": {agentturn.SpendLimits{TreeTokens: 200}, 2,
+			"the tree's budget of 200 tokens for all its agents is used up"},
 		"tokens of a tree": {agentturn.SpendLimits{TreeTokens: 250}, 2,
 			"the tree's budget of 250 tokens for all its agents has no room for another model call: 200 are taken, and it may take 100"},
-		"tokens of a day": {agentturn.SpendLimits{DayTokens: 150}, 1, "the agent's budget of 150 tokens a day has no room for another model call: 100 are taken, and it may take 100"},
+		"tokens of a day": {agentturn.SpendLimits{DayTokens: 150}, 1,
+			"the agent's budget of 150 tokens a day has no room for another model call: 100 are taken, and it may take 100"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

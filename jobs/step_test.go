@@ -10,13 +10,15 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestAWriteOutlivesItsContext cancels a turn while the start of a call is being written. The turn learns that it is on record.
+// TestAWriteOutlivesItsContext cancels a turn while the start of a call is being written. The turn learns that it is on
+// record.
 func TestAWriteOutlivesItsContext(t *testing.T) {
 	h := storagetest.WithAgents(t)
 	d := h.Turn("x")
 	entry := turnlog.Entry{
-		Round:  storagetest.Round(1, turnkeeper.EffectOnce),
-		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 1), Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce}},
+		Round: storagetest.Round(1, turnkeeper.EffectOnce),
+		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 1), Nonce: "n", Attempt: 1,
+			Effect: turnkeeper.EffectOnce}},
 	}
 	journal := jobs.NewJournal(h.Journals, d.Record, d.Grant)
 	ctx, cancel := context.WithCancel(t.Context())

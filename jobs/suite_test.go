@@ -54,10 +54,12 @@ const inFarZone = `do $$ begin
 	execute format('alter database %I set timezone = %L', current_database(), 'Pacific/Kiritimati');
 end $$`
 
-// unchecked are promises that the suite breaks on purpose: it moves times, builds trees above the bounds, and writes recipes without parts.
+// unchecked are promises that the suite breaks on purpose: it moves times, builds trees above the bounds, and writes
+// recipes without parts.
 var unchecked = []string{
 	"every call was started under the grant that its turn had at that time", "the grants of a lane do not overlap",
-	"a tree of sub-agents keeps its bounds, and no agent is its own ancestor", "all parts of a round's request are stored",
+	"a tree of sub-agents keeps its bounds, and no agent is its own ancestor",
+	"all parts of a round's request are stored",
 }
 
 // wantPromises checks what turnctl check does.
@@ -147,7 +149,8 @@ func (d *door) Present(worker turnkeeper.WorkerID) (gone func()) {
 
 // Fetch takes jobs with the same update as River's client.
 func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
-	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
+	rows, err := d.Pool().Query(d.t.Context(),
+		`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
 		where state = 'available' and kind = 'AgentTurn' returning id, (args ->> 'turn_id')::bigint, args ->> 'grant_id'`, []string{string(worker)})
 	if err != nil {
 		d.t.Fatal(err)
@@ -168,11 +171,13 @@ func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 }
 
 func (d *door) ForgetFetch(job turnkeeper.JobID) {
-	d.exec("update turnkeeper.river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null where id = $1", job)
+	d.exec(
+		"update turnkeeper.river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null where id = $1", job)
 }
 
 func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnlog.CallRef {
-	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
+	rows, err := d.Pool().Query(d.t.Context(),
+		`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
 		where state = 'available' and kind = 'DetachedCall'
 		returning (args ->> 'turn_id')::bigint, (args ->> 'round')::int, (args ->> 'ordinal')::int, (args ->> 'attempt')::int`, []string{string(worker)})
 	if err != nil {
@@ -229,7 +234,8 @@ func (d *door) Effect(ctx context.Context, name string) {
 		d.t.Error("there is no transaction")
 		return
 	}
-	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', $1, 'x')", name); err != nil {
+	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', $1, 'x')",
+		name); err != nil {
 		d.t.Error(err)
 	}
 }
@@ -256,7 +262,8 @@ func (d *door) Retire(agent string, retired bool) {
 	}
 }
 
-// failures are the triggers that make rows fail, by kind: table, event and condition. The row's id, split at slashes, is in id.
+// failures are the triggers that make rows fail, by kind: table, event and condition. The row's id, split at slashes,
+// is in id.
 var failures = map[granting.SubjectKind]string{
 	granting.AsideMessage:  "insert on turnkeeper.turns for each row when (new.message_id::text = '%[1]s')",
 	granting.AsideTurn:     "update on turnkeeper.turns for each row when (new.id::text = '%[1]s')",
@@ -269,11 +276,13 @@ func (d *door) Fail(row granting.Subject, fails bool) {
 		d.exec("drop function fails cascade")
 		return
 	}
-	d.exec("create function fails() returns trigger language plpgsql as $$ begin raise exception 'a fault of the suite'; end $$")
+	d.exec(
+		"create function fails() returns trigger language plpgsql as $$ begin raise exception 'a fault of the suite'; end $$")
 	d.exec(fmt.Sprintf("create trigger fails before "+failures[row.Kind]+" execute function fails()", row.ID))
 }
 
-// passes moves all times in the tables into the past by a number of microseconds, but those of the server and of River's own work.
+// passes moves all times in the tables into the past by a number of microseconds, but those of the server and of
+// River's own work.
 const passes = `do $$ declare t record; begin
 	for t in select c.table_name, string_agg(format('%%1$I = %%1$I - interval ''%[1]d us''' , c.column_name), ', ') as moves
 		from information_schema.columns c join information_schema.tables b using (table_schema, table_name)
@@ -289,7 +298,9 @@ end $$`
 func (d *door) Pass(p time.Duration) {
 	d.exec(fmt.Sprintf(passes, p.Microseconds()))
 	if days := int(p / (24 * time.Hour)); days != 0 {
-		d.exec("update turnkeeper.spend set period = to_char(period::date - $1::integer, 'YYYY-MM-DD') where period <> ''", days)
+		d.exec(
+			"update turnkeeper.spend set period = to_char(period::date - $1::integer, 'YYYY-MM-DD') where period <> ''",
+			days)
 	}
 }
 
@@ -357,7 +368,8 @@ func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 }
 
 func (d *door) Blockers(id turnkeeper.MessageID) []waiting.Reason {
-	return one[[]waiting.Reason](d.site, fmt.Sprintf("select coalesce(array_agg(reason), '{}') from turnkeeper.blockers(%d)", id))
+	return one[[]waiting.Reason](d.site, fmt.Sprintf(
+		"select coalesce(array_agg(reason), '{}') from turnkeeper.blockers(%d)", id))
 }
 
 func (d *door) turnView(id turnkeeper.TurnID) operate.TurnView {

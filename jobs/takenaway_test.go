@@ -29,7 +29,8 @@ func (s *site) askedTurn() turnkeeper.MessageID {
 	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	turn, grant := one[turnkeeper.TurnID](s, "select id from turnkeeper.turns"), one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.turns")
+	turn, grant := one[turnkeeper.TurnID](s, "select id from turnkeeper.turns"), one[turnkeeper.GrantID](s,
+		"select grant_id::text from turnkeeper.turns")
 	if _, err := s.BindGrant(ctx, turn, grant, "gone"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -39,14 +40,17 @@ func (s *site) askedTurn() turnkeeper.MessageID {
 	}
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	err = jobs.NewJournal(s.Journals, record, turnkeeper.Grant{
-		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: record.Turn.JobID, WorkerID: "gone",
+		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: record.Turn.JobID,
+		WorkerID: "gone",
 	}).Append(ctx, turnlog.Entry{
 		Round: &turnkeeper.Round{Number: 1, Charged: true, Calls: []turnkeeper.ToolCall{{
-			Key: key, WireID: "a", Name: "divine", Arguments: "{}", Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
+			Key: key, WireID: "a", Name: "divine", Arguments: "{}", Effect: turnkeeper.EffectOnce,
+			State: turnkeeper.CallPlanned,
 		}}},
 		Gates: []turnkeeper.CallKey{key},
 		Asks: []asks.Question{{
-			Call: key, Kind: asks.KindApprove, N: 1, Tool: "divine", Arguments: "{}", Rule: policy.Always, Terms: asks.Terms{Timeout: time.Hour, Hold: true},
+			Call: key, Kind: asks.KindApprove, N: 1, Tool: "divine", Arguments: "{}", Rule: policy.Always,
+			Terms: asks.Terms{Timeout: time.Hour, Hold: true},
 		}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
 	})
@@ -58,8 +62,9 @@ func (s *site) askedTurn() turnkeeper.MessageID {
 	return id
 }
 
-// TestAToolIsTakenAwayWhileAPersonIsAsked takes a tool away while a person is asked about a call of it. If no live worker may have the
-// tool, or the agent no longer lists it, the call is answered at once. Else the turn is offered to the others first.
+// TestAToolIsTakenAwayWhileAPersonIsAsked takes a tool away while a person is asked about a call of it. If no live
+// worker may have the tool, or the agent no longer lists it, the call is answered at once. Else the turn is offered to
+// the others first.
 func TestAToolIsTakenAwayWhileAPersonIsAsked(t *testing.T) {
 	for name, c := range map[string]struct {
 		decision string
@@ -79,7 +84,8 @@ func TestAToolIsTakenAwayWhileAPersonIsAsked(t *testing.T) {
 				s.register("clerk", c.newest)
 			}
 			if c.others {
-				if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "other", Slots: 1, TakeoverAfter: time.Hour}); err != nil {
+				if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "other", Slots: 1,
+					TakeoverAfter: time.Hour}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -92,14 +98,16 @@ func TestAToolIsTakenAwayWhileAPersonIsAsked(t *testing.T) {
 				if n := one[int](s, "select count(*) from turnkeeper.lease_log where outcome = 'handed_back'"); n != 0 {
 					t.Errorf("it was handed back %d times", n)
 				}
-				if state := one[string](s, "select state || ' ' || shown from turnkeeper.calls"); !strings.HasPrefix(state, "denied ") {
+				if state := one[string](s, "select state || ' ' || shown from turnkeeper.calls"); !strings.HasPrefix(
+					state, "denied ") {
 					t.Errorf("the call is %s", state)
 				}
 				return
 			}
 			s.await("exists (select from turnkeeper.lease_log where outcome = 'handed_back')")
 			s.exec("update turnkeeper.worker_heartbeat set stopped_at = now() where worker_id = 'other'")
-			s.exec("update turnkeeper.turns set due_at = now() where state = 'queued'") // the pause after a hand-back is over
+			// the pause after a hand-back is over
+			s.exec("update turnkeeper.turns set due_at = now() where state = 'queued'")
 			s.exec("select pg_notify('turnkeeper_inbox', '')")
 			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded {
 				t.Errorf("the reply is %+v", reply)

@@ -67,7 +67,8 @@ func TestManyLanesAreAnsweredOnce(t *testing.T) {
 		t.Errorf("%d of 50 lanes are held or had other than four grants", n)
 	}
 	// A lane runs its messages in the order of their ids.
-	if n := one[int](s, `select count(*) from (select m.id, lag(m.id) over (partition by m.lane order by t.token) as before
+	if n := one[int](s,
+		`select count(*) from (select m.id, lag(m.id) over (partition by m.lane order by t.token) as before
 		from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id) o where before > id`); n != 0 {
 		t.Errorf("%d messages came before an older one of their lane", n)
 	}
@@ -92,7 +93,8 @@ func TestJobOfAStaleGrantDoesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.await("select state not in ('available', 'running') from turnkeeper.river_job where id = $1", inserted.Job.ID)
-		if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1", inserted.Job.ID); state != "cancelled" {
+		if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1",
+			inserted.Job.ID); state != "cancelled" {
 			t.Errorf("%s: the job is %s", name, state)
 		}
 		if n := len(tally.asked()); n != 1 {
@@ -135,7 +137,8 @@ func givenOutTwice(t *testing.T, queued bool) {
 
 	other := &tally{}
 	second := s.start(kind{model: other.counted(echo), slots: 2})
-	for one[string](s, "select attempted_by[array_upper(attempted_by, 1)] from turnkeeper.river_job") != string(second.id) {
+	for one[string](s, "select attempted_by[array_upper(attempted_by, 1)] from turnkeeper.river_job") != string(
+		second.id) {
 		forget() // until the other worker fetches it
 		s.await("not exists (select from turnkeeper.river_job where state in ('available', 'running'))")
 	}
@@ -171,7 +174,8 @@ func TestShutdownHandsBack(t *testing.T) {
 func shutDown(t *testing.T, queued bool) {
 	s := newSite(t)
 	asked := make(chan struct{})
-	leaving := s.start(kind{scheduler: true, queued: queued, model: func(ctx context.Context, _ string) (string, error) {
+	leaving := s.start(kind{scheduler: true, queued: queued, model: func(ctx context.Context,
+		_ string) (string, error) {
 		close(asked)
 		<-ctx.Done()
 		return "", context.Cause(ctx)
@@ -195,8 +199,10 @@ func shutDown(t *testing.T, queued bool) {
 		t.Errorf("%d turns still run", n)
 	}
 	view := s.view(id)
-	if view.Turn.State != turnkeeper.TurnQueued || view.Dispatches[0].Outcome != "handed_back" || view.Turn.Losses != 0 {
-		t.Errorf("the turn is %s, its dispatch %s, losses %d", view.Turn.State, view.Dispatches[0].Outcome, view.Turn.Losses)
+	if view.Turn.State != turnkeeper.TurnQueued || view.Dispatches[0].Outcome != "handed_back" ||
+		view.Turn.Losses != 0 {
+		t.Errorf("the turn is %s, its dispatch %s, losses %d", view.Turn.State, view.Dispatches[0].Outcome,
+			view.Turn.Losses)
 	}
 	if got := s.jobStates(); got != "" {
 		t.Errorf("River's rows: %s", got)

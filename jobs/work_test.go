@@ -38,10 +38,12 @@ func (s *site) grant() *river.Job[jobs.TurnArgs] {
 		s.t.Fatal(err)
 	}
 	return &river.Job[jobs.TurnArgs]{
-		JobRow: &rivertype.JobRow{ID: one[int64](s, "select max(id) from turnkeeper.river_job where kind = 'AgentTurn'")},
+		JobRow: &rivertype.JobRow{ID: one[int64](s,
+			"select max(id) from turnkeeper.river_job where kind = 'AgentTurn'")},
 		Args: jobs.TurnArgs{
-			TurnID:  one[turnkeeper.TurnID](s, "select turn_id from turnkeeper.leases where grant_id is not null"),
-			GrantID: one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.leases where grant_id is not null"),
+			TurnID: one[turnkeeper.TurnID](s, "select turn_id from turnkeeper.leases where grant_id is not null"),
+			GrantID: one[turnkeeper.GrantID](s,
+				"select grant_id::text from turnkeeper.leases where grant_id is not null"),
 		},
 	}
 }
@@ -74,12 +76,14 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 	}{
 		"it succeeds": {state: "succeeded", reply: "re: hello"},
 		"the grant is another's": {
-			before: "update turnkeeper.turns set worker_id = 'other'", cancelled: true, err: "the lease is no longer held",
+			before: "update turnkeeper.turns set worker_id = 'other'", cancelled: true,
+			err: "the lease is no longer held",
 			log: "the turn no longer belongs to this worker", state: "running",
 		},
 		"the journal cannot be read": {
-			before: "alter table turnkeeper.summaries rename to moved", err: `relation "turnkeeper.summaries" does not exist`,
-			log: "the turn failed; the scheduler will reclaim it", state: "running",
+			before: "alter table turnkeeper.summaries rename to moved",
+			err:    `relation "turnkeeper.summaries" does not exist`,
+			log:    "the turn failed; the scheduler will reclaim it", state: "running",
 		},
 		"the worker stops": {
 			model: func(_ *site, stop context.CancelCauseFunc) model {
@@ -129,10 +133,12 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			log:    "handing the turn back for a newer worker", state: "queued",
 		},
 		"it was cancelled before": {
-			before: "insert into turnkeeper.requested_ends (turn_id) select id from turnkeeper.turns", state: "cancelled", reply: "This turn was cancelled.",
+			before: "insert into turnkeeper.requested_ends (turn_id) select id from turnkeeper.turns",
+			state:  "cancelled", reply: "This turn was cancelled.",
 		},
 		"it was cancelled and is late": {
-			before: "insert into turnkeeper.requested_ends (turn_id) select id from turnkeeper.turns; " + wait80s, state: "cancelled", reply: "This turn was cancelled.",
+			before: "insert into turnkeeper.requested_ends (turn_id) select id from turnkeeper.turns; " + wait80s,
+			state:  "cancelled", reply: "This turn was cancelled.",
 		},
 		"it is late": {
 			before: wait80s, log: "no worker took the turn for half of its time", state: "queued",
@@ -155,17 +161,21 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			worker, logs := s.turnWorker(m, nil)
 			err := worker.Work(ctx, job)
 			_, cancelled := errors.AsType[*rivertype.JobCancelError](err)
-			if cancelled != c.cancelled || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if cancelled != c.cancelled || (err == nil) != (c.err == "") || err != nil &&
+				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("the job ends with %v", err)
 			}
 			warnings := logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zapcore.WarnLevel }).All()
-			if (len(warnings) == 0) != (c.log == "") || len(warnings) > 0 && !strings.Contains(warnings[0].Message, c.log) {
+			if (len(warnings) == 0) != (c.log == "") || len(warnings) > 0 &&
+				!strings.Contains(warnings[0].Message, c.log) {
 				t.Errorf("the log has %v", warnings)
 			}
 			if state := one[string](s, "select state from turnkeeper.turns"); state != c.state {
 				t.Errorf("the turn is %s, want %s", state, c.state)
 			}
-			if reply := one[string](s, "select coalesce((select body from turnkeeper.replies where message_id = $1), '')", id); reply != c.reply {
+			if reply := one[string](s,
+				"select coalesce((select body from turnkeeper.replies where message_id = $1), '')",
+				id); reply != c.reply {
 				t.Errorf("the reply is %q, want %q", reply, c.reply)
 			}
 		})
@@ -193,14 +203,20 @@ func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 		ends           string // nil, snoozed, cancelled or failed
 		runs           int
 	}{
-		"it runs":                   {attempt: 1, ends: "nil", runs: 1},
-		"it has another attempt":    {attempt: 2, ends: "nil"},
-		"it has ended":              {before: "update turnkeeper.detached_calls set ended_at = now()", attempt: 1, ends: "nil"},
-		"another worker has it":     {before: "update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'other', claimed_at = now()", attempt: 1, ends: "nil"},
-		"it has another tool":       {before: `update turnkeeper.journal set calls = replace(calls::text, '"build"', '"other"')::json`, attempt: 1, ends: "snoozed"},
-		"the database is away":      {gone: true, attempt: 1, ends: "snoozed"},
-		"it is taken from it":       {during: "update turnkeeper.detached_calls set claim = gen_random_uuid()", attempt: 1, ends: "cancelled", runs: 1},
-		"its end cannot be written": {during: "alter table turnkeeper.awaited_calls rename to moved", attempt: 1, ends: "failed", runs: 1},
+		"it runs":                {attempt: 1, ends: "nil", runs: 1},
+		"it has another attempt": {attempt: 2, ends: "nil"},
+		"it has ended": {before: "update turnkeeper.detached_calls set ended_at = now()",
+			attempt: 1, ends: "nil"},
+		"another worker has it": {
+			before: "update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'other', claimed_at = now()", attempt: 1, ends: "nil"},
+		"it has another tool": {
+			before:  `update turnkeeper.journal set calls = replace(calls::text, '"build"', '"other"')::json`,
+			attempt: 1, ends: "snoozed"},
+		"the database is away": {gone: true, attempt: 1, ends: "snoozed"},
+		"it is taken from it": {during: "update turnkeeper.detached_calls set claim = gen_random_uuid()",
+			attempt: 1, ends: "cancelled", runs: 1},
+		"its end cannot be written": {during: "alter table turnkeeper.awaited_calls rename to moved", attempt: 1,
+			ends: "failed", runs: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -235,7 +251,8 @@ func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 func (s *site) buildWorker(build func(context.Context)) *jobs.CallWorker {
 	s.t.Helper()
 	registry := &tools.Registry{}
-	spec := tools.Spec{Name: "build", Detached: true, Timeout: time.Hour, Parameters: json.RawMessage(`{"type":"object"}`)}
+	spec := tools.Spec{Name: "build", Detached: true, Timeout: time.Hour,
+		Parameters: json.RawMessage(`{"type":"object"}`)}
 	err := registry.Register(tools.New(spec, func(ctx context.Context, _ tools.Call, _ struct{}) (tools.Result, error) {
 		build(ctx)
 		return tools.Result{Text: "built"}, context.Cause(ctx)
@@ -258,7 +275,8 @@ func (s *site) setEffect(turn turnkeeper.TurnID, effect turnkeeper.Effect) {
 // A worker that shuts down releases the calls that may run again, including those that it has just
 // claimed.
 func TestACallClaimedDuringTheShutdown(t *testing.T) {
-	for effect, released := range map[turnkeeper.Effect]bool{turnkeeper.EffectOnce: false, turnkeeper.EffectKeyed: true} {
+	for effect, released := range map[turnkeeper.Effect]bool{turnkeeper.EffectOnce: false,
+		turnkeeper.EffectKeyed: true} {
 		t.Run(string(effect), func(t *testing.T) {
 			s := newSite(t)
 			turn := s.detachedCall()
@@ -280,7 +298,9 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 		turn := s.detachedCall()
 		s.setEffect(turn, turnkeeper.EffectKeyed)
 		ran := false
-		if err := s.buildWorker(func(ctx context.Context) { ran = ctx.Err() == nil }).Work(t.Context(), s.callJob(turn, 1)); err != nil || !ran {
+		if err := s.buildWorker(func(ctx context.Context) {
+			ran = ctx.Err() == nil
+		}).Work(t.Context(), s.callJob(turn, 1)); err != nil || !ran {
 			t.Errorf("the worker ran the call: %v; the job ended with %v", ran, err)
 		}
 	})
@@ -292,7 +312,8 @@ func TestTheJobOfACallThatCannotBeRead(t *testing.T) {
 	turn := s.detachedCall()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.buildWorker(func(context.Context) {}).Leave(gone, turnlog.CallRef{TurnID: turn, Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Attempt: 1})
+	err := s.buildWorker(func(context.Context) {}).Leave(gone, turnlog.CallRef{TurnID: turn,
+		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Attempt: 1})
 	if _, snoozed := errors.AsType[*rivertype.JobSnoozeError](err); !snoozed {
 		t.Errorf("the job ends with %v", err)
 	}
@@ -301,7 +322,8 @@ func TestTheJobOfACallThatCannotBeRead(t *testing.T) {
 // An observed is an Observer that records the previous grant of each dispatch.
 type observed struct{ before []turnkeeper.Dispatch }
 
-func (o *observed) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
+func (o *observed) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context,
+	func(agentturn.DispatchEnd)) {
 	o.before = append(o.before, d.Before)
 	return ctx, func(agentturn.DispatchEnd) {}
 }
@@ -346,7 +368,9 @@ func TestATurnIsCancelledAsItIsRead(t *testing.T) {
 				}
 				ctx, stop := context.WithCancelCause(t.Context())
 				defer stop(nil)
-				worker, _ := s.turnWorker(echo, func(c *jobs.WorkerConfig) { c.Fault = atPoint{point, func() { stop(agentturn.ErrCancelled) }} })
+				worker, _ := s.turnWorker(echo, func(c *jobs.WorkerConfig) {
+					c.Fault = atPoint{point, func() { stop(agentturn.ErrCancelled) }}
+				})
 				if err := worker.Work(ctx, job); err != nil {
 					t.Error(err)
 				}
@@ -405,12 +429,14 @@ func TestTheGrantBefore(t *testing.T) {
 				if c.locked {
 					w.Fault = lock
 				}
-				w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds, Budget: &jobs.Spend{Grants: s.Grants}, Observer: seen})
+				w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds,
+					Budget: &jobs.Spend{Grants: s.Grants}, Observer: seen})
 			})
 			if err := worker.Work(t.Context(), second); err != nil {
 				t.Fatal(err)
 			}
-			if len(seen.before) != 1 || (seen.before[0].GrantID == first.Args.GrantID) != c.known || (seen.before[0].GrantID == "") == c.known {
+			if len(seen.before) != 1 || (seen.before[0].GrantID == first.Args.GrantID) != c.known ||
+				(seen.before[0].GrantID == "") == c.known {
 				t.Errorf("observed with %+v", seen.before)
 			}
 			if n := logs.FilterMessageSnippet("the previous grant was not found").Len(); (n > 0) != c.log {

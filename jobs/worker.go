@@ -74,8 +74,10 @@ func NewWorker(c WorkerConfig) *Worker {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
 	return &Worker{
-		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{},
-		fetched: map[int64]time.Time{}, changed: make(chan struct{}), definitions: map[string]*agentdef.Definition{}, poll: cancelPoll,
+		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]*run{},
+		away:    map[turnkeeper.GrantID]bool{},
+		fetched: map[int64]time.Time{}, changed: make(chan struct{}), definitions: map[string]*agentdef.Definition{},
+		poll: cancelPoll,
 	}
 }
 
@@ -110,7 +112,8 @@ func (w *Worker) Running() (n int) {
 }
 
 // enter records that the grant of a job of River runs here. first is false if it already does.
-func (w *Worker) enter(ctx context.Context, job int64, grant turnkeeper.GrantID) (_ context.Context, leave func(), first bool) {
+func (w *Worker) enter(ctx context.Context, job int64,
+	grant turnkeeper.GrantID) (_ context.Context, leave func(), first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.fetched, job)
@@ -153,7 +156,8 @@ type assignment struct {
 func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	ctx, leave, first := w.enter(ctx, job.ID, job.Args.GrantID)
 	if !first {
-		w.Log.Warn("the turn already runs here; River has handed out its job twice", zap.Int64("turn_id", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
+		w.Log.Warn("the turn already runs here; River has handed out its job twice",
+			zap.Int64("turn_id", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
 		return nil
 	}
 	defer leave()
@@ -195,7 +199,8 @@ type jobLog struct{ *zap.Logger }
 // load returns the turn's record, and when it was read. It binds the grant first, because River may have
 // given the job to another worker too; a grant that was handed over is bound. first reports whether no
 // worker has run the turn under the grant.
-func (w *Worker) load(ctx context.Context, a assignment) (record *turnlog.Record, read time.Time, first bool, err error) {
+func (w *Worker) load(ctx context.Context, a assignment) (record *turnlog.Record, read time.Time,
+	first bool, err error) {
 	if a.handed != nil {
 		record, err = a.handed.Load(ctx)
 		return record, a.handed.Read, true, err
@@ -208,8 +213,9 @@ func (w *Worker) load(ctx context.Context, a assignment) (record *turnlog.Record
 	return record, read, first, err
 }
 
-// reading returns the context for reading a turn. It outlives ctx if the turn is cancelled, because it is read to be closed, and
-// if the journal moved as ctx ended. Otherwise the worker would keep the turn until its lease is given back.
+// reading returns the context for reading a turn. It outlives ctx if the turn is cancelled, because it is read to be
+// closed, and if the journal moved as ctx ended. Otherwise the worker would keep the turn until its lease is given
+// back.
 func reading(ctx context.Context, moved bool) (context.Context, context.CancelFunc) {
 	closes := func() bool { return moved || errors.Is(context.Cause(ctx), agentturn.ErrCancelled) }
 	if ctx.Err() != nil && !closes() {
@@ -239,7 +245,8 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 		return unreadable
 	}
 	w.at(ctx, PointLoaded)
-	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Int64("job", int64(a.job)))...)
+	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent),
+		zap.Int64("job", int64(a.job)))...)
 	ctx, held, release := lease.Hold(ctx, read, record.Remaining, record.Elapsed)
 	defer release()
 	writer := w.journals.Writer(record, turnkeeper.Grant{
@@ -335,8 +342,9 @@ func (w *Worker) parsed(agent, hash string, file []byte) (*agentdef.Definition, 
 	return definition, nil
 }
 
-// update gives a continued turn what counts as of now: its agent's budget, which may have been raised because the turn was
-// deferred, and the definition that a call must obey that a person allowed. Everything else stays as of the turn's creation.
+// update gives a continued turn what counts as of now: its agent's budget, which may have been raised because the turn
+// was deferred, and the definition that a call must obey that a person allowed. Everything else stays as of the turn's
+// creation.
 func (w *Worker) update(ctx context.Context, a *agentturn.Assignment) error {
 	turn := a.Record.Turn
 	if turn.Dispatches < 2 {
@@ -353,7 +361,10 @@ func (w *Worker) update(ctx context.Context, a *agentturn.Assignment) error {
 	newest, err := w.parsed(turn.Agent, current.Hash, current.File)
 	if err != nil { // a newer program registered it
 		if a.Record.Allowed() {
-			return &unfitError{fmt.Errorf("a person has allowed a call of the turn, and the agent's newest definition cannot be read: %w", err)}
+			return &unfitError{
+				fmt.Errorf(
+					"a person has allowed a call of the turn, and the agent's newest definition cannot be read: %w",
+					err)}
 		}
 		return nil
 	}

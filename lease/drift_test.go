@@ -36,7 +36,8 @@ func TestHoldOnADriftingClock(t *testing.T) {
 				<-ctx.Done()
 				shows := elapsed(time.Since(granted), drift)
 				if wrong, most := (shows - ttl).Abs(), elapsed(ttl, max(drift, -drift))-ttl; wrong > most {
-					t.Errorf("the work ends when the database's clock shows %v of %v; wrong by more than %v", shows, ttl, most)
+					t.Errorf("the work ends when the database's clock shows %v of %v; wrong by more than %v",
+						shows, ttl, most)
 				}
 			})
 		})

@@ -32,7 +32,8 @@ type Held struct {
 // Hold returns a context for the work under a lease. It ends with ErrLapsed at the end of the
 // lease. asked is the time at which the query was sent that returned remaining, the time
 // left of the lease, and elapsed, the time since its grant.
-func Hold(ctx context.Context, asked time.Time, remaining, elapsed time.Duration) (context.Context, Held, context.CancelFunc) {
+func Hold(ctx context.Context, asked time.Time, remaining,
+	elapsed time.Duration) (context.Context, Held, context.CancelFunc) {
 	held := Held{Deadline: asked.Add(remaining), Start: asked.Add(-max(elapsed, 0))}
 	ctx, cancel := context.WithDeadlineCause(ctx, held.Deadline, ErrLapsed)
 	return ctx, held, cancel

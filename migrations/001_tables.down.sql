@@ -1,12 +1,16 @@
 drop view turnkeeper.told_turns, turnkeeper.turn_events, turnkeeper.turns_now;
 drop function turnkeeper.newest_write;
-drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions, turnkeeper.api_tokens,
+drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions,
+    turnkeeper.api_tokens,
     turnkeeper.webhook_deliveries, turnkeeper.webhooks, turnkeeper.replies, turnkeeper.spawned_calls,
     turnkeeper.agent_trees, turnkeeper.detached_calls, turnkeeper.awaited_calls, turnkeeper.extractions,
-    turnkeeper.output_drafts, turnkeeper.output_chunks, turnkeeper.outputs, turnkeeper.call_starts, turnkeeper.late_results,
+    turnkeeper.output_drafts, turnkeeper.output_chunks, turnkeeper.outputs, turnkeeper.call_starts,
+    turnkeeper.late_results,
     turnkeeper.failed_attempts, turnkeeper.request_parts, turnkeeper.spend_reservations,
-    turnkeeper.spend, turnkeeper.pinned_levels, turnkeeper.summaries, turnkeeper.journal, turnkeeper.requested_ends, turnkeeper.turns,
-    turnkeeper.suspects, turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants, turnkeeper.leases, turnkeeper.responses,
+    turnkeeper.spend, turnkeeper.pinned_levels, turnkeeper.summaries, turnkeeper.journal, turnkeeper.requested_ends,
+    turnkeeper.turns,
+    turnkeeper.suspects, turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants,
+    turnkeeper.leases, turnkeeper.responses,
     turnkeeper.api_conversations,
     turnkeeper.retries, turnkeeper.messages, turnkeeper.schedules, turnkeeper.notes, turnkeeper.agents,
     turnkeeper.definitions, turnkeeper.set_aside, turnkeeper.settings;

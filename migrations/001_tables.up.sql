@@ -1,8 +1,9 @@
 -- All tables. River's tables are in the same schema; River creates and migrates them, before these.
 --
--- References to agents and definitions have no foreign key: a key would make every new message and turn lock the same few
--- rows. References between the rows of a turn have none either: checking them is a lookup for each row. The functions
--- that write a reference read or write its target in the same transaction, and turnctl check looks for rows without one.
+-- References to agents and definitions have no foreign key: a key would make every new message and turn lock the same
+-- few rows. References between the rows of a turn have none either: checking them is a lookup for each row. The
+-- functions that write a reference read or write its target in the same transaction, and turnctl check looks for rows
+-- without one.
 
 ----------------------------------------------------------------------------------------------------
 -- Settings
@@ -13,13 +14,15 @@ create table turnkeeper.settings (
     singleton               boolean primary key default true check (singleton),
     -- set by operators
     max_message_bytes       integer not null default 65536 check (max_message_bytes between 1 and 16777216),
-    max_sender_priority     integer not null default 0 check (max_sender_priority between 0 and 1000), -- higher ones need the right to operate
+    -- higher ones need the right to operate
+    max_sender_priority     integer not null default 0 check (max_sender_priority between 0 and 1000),
     poll_interval           interval check (poll_interval > interval '0' and poll_interval <= interval '1 day'),
     max_dispatches_per_tick integer check (max_dispatches_per_tick between 1 and 10000),
     paused_at               timestamptz, -- no turn is granted while this is set
     paused_reason           text,
-    -- For how long outputs and events are kept after their message was closed, for workers whose setting retention does not say: 30 days
-    -- in a database that is created with this column; null: for ever, as in older databases, in which nothing is deleted without a setting.
+    -- For how long outputs and events are kept after their message was closed, for workers whose setting retention does
+    -- not say: 30 days in a database that is created with this column; null: for ever, as in older databases, in which
+    -- nothing is deleted without a setting.
     kept_for                interval check (kept_for > interval '0'),
     -- written by the scheduler
     last_tick_at            timestamptz,
@@ -27,23 +30,28 @@ create table turnkeeper.settings (
     server_started          timestamptz, -- likewise; null: no tick has recorded it yet
     hold_until              timestamptz, -- the clock or the server changed: no turn is reclaimed before
     hold_reason             text,
-    silence_from            timestamptz, -- the database was unavailable until then, so workers could not write heartbeats; null: never
-    lane_token              bigint not null default 0, -- the highest token of all deleted leases: a new lane's tokens are higher
+    -- the database was unavailable until then, so workers could not write heartbeats; null: never
+    silence_from            timestamptz,
+    -- the highest token of all deleted leases: a new lane's tokens are higher
+    lane_token              bigint not null default 0,
     check ((paused_at is null) = (paused_reason is null)),
     check ((hold_until is null) = (hold_reason is null)),
     constraint times_in_range check (
         least(paused_at, last_tick_at, server_started, hold_until, silence_from) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(paused_at, last_tick_at, server_started, hold_until, silence_from) < timestamptz '2200-01-01 00:00:00+00'),
+        and greatest(paused_at, last_tick_at, server_started, hold_until,
+            silence_from) < timestamptz '2200-01-01 00:00:00+00'),
     constraint lane_token_in_range check (lane_token between 0 and 4611686018427387903)
 );
 insert into turnkeeper.settings (kept_for) values (interval '30 days');
 
--- Rows that a tick, a purge or a delivery failed at. They are left out until next_try, so that they stop no others, and are
--- deleted once they succeed or need no work any more. A step of a tick, and the tick itself, are rows of the kinds step and tick:
--- these are tried again at once.
+-- Rows that a tick, a purge or a delivery failed at. They are left out until next_try, so that they stop no others, and
+-- are deleted once they succeed or need no work any more. A step of a tick, and the tick itself, are rows of the kinds
+-- step and tick: these are tried again at once.
 create table turnkeeper.set_aside (
-    kind     text not null check (kind in ('message', 'turn', 'call', 'ask', 'sub_agent', 'schedule', 'agent', 'delivery', 'purge', 'step', 'tick')),
-    id       text not null,     -- a number; call, sub_agent: TURN/ROUND/ORDINAL; schedule: AGENT/NAME; agent, step: its name; tick: empty
+    kind     text not null check (kind in ('message', 'turn', 'call', 'ask', 'sub_agent', 'schedule', 'agent',
+        'delivery', 'purge', 'step', 'tick')),
+    -- a number; call, sub_agent: TURN/ROUND/ORDINAL; schedule: AGENT/NAME; agent, step: its name; tick: empty
+    id       text not null,
     since    timestamptz not null default clock_timestamp(), -- the first failure in a row
     failures integer not null default 1 check (failures > 0), -- in a row
     last_at  timestamptz not null default clock_timestamp(), -- the newest failure
@@ -56,7 +64,8 @@ create table turnkeeper.set_aside (
         when kind in ('call', 'sub_agent') then id ~ '^[0-9]{1,18}/[0-9]{1,9}/[0-9]{1,9}$' else true end)
 );
 
--- The scheduler's lock is a lock on this table: see lock_scheduler. An advisory lock could be taken by any role that may connect.
+-- The scheduler's lock is a lock on this table: see lock_scheduler. An advisory lock could be taken by any role that
+-- may connect.
 create table turnkeeper.scheduler_lock ();
 
 ----------------------------------------------------------------------------------------------------
@@ -75,11 +84,13 @@ create table turnkeeper.agents (
     description           text not null default '',
     models                text[] not null, -- in the order in which its turns try them
     give_up_after         interval,    -- how long a message waits for a failing service; null: for ever
-    max_running           integer check (max_running > 0), -- of its turns at once; null: the worker_slots of all workers
+    -- of its turns at once; null: the worker_slots of all workers
+    max_running           integer check (max_running > 0),
     day_tokens            bigint not null default 0 check (day_tokens >= 0), -- its budget of a day; 0: no limit
     day_calls             bigint not null default 0 check (day_calls >= 0),
     levels                jsonb not null default '{}', -- what happens at its survival levels: survival.Rules in Go
-    holds_below           integer, -- messages with a lower priority wait outside their lanes: see move_levels; null: none do
+    -- messages with a lower priority wait outside their lanes: see move_levels; null: none do
+    holds_below           integer,
     lane_per_conversation boolean not null default false,
     -- When the lanes of the agent were changed, until the old ones are empty, and when a tick last moved its waiting
     -- messages: an open transaction may still accept a message under the old setting.
@@ -89,8 +100,8 @@ create table turnkeeper.agents (
     updated_at            timestamptz not null default clock_timestamp()
 );
 
--- Notes that agents write with the notes tool. A note belongs to a user; without a user, to a conversation; and with the setting
--- notes of its agent, to the agent. It is in the key what it belongs to: the others are empty.
+-- Notes that agents write with the notes tool. A note belongs to a user; without a user, to a conversation; and with
+-- the setting notes of its agent, to the agent. It is in the key what it belongs to: the others are empty.
 create table turnkeeper.notes (
     agent        text not null,
     user_name    text not null default '',
@@ -132,25 +143,29 @@ create index schedules_due on turnkeeper.schedules (next_due) where active and p
 -- Inbox
 ----------------------------------------------------------------------------------------------------
 
--- The rules of the tables that turns write are functions that "turnctl check" calls for each row. As constraints they took longer
--- than the writes themselves, so only turns, which are seldom written, have theirs as a check. The rules of messages are plain
--- expressions, which cost little. Only "turnctl check" looks for blank bodies, because that reads the whole text.
+-- The rules of the tables that turns write are functions that "turnctl check" calls for each row. As constraints they
+-- took longer than the writes themselves, so only turns, which are seldom written, have theirs as a check. The rules of
+-- messages are plain expressions, which cost little. Only "turnctl check" looks for blank bodies, because that reads
+-- the whole text.
 
--- The rank of a message: its due time less one second for each point of its priority. The lower rank goes first, then the
--- lower id. It is the same rule as Message.Rank in Go.
+-- The rank of a message: its due time less one second for each point of its priority. The lower rank goes first, then
+-- the lower id. It is the same rule as Message.Rank in Go.
 create function turnkeeper.rank_of(due_at timestamptz, priority integer) returns timestamptz immutable language sql
 return to_timestamp((extract(epoch from due_at) - priority)::float8);
 
--- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An empty
--- user_name means no user. The same rule is ConversationKey.CheckUser in Go.
+-- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An
+-- empty user_name means no user. The same rule is ConversationKey.CheckUser in Go.
 create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql
 return octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
 
--- The lane of a conversation: the agent's, if it has one lane for all, else AGENT/NAME, and AGENT@USER/NAME with a user, in whose name "%"
--- and "/" are written %25 and %2F. So two conversations never have one lane, because agents' names contain neither "@" nor "/". A sub-agent's lane
--- does not depend on its agent's setting. ConversationKey.Lane in Go has the same rule.
-create function turnkeeper.lane_of(p_agent text, p_user text, p_conversation text, p_by_conversation boolean) returns text
-immutable language sql return case when not p_by_conversation then p_agent when p_user = '' then p_agent || '/' || p_conversation
+-- The lane of a conversation: the agent's, if it has one lane for all, else AGENT/NAME, and AGENT@USER/NAME with a
+-- user, in whose name "%" and "/" are written %25 and %2F. So two conversations never have one lane, because agents'
+-- names contain neither "@" nor "/". A sub-agent's lane does not depend on its agent's setting. ConversationKey.Lane in
+-- Go has the same rule.
+create function turnkeeper.lane_of(p_agent text, p_user text, p_conversation text,
+    p_by_conversation boolean) returns text
+immutable language sql return case when not p_by_conversation then p_agent when p_user = '' then p_agent || '/'
+    || p_conversation
     else p_agent || '@' || replace(replace(p_user, '%', '%25'), '/', '%2F') || '/' || p_conversation end;
 
 create table turnkeeper.messages (
@@ -169,14 +184,17 @@ create table turnkeeper.messages (
     state           text not null default 'waiting',
     attempts        integer not null default 0, -- turns so far
     faults          integer not null default 0, -- turns that failed because of the message itself
-    failing_since   timestamptz,                -- the first failure of a service that is waited out; null: none: see service_wait
+    -- the first failure of a service that is waited out; null: none: see service_wait
+    failing_since   timestamptz,
     failed_for      interval not null default '0', -- how long services were waited for before that
     failing_after   timestamptz,                -- the end of the last wait for a person or a budget; null: none
     due_at          timestamptz not null default date_trunc('second', clock_timestamp()), -- no retry changes it
-    rank            timestamptz not null generated always as (turnkeeper.rank_of(due_at, priority)) stored, -- its place in its lane
-    -- The rank of its lane while it is the head. Null: its rank, and it waits since its rank. A message that began to wait, or waits
-    -- again, later than its rank has one, because partial looks (see oldest_waiting) leave out old ranks. After a failure it is the
-    -- rank as of the next try, so that lanes that fail do not go before lanes that work.
+    -- its place in its lane
+    rank            timestamptz not null generated always as (turnkeeper.rank_of(due_at, priority)) stored,
+    -- The rank of its lane while it is the head. Null: its rank, and it waits since its rank. A message that began to
+    -- wait, or waits again, later than its rank has one, because partial looks (see oldest_waiting) leave out old
+    -- ranks. After a failure it is the rank as of the next try, so that lanes that fail do not go before lanes that
+    -- work.
     queue_rank      timestamptz,
     accepted_at     timestamptz not null default clock_timestamp(),
     closed_at       timestamptz,
@@ -186,52 +204,65 @@ create table turnkeeper.messages (
     -- Who sent it: role:NAME (a session's user), token:ID (of the HTTP API), schedule:NAME, or turn:ID (the parent of a
     -- sub-agent). A retry keeps the sender.
     sent_by         text not null default 'role:' || session_user::text,
-    first_sha256    bytea,         -- of the first body, if the sender has changed it: idempotency keys compare with that one
+    -- of the first body, if the sender has changed it: idempotency keys compare with that one
+    first_sha256    bytea,
     dropped_at      timestamptz,   -- when its sender dropped it: the next tick closes it as cancelled
-    -- No value that passes these rules fails a tick: counters can grow by one, times are finite and less than 292 years apart, which
-    -- is the longest duration in Go.
+    -- No value that passes these rules fails a tick: counters can grow by one, times are finite and less than 292 years
+    -- apart, which is the longest duration in Go.
     constraint id_in_range check (id between 1 and 4611686018427387903),
-    constraint agent_is_a_name check (octet_length(agent) between 1 and 63 and strpos(agent, '/') = 0 and strpos(agent, '#') = 0 and strpos(agent, '@') = 0),
+    constraint agent_is_a_name check (octet_length(agent) between 1 and 63 and strpos(agent, '/') = 0 and strpos(agent,
+        '#') = 0 and strpos(agent, '@') = 0),
     constraint conversation_in_range check (octet_length(conversation) between 1 and 200),
     constraint user_is_a_name check (turnkeeper.user_may_be(user_name)),
-    constraint lane_is_the_agents check (lane in (agent, turnkeeper.lane_of(agent, user_name, conversation, true)) or held and starts_with(lane, agent || '#')),
+    constraint lane_is_the_agents check (lane in (agent, turnkeeper.lane_of(agent, user_name, conversation, true))
+        or held and starts_with(lane, agent || '#')),
     constraint body_in_range check (octet_length(body) between 1 and 16777216),
     constraint key_in_range check (octet_length(idempotency_key) between 1 and 200),
     constraint priority_in_range check (priority between -1000 and 1000),
     constraint trigger_has_its_slot check (case trigger
         when 'message' then schedule is null and slot is null
-        when 'schedule' then schedule is not null and slot is not null and octet_length(schedule) between 1 and 200 else false end),
+        when 'schedule' then schedule is not null and slot is not null and octet_length(schedule) between 1 and 200
+            else false end),
     constraint state_fits_closed_at check (case when state in ('waiting', 'running') then closed_at is null
         else state in ('succeeded', 'degraded', 'failed', 'cancelled') and closed_at is not null end),
     constraint counters_in_range check (attempts between 0 and 1000000 and faults between 0 and 1000000
         and (state <> 'waiting' or attempts < 1000000)),
     constraint times_in_range check (
-        least(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since, failing_after) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since, failing_after) < timestamptz '2200-01-01 00:00:00+00'),
+        least(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since,
+            failing_after) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since,
+            failing_after) < timestamptz '2200-01-01 00:00:00+00'),
     constraint failed_for_in_range check (failed_for between interval '0' and interval '100000 days'),
     constraint trace_parent_in_range check (octet_length(trace_parent) <= 256),
-    constraint sender_has_a_kind check (split_part(sent_by, ':', 1) in ('role', 'token', 'schedule', 'turn') and octet_length(sent_by) between 6 and 300),
+    constraint sender_has_a_kind check (split_part(sent_by, ':', 1) in ('role', 'token', 'schedule', 'turn')
+        and octet_length(sent_by) between 6 and 300),
     constraint dropped_before_its_turn check (dropped_at is null or state in ('waiting', 'cancelled'))
 );
 -- Messages that their senders have dropped, until a tick closes them.
 create index messages_dropped on turnkeeper.messages (id) where dropped_at is not null and state = 'waiting';
-create index messages_failing on turnkeeper.messages (id) where failing_since is not null and state in ('waiting', 'running');
-create unique index messages_key on turnkeeper.messages (agent, user_name, idempotency_key) where idempotency_key is not null;
+create index messages_failing on turnkeeper.messages (id) where failing_since is not null
+    and state in ('waiting', 'running');
+create unique index messages_key on turnkeeper.messages (agent, user_name, idempotency_key)
+    where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
--- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days. Those with a
--- queue_rank are few, and in indexes of their own, so that no entries of other messages need to be read to find them.
+-- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days.
+-- Those with a queue_rank are few, and in indexes of their own, so that no entries of other messages need to be read to
+-- find them.
 create index messages_waiting on turnkeeper.messages (lane, rank, id) where state = 'waiting';
-create index messages_oldest on turnkeeper.messages (rank, id) where state = 'waiting' and not held and queue_rank is null;
-create index messages_late on turnkeeper.messages (queue_rank, id) include (lane, rank, due_at, accepted_at) -- for those not due
+create index messages_oldest on turnkeeper.messages (rank, id) where state = 'waiting' and not held
+    and queue_rank is null;
+-- for those not due
+create index messages_late on turnkeeper.messages (queue_rank, id) include (lane, rank, due_at, accepted_at)
     where state = 'waiting' and not held and queue_rank is not null;
-create index messages_late_lane on turnkeeper.messages (lane, rank, id) where state = 'waiting' and queue_rank is not null;
+create index messages_late_lane on turnkeeper.messages (lane, rank, id)
+    where state = 'waiting' and queue_rank is not null;
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, user_name, conversation, id);
 create index messages_user on turnkeeper.messages (user_name, id) where user_name <> '';
--- The words of the first 20,000 characters, because a tsvector has at most one megabyte; and a search for words. Both ignore
--- case: letters are made small by a collation that knows all of them, because in a database of locale C that of the database
--- knows only A to Z.
+-- The words of the first 20,000 characters, because a tsvector has at most one megabyte; and a search for words. Both
+-- ignore case: letters are made small by a collation that knows all of them, because in a database of locale C that of
+-- the database knows only A to Z.
 create function turnkeeper.words_in(body text) returns tsvector immutable parallel safe language sql
 return to_tsvector('pg_catalog.simple', lower(left(body, 20000)));
 create function turnkeeper.words_asked(words text) returns tsquery immutable parallel safe language sql
@@ -247,9 +278,13 @@ begin
     where current_setting('server_encoding') = 'UTF8'
     order by known.place limit 1;
     if v_collation is not null then
-        execute format('create or replace function turnkeeper.words_in(body text) returns tsvector immutable parallel safe language sql
+        execute format(
+            'create or replace function turnkeeper.words_in(body text) returns tsvector
+            immutable parallel safe language sql
             return to_tsvector(''pg_catalog.simple'', lower(left(body, 20000) collate %s))', v_collation);
-        execute format('create or replace function turnkeeper.words_asked(words text) returns tsquery immutable parallel safe language sql
+        execute format(
+            'create or replace function turnkeeper.words_asked(words text) returns tsquery
+            immutable parallel safe language sql
             return websearch_to_tsquery(''pg_catalog.simple'', lower(words collate %s))', v_collation);
     end if;
 end
@@ -273,23 +308,28 @@ create table turnkeeper.responses (
     metadata          jsonb not null check (jsonb_typeof(metadata) = 'object'),
     instructions      text,             -- the parameter of the request; null: none
     max_output_tokens integer check (max_output_tokens > 0), -- null: the agent's own limit
-    preface           integer not null check (preface >= 0), -- bytes of the body before the sender's text: instructions, an imported history
+    -- bytes of the body before the sender's text: instructions, an imported history
+    preface           integer not null check (preface >= 0),
     request_sha256    bytea not null,   -- a repeat with the same idempotency key must have the same
-    -- Of the agent, the user, the sender, and all that the client has sent and received in the conversation, up to this message.
-    -- The next request of a client that sends the whole history is found by it. Null: the client does not know all of it.
+    -- Of the agent, the user, the sender, and all that the client has sent and received in the conversation, up to this
+    -- message. The next request of a client that sends the whole history is found by it. Null: the client does not know
+    -- all of it.
     history_sha256    bytea
 );
 create index responses_history on turnkeeper.responses (history_sha256, message_id) where history_sha256 is not null;
 
--- Conversations that were created before their first message: one row until then, and later one for each agent and user to whom the
--- sender has continued it. Such a row is deleted with the last message of its conversation or, if it has none, after 30 days.
+-- Conversations that were created before their first message: one row until then, and later one for each agent and user
+-- to whom the sender has continued it. Such a row is deleted with the last message of its conversation or, if it has
+-- none, after 30 days.
 create table turnkeeper.api_conversations (
     id         text not null,
     agent      text not null default '',  -- empty: it has no message
-    user_name  text not null default '',  -- whose conversation it is. While it has no message: that the sender's token is bound to; empty: none
+    -- whose conversation it is. While it has no message: that the sender's token is bound to; empty: none
+    user_name  text not null default '',
     sent_by    text not null,             -- who created it, as in messages; nobody else finds it
     metadata   jsonb not null check (jsonb_typeof(metadata) = 'object'),
-    items      jsonb not null check (jsonb_typeof(items) = 'array'), -- what the client says was said before; empty once a message has it
+    -- what the client says was said before; empty once a message has it
+    items      jsonb not null check (jsonb_typeof(items) = 'array'),
     created_at timestamptz not null default clock_timestamp(),
     used_at    timestamptz,               -- of its first message; null: it has none
     primary key (id, agent, user_name)
@@ -306,11 +346,12 @@ create function turnkeeper.lease_holds(
 begin
     return token >= 0 and failures >= 0
         and case when grant_id is null then turn_id is null and granted_at is null and lease_until is null
-            else turn_id is not null and granted_at is not null and lease_until is not null and lease_until > granted_at end;
+            else turn_id is not null and granted_at is not null and lease_until is not null
+                and lease_until > granted_at end;
 end $$;
 
--- Which turn of a lane runs, until when. Each grant has the next token. When a lease is deleted, settings.lane_token keeps
--- its token, so that no token of a lane is given twice.
+-- Which turn of a lane runs, until when. Each grant has the next token. When a lease is deleted, settings.lane_token
+-- keeps its token, so that no token of a lane is given twice.
 create table turnkeeper.leases (
     lane        text primary key,
     agent       text not null,
@@ -340,7 +381,8 @@ create table turnkeeper.ended_grants (
     granted_at  timestamptz not null,
     lease_until timestamptz not null,
     ended_at    timestamptz not null,
-    outcome     text not null check (outcome in ('finished', 'lost', 'handed_back', 'deferred', 'unclaimed', 'waiting')),
+    outcome     text not null check (outcome in ('finished', 'lost', 'handed_back', 'deferred', 'unclaimed',
+        'waiting')),
     primary key (lane, token)
 );
 create index ended_grants_turn on turnkeeper.ended_grants (turn_id);
@@ -351,13 +393,17 @@ create table turnkeeper.worker_heartbeat (
     pid            integer not null,
     version        text not null,               -- of the program
     roles          text[] not null,             -- api, scheduler, webhooks, worker
-    slots          integer not null check (slots >= 0), -- turns it runs at once; 0: it is draining, or lacks the role worker
-    takeover_after interval not null check (takeover_after >= interval '0'), -- 0: its turns are reclaimed only when their leases end
+    -- turns it runs at once; 0: it is draining, or lacks the role worker
+    slots          integer not null check (slots >= 0),
+    -- 0: its turns are reclaimed only when their leases end
+    takeover_after interval not null check (takeover_after >= interval '0'),
     started_at     timestamptz not null default clock_timestamp(),
     beat_at        timestamptz not null default clock_timestamp(),
     stopped_at     timestamptz,
-    refused        jsonb not null default '[]', -- what the database refused it at the heartbeat: objects of presence.Refusal; times in ms
-    constraint times_in_range check (isfinite(started_at) and isfinite(beat_at) and (stopped_at is null or isfinite(stopped_at))
+    -- what the database refused it at the heartbeat: objects of presence.Refusal; times in ms
+    refused        jsonb not null default '[]',
+    constraint times_in_range check (isfinite(started_at) and isfinite(beat_at) and (stopped_at is null
+        or isfinite(stopped_at))
         and takeover_after <= interval '10 years')
 );
 
@@ -389,7 +435,8 @@ create table turnkeeper.suspects (
     first_pair timestamptz,                -- the first of these failures; null: none
     last_pair  timestamptz,                -- the newest
     primary key (message_id, model),
-    check (failures > 0 and requests >= 0 and pairs >= 0 and (pairs = 0) = (first_pair is null) and (pairs = 0) = (last_pair is null))
+    check (failures > 0 and requests >= 0 and pairs >= 0 and (pairs = 0) = (first_pair is null)
+        and (pairs = 0) = (last_pair is null))
 );
 
 ----------------------------------------------------------------------------------------------------
@@ -446,7 +493,8 @@ create table turnkeeper.turns (
     -- times and outcome
     created_at        timestamptz not null default clock_timestamp(),
     due_at            timestamptz,                 -- a queued turn is not granted before; null: at once
-    waits_for         text[],                      -- the models that a waiting turn waits for, until due_at at most; null: none
+    -- the models that a waiting turn waits for, until due_at at most; null: none
+    waits_for         text[],
     ended_at          timestamptz,
     stop_reason       text,
     error_class       text,
@@ -458,11 +506,13 @@ create table turnkeeper.turns (
     unique (message_id, attempt),
     check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until)),
     constraint times_in_range check (
-        least(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at, leases_expired_at) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at, leases_expired_at) < timestamptz '2200-01-01 00:00:00+00')
+        least(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at,
+            leases_expired_at) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at,
+            leases_expired_at) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 50); -- grants and ends update the row
--- The predicate is not about the state: a query for one state would read this index, in which every turn leaves an entry for as
--- long as a transaction is open.
+-- The predicate is not about the state: a query for one state would read this index, in which every turn leaves an
+-- entry for as long as a transaction is open.
 create unique index turns_one_open_per_lane on turnkeeper.turns (lane) where ended_at is null;
 create unique index turns_one_answer_per_message on turnkeeper.turns (message_id)
     where state in ('queued', 'running', 'waiting', 'succeeded', 'degraded', 'cancelled');
@@ -475,8 +525,8 @@ create index turns_user on turnkeeper.turns (user_name, id) where user_name <> '
 create index turns_with_events on turnkeeper.turns (ended_at) where ended_at is not null and events_expired_at is null;
 create index turns_with_leases on turnkeeper.turns (ended_at) where ended_at is not null and leases_expired_at is null;
 
--- Requests to end turns: to cancel a turn at once, or to let it answer with what it has. A turn has one; a request to cancel replaces
--- one to finish. The row is kept as long as the turn, as the reason why it ended.
+-- Requests to end turns: to cancel a turn at once, or to let it answer with what it has. A turn has one; a request to
+-- cancel replaces one to finish. The row is kept as long as the turn, as the reason why it ended.
 create table turnkeeper.requested_ends (
     turn_id  bigint primary key,
     how      text not null default 'cancel' check (how in ('cancel', 'finish')),
@@ -485,8 +535,9 @@ create table turnkeeper.requested_ends (
 );
 create index requested_ends_finish on turnkeeper.requested_ends (turn_id) where how = 'finish';
 
--- The journal: one row for each write of a turn, with everything that was decided and done since the row before. Rows are only
--- added, and the times of a turn's rows never decrease; only the events of a closed turn are deleted by age: see expire. The views rounds, calls and turn_events show what the rows contain.
+-- The journal: one row for each write of a turn, with everything that was decided and done since the row before. Rows
+-- are only added, and the times of a turn's rows never decrease; only the events of a closed turn are deleted by age:
+-- see expire. The views rounds, calls and turn_events show what the rows contain.
 create table turnkeeper.journal (
     turn_id  bigint not null,
     n        bigint not null, -- of the write, from 1 without gaps
@@ -523,8 +574,10 @@ create table turnkeeper.journal (
 
 -- Large texts are compressed with LZ4 if the server has it: Postgres's own method takes three times as long.
 do $$ begin
-    alter table turnkeeper.journal alter column data set compression lz4, alter column calls set compression lz4, alter column text set compression lz4,
-        alter column reasoning set compression lz4, alter column raw set compression lz4, alter column request set compression lz4,
+    alter table turnkeeper.journal alter column data set compression lz4, alter column calls set compression lz4,
+        alter column text set compression lz4,
+        alter column reasoning set compression lz4, alter column raw set compression lz4, alter column request
+            set compression lz4,
         alter column results set compression lz4;
 exception when feature_not_supported then null;
 end $$;
@@ -539,13 +592,17 @@ $$;
 
 -- The turns, with the current totals of those that run: a write to a journal leaves the table turns as it is.
 create view turnkeeper.turns_now as
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, coalesce(t.home_lane, t.lane) as lane, t.trigger, t.definition_hash, t.state,
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, coalesce(t.home_lane, t.lane) as lane,
+    t.trigger, t.definition_hash, t.state,
     t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses,
     coalesce(j.last_seq, t.last_seq) as last_seq,
-    coalesce(j.inference_rounds, t.inference_rounds) as inference_rounds, coalesce(j.charged_rounds, t.charged_rounds) as charged_rounds,
+    coalesce(j.inference_rounds, t.inference_rounds) as inference_rounds, coalesce(j.charged_rounds,
+        t.charged_rounds) as charged_rounds,
     coalesce(j.executed_calls, t.executed_calls) as executed_calls,
-    coalesce(j.input_tokens, t.input_tokens) as input_tokens, coalesce(j.output_tokens, t.output_tokens) as output_tokens,
-    coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens, coalesce(j.reasoning_tokens, t.reasoning_tokens) as reasoning_tokens,
+    coalesce(j.input_tokens, t.input_tokens) as input_tokens, coalesce(j.output_tokens,
+        t.output_tokens) as output_tokens,
+    coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens, coalesce(j.reasoning_tokens,
+        t.reasoning_tokens) as reasoning_tokens,
     coalesce(j.usage_estimated, t.usage_estimated) as usage_estimated,
     t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for,
     t.events_expired_at, t.leases_expired_at
@@ -556,10 +613,11 @@ from turnkeeper.turns t left join lateral (
 -- The events of turns, one by one.
 create view turnkeeper.turn_events as
 select j.turn_id, j.seq + e.i - 1 as seq, e.type, e.round, e.block, nullif(e.data, '')::json as data, j.at
-from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) with ordinality as e (type, round, block, data, i);
+from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) with ordinality as e (type, round,
+    block, data, i);
 
--- Summaries of conversations from the beginning up to and including a turn. A summary never changes, because requests were
--- built with it. No foreign keys: a purge may delete turns whose conversation continues from a summary.
+-- Summaries of conversations from the beginning up to and including a turn. A summary never changes, because requests
+-- were built with it. No foreign keys: a purge may delete turns whose conversation continues from a summary.
 create table turnkeeper.summaries (
     agent        text not null,
     user_name    text not null default '',
@@ -577,11 +635,13 @@ create table turnkeeper.spend (
     period text not null, -- a day (UTC) for an agent, else ''
     tokens bigint not null default 0,
     calls  bigint not null default 0,
-    level  text not null default 'normal' check (level in ('normal', 'low', 'critical')), -- of an agent, at the newest change: see note_level
+    -- of an agent, at the newest change: see note_level
+    level  text not null default 'normal' check (level in ('normal', 'low', 'critical')),
     primary key (scope, period)
 );
 
--- Survival levels that operators have pinned. A pin goes before what the budget says, and an agent's own before that of all.
+-- Survival levels that operators have pinned. A pin goes before what the budget says, and an agent's own before that of
+-- all.
 create table turnkeeper.pinned_levels (
     agent     text primary key, -- empty: all agents
     level     text not null check (level in ('normal', 'low', 'critical')),
@@ -590,7 +650,8 @@ create table turnkeeper.pinned_levels (
     until     timestamptz, -- null: until it is unpinned
     reason    text not null default '',
     constraint times_in_range check (
-        least(pinned_at, until) >= timestamptz '1970-01-01 00:00:00+00' and greatest(pinned_at, until) < timestamptz '2200-01-01 00:00:00+00')
+        least(pinned_at, until) >= timestamptz '1970-01-01 00:00:00+00' and greatest(pinned_at,
+            until) < timestamptz '2200-01-01 00:00:00+00')
 );
 
 -- Estimates that were reserved in budgets before a model call, until the call reports its actual use.
@@ -610,8 +671,8 @@ create index spend_reservations_turn on turnkeeper.spend_reservations (turn_id);
 -- Rounds: the answers of models
 ----------------------------------------------------------------------------------------------------
 
--- Parts that many requests share, by their hash: definitions of tools, and the request format of a provider. They contain
--- nothing of a conversation. Rows are never deleted.
+-- Parts that many requests share, by their hash: definitions of tools, and the request format of a provider. They
+-- contain nothing of a conversation. Rows are never deleted.
 create table turnkeeper.request_parts (
     sha256  text primary key check (sha256 ~ '^[0-9a-f]{64}$'),
     content text not null
@@ -623,7 +684,8 @@ create table turnkeeper.failed_attempts (
     id               bigint generated always as identity primary key,
     turn_id          bigint not null,
     round            integer not null check (round > 0),    -- for which the call was made; it may not exist
-    attempt          integer not null check (attempt >= 0), -- at the round, in one dispatch; 0: the call was not for a round's answer
+    -- at the round, in one dispatch; 0: the call was not for a round's answer
+    attempt          integer not null check (attempt >= 0),
     provider         text not null,
     model            text not null,
     error_class      text not null,
@@ -656,8 +718,9 @@ begin
         and (duration_ms is null or duration_ms >= 0);
 end $$;
 
--- Every start of a call with an effect, and those of other calls that run in the background or are remembered (freshness).
--- This table guarantees at most one start of a call of effect once: a second one cannot be inserted, whatever any clock says.
+-- Every start of a call with an effect, and those of other calls that run in the background or are remembered
+-- (freshness). This table guarantees at most one start of a call of effect once: a second one cannot be inserted,
+-- whatever any clock says.
 create table turnkeeper.call_starts (
     turn_id    bigint not null,
     round      integer not null,
@@ -680,7 +743,8 @@ create table turnkeeper.call_starts (
 );
 create index call_starts_recent on turnkeeper.call_starts (agent, name, args_hash, turn_id);
 
--- Results that came after the worker had lost its turn, when another worker had the turn or it had ended: they change nothing.
+-- Results that came after the worker had lost its turn, when another worker had the turn or it had ended: they change
+-- nothing.
 create table turnkeeper.late_results (
     turn_id bigint not null,
     round   integer not null,
@@ -690,8 +754,8 @@ create table turnkeeper.late_results (
     primary key (turn_id, round, ordinal)
 );
 
--- The turns that are part of the history of later turns: not those that were cancelled before their first grant; and of a
--- message's failed attempts, the last one and those that ran a tool with an effect. Whether the view has a turn never
+-- The turns that are part of the history of later turns: not those that were cancelled before their first grant; and of
+-- a message's failed attempts, the last one and those that ran a tool with an effect. Whether the view has a turn never
 -- changes after the turn ended, because requests are rebuilt from this view.
 create view turnkeeper.told_turns as
 select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.state, t.error_class, t.inner_dialogue
@@ -700,7 +764,8 @@ where t.state in ('succeeded', 'degraded', 'failed', 'cancelled')
   and case t.state
       when 'cancelled' then t.dispatches > 0
       when 'failed' then
-          exists (select from turnkeeper.messages m where m.id = t.message_id and m.turn_id = t.id and m.state = 'failed')
+          exists (select from turnkeeper.messages m where m.id = t.message_id and m.turn_id = t.id
+              and m.state = 'failed')
           or exists (select from turnkeeper.call_starts c where c.turn_id = t.id and c.effect <> 'none')
       else true end;
 
@@ -744,24 +809,25 @@ create table turnkeeper.output_chunks (
     primary key (output_id, first_char),
     check ((content is null) <> (bytes is null))
 );
--- With LZ4, writing takes as long as without compression; with Postgres's own method, three times as long. A server may be
--- built without LZ4.
+-- With LZ4, writing takes as long as without compression; with Postgres's own method, three times as long. A server may
+-- be built without LZ4.
 do $$ begin
-    alter table turnkeeper.output_chunks alter column content set compression lz4, alter column bytes set compression lz4;
+    alter table turnkeeper.output_chunks alter column content set compression lz4,
+        alter column bytes set compression lz4;
 exception when feature_not_supported then null;
 end $$;
 
--- Outputs that are still being written, chunk by chunk, before the journal names them. Chunks are added only while the row
--- exists. The write that records the result deletes the row. If the turn no longer runs under the grant, sweep_drafts
--- deletes the row and the chunks.
+-- Outputs that are still being written, chunk by chunk, before the journal names them. Chunks are added only while the
+-- row exists. The write that records the result deletes the row. If the turn no longer runs under the grant,
+-- sweep_drafts deletes the row and the chunks.
 create table turnkeeper.output_drafts (
     output_id  text primary key,
     turn_id    bigint not null,
     grant_id   uuid not null
 );
 
--- A cache of the results of extractions, by text, query, model and prompt. A row is deleted with the records of the turn
--- that made it, and after a week at the latest.
+-- A cache of the results of extractions, by text, query, model and prompt. A row is deleted with the records of the
+-- turn that made it, and after a week at the latest.
 create table turnkeeper.extractions (
     source_sha256  text not null,
     query_sha256   text not null,
@@ -797,7 +863,8 @@ create table turnkeeper.awaited_calls (
     check ((arrived_at is null) = (state is null))
 ) with (fillfactor = 70);
 
--- The run of a detached call in its own River job. The worker that claims it runs it; each attempt is claimed at most once.
+-- The run of a detached call in its own River job. The worker that claims it runs it; each attempt is claimed at most
+-- once.
 create table turnkeeper.detached_calls (
     turn_id    bigint not null,
     round      integer not null,
@@ -859,7 +926,8 @@ create table turnkeeper.spawned_calls (
 create index spawned_calls_tree on turnkeeper.spawned_calls (root);
 create index spawned_calls_untold on turnkeeper.spawned_calls (ended_at) where ended_at is not null and told_at is null;
 create index spawned_calls_open on turnkeeper.spawned_calls (deadline) where ended_at is null and told_at is null;
-create index spawned_calls_dropped on turnkeeper.spawned_calls (dropped_at) where dropped_at is not null and ended_at is null;
+create index spawned_calls_dropped on turnkeeper.spawned_calls (dropped_at) where dropped_at is not null
+    and ended_at is null;
 
 ----------------------------------------------------------------------------------------------------
 -- Replies and webhooks
@@ -935,7 +1003,8 @@ create index webhook_deliveries_claimed on turnkeeper.webhook_deliveries (webhoo
 create index webhook_deliveries_dead on turnkeeper.webhook_deliveries (webhook, id) where state = 'dead';
 create index webhook_deliveries_newest on turnkeeper.webhook_deliveries (webhook, id);
 create unique index webhook_deliveries_ask on turnkeeper.webhook_deliveries (ask_id, webhook) where ask_id is not null;
-create index webhook_deliveries_open_asks on turnkeeper.webhook_deliveries (webhook) where state = 'pending' and ask_id is not null;
+create index webhook_deliveries_open_asks on turnkeeper.webhook_deliveries (webhook)
+    where state = 'pending' and ask_id is not null;
 
 ----------------------------------------------------------------------------------------------------
 -- API tokens and sessions
@@ -946,9 +1015,11 @@ create table turnkeeper.api_tokens (
     id           bigint generated always as identity primary key,
     name         text not null unique check (name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'),
     sha256       text not null unique check (sha256 ~ '^[0-9a-f]{64}$'),
-    scopes       text[] not null check (cardinality(scopes) > 0 and scopes <@ array['send', 'read', 'operate', 'answer']),
+    scopes       text[] not null check (cardinality(scopes) > 0 and scopes <@ array['send', 'read',
+        'operate', 'answer']),
     agents       text[] check (cardinality(agents) > 0), -- null: all
-    user_name    text not null default '' check (turnkeeper.user_may_be(user_name)), -- it sends as, and sees, only this user; empty: all
+    -- it sends as, and sees, only this user; empty: all
+    user_name    text not null default '' check (turnkeeper.user_may_be(user_name)),
     created_at   timestamptz not null default clock_timestamp(),
     expires_at   timestamptz, -- null: never
     last_used_at timestamptz, -- to the minute
@@ -956,7 +1027,8 @@ create table turnkeeper.api_tokens (
     constraint no_token_may_both_send_and_answer check (not scopes @> array['send', 'answer'])
 );
 
--- Sessions of browsers that are signed in to the page. A session has the scopes and agents of its token, and ends with it.
+-- Sessions of browsers that are signed in to the page. A session has the scopes and agents of its token, and ends with
+-- it.
 create table turnkeeper.page_sessions (
     sha256     text primary key check (sha256 ~ '^[0-9a-f]{64}$'), -- of the browser's cookie
     token_id   bigint not null references turnkeeper.api_tokens on delete cascade,
@@ -989,7 +1061,8 @@ create table turnkeeper.mcp_tools (
     primary key (server, tool)
 );
 
--- Logins of people to MCP servers, shared by all workers. The tokens are encrypted with a key that is not in the database.
+-- Logins of people to MCP servers, shared by all workers. The tokens are encrypted with a key that is not in the
+-- database.
 create sequence turnkeeper.mcp_login_revisions;
 create table turnkeeper.mcp_logins (
     server        text primary key,

@@ -11,36 +11,43 @@
 -- Rows that are set aside
 ----------------------------------------------------------------------------------------------------
 
--- Whether a row is set aside now: whoever picks work leaves it out. Many statements call it for each row, and the table is
--- nearly always empty.
+-- Whether a row is set aside now: whoever picks work leaves it out. Many statements call it for each row, and the table
+-- is nearly always empty.
 create function turnkeeper.is_aside(p_kind text, p_id text) returns boolean stable language sql
-return (select s.next_try > statement_timestamp() from turnkeeper.set_aside s where s.kind = p_kind and s.id = p_id) is true;
+return (select s.next_try > statement_timestamp() from turnkeeper.set_aside s
+    where s.kind = p_kind and s.id = p_id) is true;
 
--- Whether an error may belong to one row: not one of the connection, of resources, of a shutdown, of the system or of a standby.
--- A statement's timeout (57014) may: the row may be what it could not finish.
+-- Whether an error may belong to one row: not one of the connection, of resources, of a shutdown, of the system or of a
+-- standby. A statement's timeout (57014) may: the row may be what it could not finish.
 create function turnkeeper.belongs_to_row(p_code text) returns boolean immutable language sql
 return p_code = '57014' or left(p_code, 2) not in ('08', '25', '53', '57', '58');
 
--- Set a row aside after a failure: for a minute, then for twice as long each time, at most an hour. If other transactions may be
--- the cause (a lock, a deadlock, a serialization failure, a timeout), it begins with five seconds. Steps and ticks are tried again at
--- once. The first failure is logged by the program that called (see pg.logAside), and then each whose number is a power of two.
-create function turnkeeper.put_aside(p_kind text, p_id text, p_code text, p_error text) returns void language plpgsql as $$
+-- Set a row aside after a failure: for a minute, then for twice as long each time, at most an hour. If other
+-- transactions may be the cause (a lock, a deadlock, a serialization failure, a timeout), it begins with five seconds.
+-- Steps and ticks are tried again at once. The first failure is logged by the program that called (see pg.logAside),
+-- and then each whose number is a power of two.
+create function turnkeeper.put_aside(p_kind text, p_id text, p_code text,
+    p_error text) returns void language plpgsql as $$
 declare
-    pause constant interval := case when p_kind in ('step', 'tick') then '0' when p_code in ('40001', '40P01', '55P03', '57014') then '5 s' else '1 min' end;
+    pause constant interval := case when p_kind in ('step', 'tick') then '0' when p_code in ('40001', '40P01', '55P03',
+        '57014') then '5 s' else '1 min' end;
     n     integer;
 begin
     insert into turnkeeper.set_aside as s (kind, id, next_try, code, error)
     values (p_kind, p_id, clock_timestamp() + pause, p_code, p_error)
-    on conflict (kind, id) do update set failures = s.failures + 1, last_at = clock_timestamp(), code = excluded.code, error = excluded.error,
+    on conflict (kind, id) do update set failures = s.failures + 1, last_at = clock_timestamp(), code = excluded.code,
+        error = excluded.error,
         next_try = clock_timestamp() + least(pause * power(2, least(s.failures, 10)), interval '1 hour')
     returning failures into n;
     if n & (n - 1) = 0 then
-        raise warning using errcode = 'TK020', message = p_error, table = p_kind, column = p_id, constraint = p_code, datatype = n::text;
+        raise warning using errcode = 'TK020', message = p_error, table = p_kind, column = p_id, constraint = p_code,
+            datatype = n::text;
     end if;
 end $$;
 
 -- Set a row aside if the error may be the row's, and raise it again if not.
-create function turnkeeper.put_aside_or_raise(p_kind text, p_id text, p_code text, p_error text) returns void language plpgsql as $$
+create function turnkeeper.put_aside_or_raise(p_kind text, p_id text, p_code text,
+    p_error text) returns void language plpgsql as $$
 begin
     if not turnkeeper.belongs_to_row(p_code) then
         raise exception using errcode = p_code, message = p_error;
@@ -48,23 +55,28 @@ begin
     perform turnkeeper.put_aside(p_kind, p_id, p_code, p_error);
 end $$;
 
--- Forget the rows that need no work any more, as their messages, turns, calls, asks, schedules or deliveries are over, the steps
--- that did not fail in the last minute, and the agents that no worker tries to register any more.
+-- Forget the rows that need no work any more, as their messages, turns, calls, asks, schedules or deliveries are over,
+-- the steps that did not fail in the last minute, and the agents that no worker tries to register any more.
 create function turnkeeper.forget_aside() returns void language plpgsql as $$
 begin
     delete from turnkeeper.set_aside s where case s.kind
-        when 'message' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint and m.state = 'waiting')
+        when 'message' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint
+            and m.state = 'waiting')
         when 'turn' then not exists (select from turnkeeper.turns t where t.id = s.id::bigint and t.ended_at is null)
         when 'call' then not exists (select from turnkeeper.detached_calls d
-            where (d.turn_id, d.round, d.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/', 2)::integer, split_part(s.id, '/', 3)::integer)
+            where (d.turn_id, d.round, d.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/',
+                2)::integer, split_part(s.id, '/', 3)::integer)
               and d.ended_at is null)
         when 'ask' then not exists (select from turnkeeper.asks a where a.id = s.id::bigint and a.state = 'open')
         when 'sub_agent' then not exists (select from turnkeeper.spawned_calls c
-            where (c.turn_id, c.round, c.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/', 2)::integer, split_part(s.id, '/', 3)::integer)
+            where (c.turn_id, c.round, c.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/',
+                2)::integer, split_part(s.id, '/', 3)::integer)
               and (c.told_at is null or c.ended_at is null))
         when 'schedule' then not exists (select from turnkeeper.schedules c
-            where c.agent = split_part(s.id, '/', 1) and c.name = substr(s.id, length(split_part(s.id, '/', 1)) + 2) and c.active)
-        when 'delivery' then not exists (select from turnkeeper.webhook_deliveries d where d.id = s.id::bigint and d.state = 'pending')
+            where c.agent = split_part(s.id, '/', 1) and c.name = substr(s.id, length(split_part(s.id, '/', 1)) + 2)
+                and c.active)
+        when 'delivery' then not exists (select from turnkeeper.webhook_deliveries d where d.id = s.id::bigint
+            and d.state = 'pending')
         when 'purge' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint)
         when 'agent' then s.next_try < clock_timestamp() - interval '1 hour'
         else s.last_at < clock_timestamp() - interval '1 min' end;
@@ -89,11 +101,12 @@ begin
     end if;
 end $$;
 
--- Put a message into an agent's inbox and return its id. Everything that sends messages calls this function: see enqueue for the
--- arguments, and messages.sent_by for p_sender. p_operates: the sender may use every priority. A repeat keeps the first sender, also
--- if another sender of the same user repeats it.
+-- Put a message into an agent's inbox and return its id. Everything that sends messages calls this function: see
+-- enqueue for the arguments, and messages.sent_by for p_sender. p_operates: the sender may use every priority. A repeat
+-- keeps the first sender, also if another sender of the same user repeats it.
 create function turnkeeper.enqueue_by(
-    p_sender text, p_operates boolean, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_priority integer,
+    p_sender text, p_operates boolean, p_agent text, p_user text, p_body text, p_conversation text, p_key text,
+    p_priority integer,
     p_trace_parent text, p_due_at timestamptz
 ) returns bigint language plpgsql as $$
 declare
@@ -121,7 +134,8 @@ begin
     end if;
     if not turnkeeper.user_may_be(usr) then
         raise exception using errcode = 'TK004', message = case when octet_length(usr) > 200
-            then 'invalid message: the user''s name is longer than 200 bytes' else 'invalid message: the user''s name has a control character' end;
+            then 'invalid message: the user''s name is longer than 200 bytes'
+                else 'invalid message: the user''s name has a control character' end;
     end if;
     if octet_length(key) > 200 then
         raise exception using errcode = 'TK004',
@@ -144,21 +158,27 @@ begin
     if p_due_at > at then -- to the next whole second
         due := date_trunc('second', p_due_at + interval '999999 us');
     end if;
-    select a.lane_per_conversation, a.retired_at is not null into by_conv, retired from turnkeeper.agents a where a.name = p_agent;
+    select a.lane_per_conversation, a.retired_at is not null into by_conv, retired from turnkeeper.agents a
+        where a.name = p_agent;
     if not found then
         select string_agg(a.name, ', ' order by a.name) into known
             from (select name from turnkeeper.agents order by name limit 20) a;
         raise exception using errcode = 'TK005', message = format('unknown agent %s: %s',
             quote_literal(coalesce(p_agent, '')),
-            case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
-                 else 'the registered agents are ' || known || '; if its file is new, the workers have not read it yet: send them SIGHUP' end);
+            case when known is null
+                then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
+                 else 'the registered agents are ' || known
+                     || '; if its file is new, the workers have not read it yet: send them SIGHUP' end);
     end if;
-    if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.user_name = usr and m.idempotency_key = key) then
+    if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.user_name = usr
+        and m.idempotency_key = key) then
         raise exception using errcode = 'TK010', message = format(
             'agent %s is retired and takes no new messages', quote_literal(p_agent));
     end if;
-    insert into turnkeeper.messages (agent, user_name, conversation, lane, body, idempotency_key, priority, trace_parent, due_at, sent_by)
-        values (p_agent, usr, conv, turnkeeper.lane_of(p_agent, usr, conv, by_conv), p_body, key, rank, trace, due, p_sender)
+    insert into turnkeeper.messages (agent, user_name, conversation, lane, body, idempotency_key, priority,
+        trace_parent, due_at, sent_by)
+        values (p_agent, usr, conv, turnkeeper.lane_of(p_agent, usr, conv, by_conv), p_body, key, rank, trace,
+            due, p_sender)
         on conflict (agent, user_name, idempotency_key) where idempotency_key is not null do nothing
         returning id into new_id;
     if new_id is null then
@@ -176,15 +196,16 @@ begin
 end $$;
 
 ----------------------------------------------------------------------------------------------------
--- Senders. A role that may only send needs the right to execute the five functions enqueue, enqueue_message, edit_message,
--- drop_message and my_replies_after, and to read the view my_messages. These functions have the rights of their owner, who is the
--- workers' role and whom current_user names in them; session_user is the user of the session, whatever SET ROLE says. They must not lock
--- anything but the sender's own messages, because a sender's transaction may stay open for hours.
+-- Senders. A role that may only send needs the right to execute the five functions enqueue, enqueue_message,
+-- edit_message, drop_message and my_replies_after, and to read the view my_messages. These functions have the rights of
+-- their owner, who is the workers' role and whom current_user names in them; session_user is the user of the session,
+-- whatever SET ROLE says. They must not lock anything but the sender's own messages, because a sender's transaction may
+-- stay open for hours.
 ----------------------------------------------------------------------------------------------------
 
--- Put a message into an agent's inbox and return its id. The message exists when the caller's transaction commits. A repeat with
--- the same idempotency key returns the first id, whatever its due_at. A message is not granted before due_at; a time in the past means
--- now. An invalid trace_parent (W3C Trace Context) is ignored.
+-- Put a message into an agent's inbox and return its id. The message exists when the caller's transaction commits. A
+-- repeat with the same idempotency key returns the first id, whatever its due_at. A message is not granted before
+-- due_at; a time in the past means now. An invalid trace_parent (W3C Trace Context) is ignored.
 create function turnkeeper.enqueue(
     agent           text,
     body            text,
@@ -205,10 +226,11 @@ comment on function turnkeeper.enqueue(text, text, text, text, integer, text, ti
     'conversation: the one to continue. user_name: whose conversation it is; empty: no user''s; two users never share one. '
     'idempotency_key: a repeat for the same agent and user with the same key and message returns the first id; '
     'with another message it fails. priority: -1000 to 1000, each point counts as one second of waiting; above max_sender_priority (0) only for the workers'' role. '
-    'trace_parent: W3C Trace Context; ignored if invalid. due_at: the message is not run before; null or past: at once.';
+    'trace_parent: W3C Trace Context; ignored if invalid. due_at: the message is not run before;
+    null or past: at once.';
 
--- Like enqueue, with the arguments as a JSON object. New arguments are added here, because a function with another signature
--- would lack the rights that were granted on the old one.
+-- Like enqueue, with the arguments as a JSON object. New arguments are added here, because a function with another
+-- signature would lack the rights that were granted on the old one.
 create function turnkeeper.enqueue_message(message jsonb) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -221,22 +243,29 @@ begin
     end if;
     for given in select e.key, jsonb_typeof(e.value) as type, e.value from jsonb_each(message) e order by e.key loop
         if given.key <> 'priority' and given.key <> all(strings) then
-            raise exception using errcode = 'TK004', message = format('invalid message: it has no key %s; the keys are %s and priority',
+            raise exception using errcode = 'TK004',
+                message = format('invalid message: it has no key %s; the keys are %s and priority',
                 to_json(left(given.key, 100)), array_to_string(strings, ', '));
-        elsif given.type <> 'null' and given.type <> (case given.key when 'priority' then 'number' else 'string' end) then
-            raise exception using errcode = 'TK004', message = format('invalid message: %s must be a %s, and is a value of type %s',
+        elsif given.type <> 'null' and given.type <> (case given.key when 'priority' then 'number'
+            else 'string' end) then
+            raise exception using errcode = 'TK004',
+                message = format('invalid message: %s must be a %s, and is a value of type %s',
                 given.key, case given.key when 'priority' then 'number' else 'string' end, given.type);
         elsif given.key = 'priority' and given.type = 'number'
-            and (case when given.value::numeric between -1000 and 1000 then given.value::numeric % 1 <> 0 else true end) then
-            raise exception using errcode = 'TK004', message = 'invalid message: priority must be a whole number from -1000 to 1000';
+            and (case when given.value::numeric between -1000 and 1000 then given.value::numeric % 1 <> 0
+                else true end) then
+            raise exception using errcode = 'TK004',
+                message = 'invalid message: priority must be a whole number from -1000 to 1000';
         elsif given.key = 'due_at' and due !~
             '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?([Zz]|[+-]([01][0-9]):?[0-5][0-9])$' then
             raise exception using errcode = 'TK004',
-                message = 'invalid message: due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z';
+                message =
+                    'invalid message: due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z';
         end if;
     end loop;
     return turnkeeper.enqueue_by('role:' || session_user, pg_has_role(session_user, current_user, 'member'),
-        message ->> 'agent', message ->> 'user', message ->> 'body', message ->> 'conversation', message ->> 'idempotency_key',
+        message ->> 'agent', message ->> 'user', message ->> 'body', message ->> 'conversation',
+        message ->> 'idempotency_key',
         (message ->> 'priority')::numeric::integer, message ->> 'trace_parent', due::timestamptz);
 end $$;
 
@@ -245,7 +274,8 @@ create function turnkeeper.lock_own_message(p_message bigint) returns turnkeeper
 declare
     m turnkeeper.messages;
 begin
-    select * into m from turnkeeper.messages q where q.id = p_message and q.sent_by = 'role:' || session_user for no key update;
+    select * into m from turnkeeper.messages q where q.id = p_message and q.sent_by = 'role:'
+        || session_user for no key update;
     if not found then
         raise exception using errcode = 'TK013', message = format('you have sent no message %s', p_message);
     end if;
@@ -267,17 +297,19 @@ begin
     m := turnkeeper.lock_own_message(message);
     if m.attempts > 0 then
         raise exception using errcode = 'TK008',
-            message = format('message %s cannot be changed, because it has had a turn: drop it and send another', message);
+            message = format('message %s cannot be changed, because it has had a turn: drop it and send another',
+                message);
     end if;
-    update turnkeeper.messages q set body = edit_message.body, first_sha256 = coalesce(m.first_sha256, sha256(convert_to(m.body, 'UTF8')))
+    update turnkeeper.messages q set body = edit_message.body, first_sha256 = coalesce(m.first_sha256,
+        sha256(convert_to(m.body, 'UTF8')))
     where q.id = message;
     update turnkeeper.responses r set preface = 0, history_sha256 = null where r.message_id = message;
     perform pg_notify('turnkeeper_inbox', ''); -- a tick may have passed the message over because it was locked
 end $$;
 
--- Drop a waiting message of the session's role: once the transaction has committed it is never granted, and the next tick closes it as
--- cancelled, with a reply. The function does not do that itself, because readers of the outbox wait for open
--- transactions that have inserted a reply.
+-- Drop a waiting message of the session's role: once the transaction has committed it is never granted, and the next
+-- tick closes it as cancelled, with a reply. The function does not do that itself, because readers of the outbox wait
+-- for open transactions that have inserted a reply.
 create function turnkeeper.drop_message(message bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -288,7 +320,8 @@ end $$;
 
 -- The messages of the session's role.
 create view turnkeeper.my_messages with (security_barrier) as
-select m.id, m.agent, m.user_name, m.conversation, m.body, m.idempotency_key, m.priority, m.trace_parent, m.state, m.attempts, m.due_at, m.accepted_at,
+select m.id, m.agent, m.user_name, m.conversation, m.body, m.idempotency_key, m.priority, m.trace_parent, m.state,
+    m.attempts, m.due_at, m.accepted_at,
     m.closed_at, m.dropped_at, (select r.id from turnkeeper.replies r where r.message_id = m.id) as reply_id
 from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
 
@@ -296,24 +329,28 @@ from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
 -- Responses
 ----------------------------------------------------------------------------------------------------
 
--- Return the response that was accepted with an idempotency key, or null. It fails if the key was used for another request, or
--- for a message that is not a response.
-create function turnkeeper.repeated_response(p_agent text, p_user text, p_key text, p_request bytea) returns bigint language plpgsql as $$
+-- Return the response that was accepted with an idempotency key, or null. It fails if the key was used for another
+-- request, or for a message that is not a response.
+create function turnkeeper.repeated_response(p_agent text, p_user text, p_key text,
+    p_request bytea) returns bigint language plpgsql as $$
 declare
     first record;
 begin
-    select m.id, r.request_sha256 into first from turnkeeper.messages m left join turnkeeper.responses r on r.message_id = m.id
+    select m.id, r.request_sha256 into first from turnkeeper.messages m left
+        join turnkeeper.responses r on r.message_id = m.id
         where m.agent = p_agent and m.user_name = p_user and m.idempotency_key = p_key;
     if first.id is not null and first.request_sha256 is distinct from p_request then
-        raise exception using errcode = 'TK006', message = format('idempotency key was already used for a different message (%s)', first.id);
+        raise exception using errcode = 'TK006',
+            message = format('idempotency key was already used for a different message (%s)', first.id);
     end if;
     return first.id;
 end $$;
 
--- Put the message of a response into the inbox. A repeat with the same key returns the same response; repeated_response says
--- when it fails. p_follows is the newest message of the conversation as the caller has read it, 0 if there is none. If it is not
--- any more, a strict call fails, and another one is stored without the hash of its history. p_texts are the texts that the sender put
--- together in the body, and p_labels, with their sources, are those of what it named in place of texts: see label_message.
+-- Put the message of a response into the inbox. A repeat with the same key returns the same response; repeated_response
+-- says when it fails. p_follows is the newest message of the conversation as the caller has read it, 0 if there is
+-- none. If it is not any more, a strict call fails, and another one is stored without the hash of its history. p_texts
+-- are the texts that the sender put together in the body, and p_labels, with their sources, are those of what it named
+-- in place of texts: see label_message.
 create function turnkeeper.enqueue_response(
     p_sender text, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_trace_parent text,
     p_response jsonb, p_follows bigint, p_strict boolean, p_texts text[], p_labels text[], p_sources text[]
@@ -329,12 +366,15 @@ begin
     if p_follows is distinct from (select coalesce(max(m.id), 0) from turnkeeper.messages m
             where m.agent = p_agent and m.user_name = p_user and m.conversation = p_conversation) then
         if p_strict then
-            raise exception using errcode = 'TK008', message = format('the conversation has a newer message than %s', p_follows);
+            raise exception using errcode = 'TK008', message = format('the conversation has a newer message than %s',
+                p_follows);
         end if;
         given.history_sha256 := null;
     end if;
-    given.message_id := turnkeeper.enqueue_by(p_sender, false, p_agent, p_user, p_body, p_conversation, p_key, 0, p_trace_parent, null);
-    if not exists (select from turnkeeper.messages m where m.id = given.message_id and m.xmin = pg_current_xact_id()::xid) then
+    given.message_id := turnkeeper.enqueue_by(p_sender, false, p_agent, p_user, p_body, p_conversation, p_key, 0,
+        p_trace_parent, null);
+    if not exists (select from turnkeeper.messages m where m.id = given.message_id
+        and m.xmin = pg_current_xact_id()::xid) then
         return turnkeeper.repeated_response(p_agent, p_user, p_key, given.request_sha256);
     end if;
     insert into turnkeeper.responses select given.*;
@@ -344,32 +384,39 @@ begin
 end $$;
 
 -- Note that a created conversation has a message to an agent of a user.
-create function turnkeeper.use_conversation(p_sender text, p_agent text, p_user text, p_conversation text) returns void language plpgsql as $$
+create function turnkeeper.use_conversation(p_sender text, p_agent text, p_user text,
+    p_conversation text) returns void language plpgsql as $$
 begin
-    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]', agent = p_agent, user_name = p_user
+    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]', agent = p_agent,
+        user_name = p_user
         where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
     if not found then
         insert into turnkeeper.api_conversations (id, agent, user_name, sent_by, metadata, items, created_at, used_at)
         select c.id, p_agent, p_user, c.sent_by, c.metadata, '[]', c.created_at, clock_timestamp()
-        from turnkeeper.api_conversations c where c.id = p_conversation and (c.agent, c.user_name) <> (p_agent, p_user) and c.sent_by = p_sender and c.used_at is not null limit 1
+        from turnkeeper.api_conversations c where c.id = p_conversation and (c.agent, c.user_name) <> (p_agent, p_user)
+            and c.sent_by = p_sender and c.used_at is not null limit 1
         on conflict do nothing;
     end if;
 end $$;
 
 -- Create a conversation. Null: the sender has 1,000 others that have no message.
-create function turnkeeper.create_conversation(p_id text, p_sender text, p_user text, p_metadata jsonb, p_items jsonb) returns timestamptz language plpgsql as $$
+create function turnkeeper.create_conversation(p_id text, p_sender text, p_user text, p_metadata jsonb,
+    p_items jsonb) returns timestamptz language plpgsql as $$
 declare
     created timestamptz;
 begin
-    if (select count(*) from (select from turnkeeper.api_conversations o where o.sent_by = p_sender and o.used_at is null limit 1000) o) >= 1000 then
+    if (select count(*) from (select from turnkeeper.api_conversations o where o.sent_by = p_sender
+        and o.used_at is null limit 1000) o) >= 1000 then
         return null;
     end if;
-    insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values (p_id, p_sender, p_user, p_metadata, p_items)
+    insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items)
+        values (p_id, p_sender, p_user, p_metadata, p_items)
         returning created_at into created;
     return created;
 end $$;
 
--- Take the scheduler's lock until the end of the transaction: wait for it, shared with others or not, or try to take it.
+-- Take the scheduler's lock until the end of the transaction: wait for it, shared with others or not, or try to take
+-- it.
 create function turnkeeper.lock_scheduler() returns void language plpgsql as $$
 begin
     lock table turnkeeper.scheduler_lock in exclusive mode;
@@ -388,8 +435,8 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- A message that begins to wait later than its rank has a queue_rank from the beginning: one with a priority, a sub-agent's, which
--- has the due time of its parent's message, or that of a missed slot.
+-- A message that begins to wait later than its rank has a queue_rank from the beginning: one with a priority, a
+-- sub-agent's, which has the due time of its parent's message, or that of a missed slot.
 create function turnkeeper.set_queue_rank() returns trigger language plpgsql as $$
 begin
     new.queue_rank := turnkeeper.rank_of(new.due_at, new.priority);
@@ -403,11 +450,13 @@ create trigger message_is_late before insert on turnkeeper.messages
 create function turnkeeper.is_due(due_at timestamptz, accepted_at timestamptz) returns boolean stable language sql
 return due_at <= greatest(statement_timestamp(), accepted_at);
 
--- The waiting messages that are not held and have the lowest queue ranks, and whether each is due now: at most max_rows of those
--- without a queue_rank, from the rank p_from on, and as many of the others that are due. Whoever gives a p_from must know that no
--- message with a lower rank and without a queue_rank waits: see grants.floor. It passes over messages of the agents p_without, at most
--- forty times max_rows. The settings keep the planner from sorting the whole inbox, which it would do while a new table has no statistics.
-create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity', p_without text[] default '{}')
+-- The waiting messages that are not held and have the lowest queue ranks, and whether each is due now: at most max_rows
+-- of those without a queue_rank, from the rank p_from on, and as many of the others that are due. Whoever gives a
+-- p_from must know that no message with a lower rank and without a queue_rank waits: see grants.floor. It passes over
+-- messages of the agents p_without, at most forty times max_rows. The settings keep the planner from sorting the whole
+-- inbox, which it would do while a new table has no statistics.
+create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity',
+    p_without text[] default '{}')
 returns table (lane text, id bigint, rank timestamptz, queue_rank timestamptz, due boolean)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -421,13 +470,15 @@ begin
         order by o.rank, o.id limit max_rows;
     return query select o.lane, o.id, o.rank, o.queue_rank, true from (
             select m.* from turnkeeper.messages m
-            where m.state = 'waiting' and not m.held and m.queue_rank is not null and turnkeeper.is_due(m.due_at, m.accepted_at)
+            where m.state = 'waiting' and not m.held and m.queue_rank is not null and turnkeeper.is_due(m.due_at,
+                m.accepted_at)
             order by m.queue_rank, m.id limit v_deep) o
         where o.agent <> all(p_without)
         order by o.queue_rank, o.id limit max_rows;
 end $$;
 
--- The earliest due time among the waiting messages that are not held; of those with a queue_rank, among the first 10,000.
+-- The earliest due time among the waiting messages that are not held; of those with a queue_rank, among the first
+-- 10,000.
 create function turnkeeper.oldest_due() returns timestamptz stable language sql as $$
     select least(
         (select m.due_at from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
@@ -437,16 +488,18 @@ create function turnkeeper.oldest_due() returns timestamptz stable language sql 
             order by m.queue_rank, m.id limit 10000) l))
 $$;
 
--- Whether a waiting message that is due is ahead of another one in its lane. One that waits for a turn outside the lane, which holds its
--- conversation, is not: that turn may wait behind the other one. p_from as in oldest_waiting.
-create function turnkeeper.waits_behind(p_lane text, p_rank timestamptz, p_id bigint, p_from timestamptz default '-infinity')
+-- Whether a waiting message that is due is ahead of another one in its lane. One that waits for a turn outside the
+-- lane, which holds its conversation, is not: that turn may wait behind the other one. p_from as in oldest_waiting.
+create function turnkeeper.waits_behind(p_lane text, p_rank timestamptz, p_id bigint,
+    p_from timestamptz default '-infinity')
 returns boolean stable language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     return exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is not null
             and a.lane = p_lane and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
             and not turnkeeper.conversation_held(a.agent, a.user_name, a.conversation))
         or exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is null
-            and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
+            and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at,
+                a.accepted_at)
             and not turnkeeper.conversation_held(a.agent, a.user_name, a.conversation));
 end $$;
 
@@ -454,23 +507,26 @@ end $$;
 -- Lanes and leases
 ----------------------------------------------------------------------------------------------------
 
--- Whether a lane pauses after a failed turn. No pause is longer than 120 s, so a later not_before was written before the
--- clock was set back. Null: it never paused.
+-- Whether a lane pauses after a failed turn. No pause is longer than 120 s, so a later not_before was written before
+-- the clock was set back. Null: it never paused.
 create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
-stable language sql return not_before > statement_timestamp() and not_before <= statement_timestamp() + interval '130 s';
+stable language sql return not_before > statement_timestamp()
+    and not_before <= statement_timestamp() + interval '130 s';
 
--- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of sub-agents are
--- not.
+-- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of
+-- sub-agents are not.
 create function turnkeeper.lane_now(p_message turnkeeper.messages, p_lane text) returns text stable language sql as $$
-    select coalesce((select turnkeeper.lane_of(a.name, p_message.user_name, p_message.conversation, a.lane_per_conversation) from turnkeeper.agents a
+    select coalesce((select turnkeeper.lane_of(a.name, p_message.user_name, p_message.conversation,
+        a.lane_per_conversation) from turnkeeper.agents a
         where a.name = p_message.agent and a.lanes_changed_at is not null
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message.id)), p_lane)
 $$;
 
--- The open turns of other lanes than p_lane that must not run at the same time as a message there, or its turn, after the agent's
--- lanes were changed: turns of the same conversation or, if the agent is one lane, all its turns. Of those that wait outside their
--- lanes, or go back, only one that goes back and has a lower rank is a rival.
-create function turnkeeper.lane_rivals(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
+-- The open turns of other lanes than p_lane that must not run at the same time as a message there, or its turn, after
+-- the agent's lanes were changed: turns of the same conversation or, if the agent is one lane, all its turns. Of those
+-- that wait outside their lanes, or go back, only one that goes back and has a lower rank is a rival.
+create function turnkeeper.lane_rivals(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text,
+    p_by_conversation boolean)
 returns setof turnkeeper.turns stable language sql as $$
     select t.* from turnkeeper.turns t
     where t.agent = p_agent and t.ended_at is null and coalesce(t.home_lane, t.lane) <> p_lane
@@ -481,15 +537,19 @@ returns setof turnkeeper.turns stable language sql as $$
            and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))
 $$;
 
--- Whether a waiting message must not run yet because its agent's lanes were changed: it is still in its old lane, or a rival is
--- open.
-create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
-returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
+-- Whether a waiting message must not run yet because its agent's lanes were changed: it is still in its old lane, or a
+-- rival is open.
+create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text,
+    p_by_conversation boolean)
+returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c
+    where c.message_id = p_message)
     and (p_lane <> turnkeeper.lane_of(p_agent, p_user, p_conversation, p_by_conversation)
-         or exists (select from turnkeeper.lane_rivals(p_message, p_agent, p_user, p_conversation, p_lane, p_by_conversation)));
+         or exists (select from turnkeeper.lane_rivals(p_message, p_agent, p_user, p_conversation, p_lane,
+             p_by_conversation)));
 
--- Whether another transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over the message of such a
--- row, because its sender may change it in a transaction that stays open. If the answer is wrong, Grant leaves the message out.
+-- Whether another transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over
+-- the message of such a row, because its sender may change it in a transaction that stays open. If the answer is wrong,
+-- Grant leaves the message out.
 create function turnkeeper.being_changed(p_xmax xid) returns boolean stable language plpgsql as $$
 declare
     near bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint; -- with the epoch, which p_xmax lacks
@@ -498,15 +558,16 @@ begin
     if p_xmax = pg_current_xact_id_if_assigned()::xid then -- this tick moved it
         return false;
     end if;
-    return pg_xact_status((near + ahead - case when ahead >= 2147483648 then 4294967296 else 0 end)::text::xid8) = 'in progress';
+    return pg_xact_status((near + ahead - case when ahead >= 2147483648 then 4294967296 else 0 end)::text::xid8) =
+        'in progress';
 exception when invalid_parameter_value or invalid_text_representation then -- not a transaction, but several
     return false;
 end $$;
 
--- Move waiting messages into the current lanes of their agents, except those of sub-agents, whose lanes never change. The lanes of
--- an agent count as changed for an hour, and as long as a turn is open in an old one, or a message could not be moved. One message
--- that cannot be moved stops no other if p_apart: each is then moved in a transaction of its own inside this one, which being_changed
--- takes for another's.
+-- Move waiting messages into the current lanes of their agents, except those of sub-agents, whose lanes never change.
+-- The lanes of an agent count as changed for an hour, and as long as a turn is open in an old one, or a message could
+-- not be moved. One message that cannot be moved stops no other if p_apart: each is then moved in a transaction of its
+-- own inside this one, which being_changed takes for another's.
 create function turnkeeper.move_lanes(p_apart boolean) returns void language plpgsql as $$
 declare
     a      record;
@@ -518,10 +579,13 @@ begin
         perform turnkeeper.park_old(a.name, p_apart);
         v_left := not turnkeeper.move_lanes_of(a.name, a.lane_per_conversation, p_apart);
         update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
-            lanes_changed_at = case when v_left or a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
+            lanes_changed_at = case when v_left or a.lanes_changed_at > clock_timestamp() - interval '1 hour'
+                or exists (
                 select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null
-                  and coalesce(t.home_lane, t.lane) <> turnkeeper.lane_of(a.name, t.user_name, t.conversation, a.lane_per_conversation)
-                  and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
+                  and coalesce(t.home_lane, t.lane) <> turnkeeper.lane_of(a.name, t.user_name, t.conversation,
+                      a.lane_per_conversation)
+                  and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))
+                      then a.lanes_changed_at end
         where u.name = a.name;
     end loop;
 end $$;
@@ -531,7 +595,8 @@ create function turnkeeper.park_old(p_agent text, p_apart boolean) returns void 
 declare
     v_turn bigint;
 begin
-    for v_turn in select t.id from turnkeeper.turns t where t.agent = p_agent and t.state = 'waiting' and t.home_lane is null
+    for v_turn in select t.id from turnkeeper.turns t where t.agent = p_agent and t.state = 'waiting'
+        and t.home_lane is null
         and not turnkeeper.is_aside('turn', t.id::text) order by t.id for no key update skip locked
     loop
         if not p_apart then
@@ -547,17 +612,20 @@ begin
 end $$;
 
 -- Move the messages of one agent, and return whether all are moved.
-create function turnkeeper.move_lanes_of(p_agent text, p_by_conversation boolean, p_apart boolean) returns boolean language plpgsql as $$
+create function turnkeeper.move_lanes_of(p_agent text, p_by_conversation boolean,
+    p_apart boolean) returns boolean language plpgsql as $$
 declare
     m     record;
     v_all boolean := true;
 begin
     for m in select q.id, turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation) as lane
         from turnkeeper.messages q
-        where q.agent = p_agent and q.state = 'waiting' and q.lane <> turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation)
+        where q.agent = p_agent and q.state = 'waiting' and q.lane <> turnkeeper.lane_of(q.agent, q.user_name,
+            q.conversation, p_by_conversation)
           and q.lane <> turnkeeper.level_lane(q.agent)
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = q.id)
-          and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.user_name = q.user_name and p.conversation = q.conversation and p.home_lane is not null
+          and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.user_name = q.user_name
+              and p.conversation = q.conversation and p.home_lane is not null
               and p.ended_at is null and p.held)
         for no key update of q skip locked -- a tick must not wait for a sender who changes a message
     loop
@@ -570,7 +638,8 @@ begin
             continue;
         end if;
         begin
-            update turnkeeper.messages set lane = m.lane, queue_rank = coalesce(queue_rank, rank) where id = m.id and state = 'waiting';
+            update turnkeeper.messages set lane = m.lane, queue_rank = coalesce(queue_rank, rank)
+                where id = m.id and state = 'waiting';
         exception when others then
             perform turnkeeper.put_aside_or_raise('message', m.id::text, sqlstate, sqlerrm);
             v_all := false;
@@ -598,7 +667,8 @@ create trigger lease_token_grows before update of token on turnkeeper.leases
 create function turnkeeper.lease_may_go() returns trigger language plpgsql as $$
 begin
     if old.grant_id is not null or old.token > (select s.lane_token from turnkeeper.settings s) then
-        raise exception 'the lease of lane % is not to be deleted: it is held, or its token would be used again', old.lane;
+        raise exception 'the lease of lane % is not to be deleted: it is held, or its token would be used again',
+            old.lane;
     end if;
     return old;
 end $$;
@@ -624,8 +694,8 @@ begin
     end if;
 end $$;
 
--- Delete the leases of unused lanes, because a lane's name contains those of its user and its conversation. p_agent, p_user and
--- p_conversation as in purge.
+-- Delete the leases of unused lanes, because a lane's name contains those of its user and its conversation. p_agent,
+-- p_user and p_conversation as in purge.
 create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language sql as $$
     select turnkeeper.forget_unused(array(
         select l.lane from turnkeeper.leases l
@@ -639,8 +709,8 @@ $$;
 -- future was written before that. Smaller adjustments are ignored.
 ----------------------------------------------------------------------------------------------------
 
--- Whether a lease has expired. A lease that was granted in the future has: after the clock is set back, the scheduler holds
--- off for a whole lease.
+-- Whether a lease has expired. A lease that was granted in the future has: after the clock is set back, the scheduler
+-- holds off for a whole lease.
 create function turnkeeper.lease_over(granted_at timestamptz, lease_until timestamptz) returns boolean
 stable language sql return lease_until <= statement_timestamp() or granted_at > statement_timestamp() + interval '10 s';
 
@@ -649,23 +719,26 @@ create function turnkeeper.heart_silent(beat_at timestamptz, takeover_after inte
 stable language sql return takeover_after > interval '0'
     and (beat_at + takeover_after <= statement_timestamp() or beat_at > statement_timestamp() + interval '10 s');
 
--- Since when a worker has been silent: since its newest heartbeat, or since the database was available again after that.
+-- Since when a worker has been silent: since its newest heartbeat, or since the database was available again after
+-- that.
 create function turnkeeper.silent_from(beat_at timestamptz) returns timestamptz
 stable language sql return greatest(beat_at, (select silence_from from turnkeeper.settings));
 
 -- Whether a worker has stopped or is silent. Null: the worker is unknown.
-create function turnkeeper.worker_gone(stopped_at timestamptz, beat_at timestamptz, takeover_after interval) returns boolean
+create function turnkeeper.worker_gone(stopped_at timestamptz, beat_at timestamptz,
+    takeover_after interval) returns boolean
 stable language sql return stopped_at is not null or turnkeeper.heart_silent(beat_at, takeover_after);
 
--- Whether the worker's process is connected. A process holds this lock on the connection that listens for doorbells: it is
--- free once the process has died, while a process that is only slow keeps it.
+-- Whether the worker's process is connected. A process holds this lock on the connection that listens for doorbells: it
+-- is free once the process has died, while a process that is only slow keeps it.
 create function turnkeeper.worker_present(worker text) returns boolean stable language sql return exists (
     select from pg_locks
-    where locktype = 'advisory' and classid = 1414218583::oid and objid = (hashtext(worker)::bigint & 4294967295)::oid and objsubid = 2
+    where locktype = 'advisory' and classid = 1414218583::oid and objid = (hashtext(worker)::bigint & 4294967295)::oid
+        and objsubid = 2
       and database = (select oid from pg_database where datname = current_database()) and granted);
 
--- Whether a queue belongs to one worker (see jobs.QueueOf) that has stopped or is silent. A turn that was granted to that
--- worker by name would wait there until its lease ends.
+-- Whether a queue belongs to one worker (see jobs.QueueOf) that has stopped or is silent. A turn that was granted to
+-- that worker by name would wait there until its lease ends.
 create function turnkeeper.owner_gone(queue text) returns boolean stable language plpgsql as $$
 begin
     return left(queue, 6) = 'turns_' and not exists (
@@ -677,15 +750,18 @@ end $$;
 -- Whether a lost grant counts against its message. It does if the lease expired. Otherwise its worker was silent: that
 -- counts if no heartbeat has come since, and the worker's process has died or has been silent for a whole lease.
 create function turnkeeper.loss_counts(
-    p_worker text, p_granted timestamptz, p_until timestamptz, p_ended timestamptz, p_stopped timestamptz, p_beat timestamptz
+    p_worker text, p_granted timestamptz, p_until timestamptz, p_ended timestamptz, p_stopped timestamptz,
+        p_beat timestamptz
 ) returns boolean stable language sql return p_until <= p_ended
     or p_stopped is not null
     or (p_beat is null or p_beat <= p_ended or p_beat > statement_timestamp() + interval '10 s')
-       and (not turnkeeper.worker_present(p_worker) or turnkeeper.silent_from(p_beat) + (p_until - p_granted) <= statement_timestamp());
+       and (not turnkeeper.worker_present(p_worker)
+           or turnkeeper.silent_from(p_beat) + (p_until - p_granted) <= statement_timestamp());
 
--- Whether the run of a detached call has exceeded its deadline by more than 30 s: until then its worker should end it. If
--- the claim is in the future, its real time is unknown, and the worker's newest heartbeat decides.
-create function turnkeeper.run_overdue(claimed_at timestamptz, deadline timestamptz, time_limit interval, beat_at timestamptz) returns boolean
+-- Whether the run of a detached call has exceeded its deadline by more than 30 s: until then its worker should end it.
+-- If the claim is in the future, its real time is unknown, and the worker's newest heartbeat decides.
+create function turnkeeper.run_overdue(claimed_at timestamptz, deadline timestamptz, time_limit interval,
+    beat_at timestamptz) returns boolean
 stable language sql return deadline + interval '30 s' <= statement_timestamp()
     or (claimed_at > statement_timestamp() + interval '10 s'
         and (beat_at is null or beat_at > statement_timestamp() + interval '10 s'
@@ -703,18 +779,24 @@ begin
         and not exists (select from turnkeeper.detached_calls where claim is not null and ended_at is null) then
         return false;
     end if;
-    return exists (select from turnkeeper.detached_calls d left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
+    return exists (select from turnkeeper.detached_calls d left
+        join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
              where d.claim is not null and d.ended_at is null
-               and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
+               and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at),
+                   h.takeover_after)
                     or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at)))
-        or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at <= statement_timestamp())
-        or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at > statement_timestamp() + interval '11 minutes')
+        or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null
+            and look_at <= statement_timestamp())
+        or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null
+            and look_at > statement_timestamp() + interval '11 minutes')
         or exists (with j as materialized (
                 select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
                 where r.state = 'running' and left(r.queue, 9) = 'detached_')
             select from j
-            join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
-                and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
+            join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint
+                and d.round = (j.args ->> 'round')::integer
+                and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null
+                    and d.ended_at is null
             left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
             where (turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
                    or turnkeeper.fetch_overlooked(j.attempted_at)));
@@ -733,26 +815,28 @@ create function turnkeeper.chain_down(models text[]) returns boolean stable lang
 return cardinality(models) > 0 and not exists (select from unnest(models) m (name)
     where not exists (select from turnkeeper.model_health h where h.model = m.name and h.down_since is not null));
 
--- Whether an answer of one of the models changes anything: the model is down, or a message may get a pair (see note_models).
+-- Whether an answer of one of the models changes anything: the model is down, or a message may get a pair (see
+-- note_models).
 create function turnkeeper.answer_matters(p_answered text[]) returns boolean stable language sql return
     exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null)
     or exists (select from turnkeeper.suspects where open and model = any(p_answered));
 
 -- Record which models answered or failed.
 --
--- Models that answered are up, and lanes and turns that waited for one of them are due. p_proofs says what each answer proves of
--- messages that the model has failed: one to a turn's own request (its id) that a failure of any other message was that
--- message's own, one to a worker's probe (0) that of any message was, and a refusal (-1) nothing. It makes a pair with the newest
--- failure of each such message, once, if it comes before suspects.until.
+-- Models that answered are up, and lanes and turns that waited for one of them are due. p_proofs says what each answer
+-- proves of messages that the model has failed: one to a turn's own request (its id) that a failure of any other
+-- message was that message's own, one to a worker's probe (0) that of any message was, and a refusal (-1) nothing. It
+-- makes a pair with the newest failure of each such message, once, if it comes before suspects.until.
 --
--- Models that failed in p_turn are down: p_seen is the number of failures in a row that was known before the request, so that
--- concurrent failures count once; p_asked is the pause that the provider asked for; p_requests is the number of requests that
--- failed, if the request may have caused that, else 0. A message that has a pair with the model, and may have caused the failure
--- again, is not taken for a failure of the model, and other answers no longer end its pause.
+-- Models that failed in p_turn are down: p_seen is the number of failures in a row that was known before the request,
+-- so that concurrent failures count once; p_asked is the pause that the provider asked for; p_requests is the number of
+-- requests that failed, if the request may have caused that, else 0. A message that has a pair with the model, and may
+-- have caused the failure again, is not taken for a failure of the model, and other answers no longer end its pause.
 --
 -- The function locks leases that are not held, so a transaction that locks the turn's own lease must do that first.
 create function turnkeeper.note_models(
-    p_answered text[], p_proofs bigint[], p_turn bigint default null, p_failed text[] default '{}', p_seen integer[] default '{}', p_classes text[] default '{}',
+    p_answered text[], p_proofs bigint[], p_turn bigint default null, p_failed text[] default '{}',
+    p_seen integer[] default '{}', p_classes text[] default '{}',
     p_errors text[] default '{}', p_asked interval[] default '{}', p_requests integer[] default '{}'
 ) returns void language plpgsql as $$
 declare
@@ -765,64 +849,76 @@ begin
         return;
     end if;
     perform from turnkeeper.model_health where model = any(p_answered || p_failed) order by model for update;
-    update turnkeeper.suspects s set pairs = s.pairs + 1, first_pair = coalesce(s.first_pair, s.failed_at), last_pair = s.failed_at, open = false
+    update turnkeeper.suspects s set pairs = s.pairs + 1, first_pair = coalesce(s.first_pair, s.failed_at),
+        last_pair = s.failed_at, open = false
     where (s.message_id, s.model) in (
         select k.message_id, k.model from turnkeeper.suspects k
         where k.open and k.model = any(p_answered) and k.until >= clock_timestamp() and exists (
             select from unnest(p_answered, p_proofs) as a(model, proof)
-            where a.model = k.model and a.proof >= 0 and k.message_id is distinct from (select t.message_id from turnkeeper.turns t where t.id = a.proof))
+            where a.model = k.model and a.proof >= 0 and k.message_id is distinct from (select t.message_id
+                from turnkeeper.turns t where t.id = a.proof))
         for update skip locked);
     with up as (
-        update turnkeeper.model_health set down_since = null, until = null, failures = 0, probe_grant = null, changed_at = clock_timestamp()
+        update turnkeeper.model_health set down_since = null, until = null, failures = 0, probe_grant = null,
+            changed_at = clock_timestamp()
         where model = any(p_answered) and down_since is not null returning model
     )
     select array_agg(model) into back from up;
     if back is not null then
         update turnkeeper.leases set not_before = null, waits_for = null where lane in (
-            select lane from turnkeeper.leases where not_before is not null and waits_for && back for update skip locked)
+            select lane from turnkeeper.leases where not_before is not null and waits_for && back
+                for update skip locked)
           and lane not in (select m.lane from turnkeeper.suspects s join turnkeeper.messages m on m.id = s.message_id
             where s.model = any(back) and s.pairs > 0);
         update turnkeeper.turns set state = 'queued', due_at = null where state = 'waiting' and id in (
             select t.id from turnkeeper.turns t where t.waits_for && back and t.state = 'waiting'
-              and not exists (select from turnkeeper.suspects s where s.message_id = t.message_id and s.model = any(back) and s.pairs > 0)
+              and not exists (select from turnkeeper.suspects s where s.message_id = t.message_id
+                  and s.model = any(back) and s.pairs > 0)
             for no key update skip locked);
         perform pg_notify('turnkeeper_inbox', '');
     end if;
     select t.message_id into v_message from turnkeeper.turns t where t.id = p_turn;
     for i in 1 .. cardinality(p_failed) loop
         now := clock_timestamp();
-        if p_requests[i] > 0 and exists (select from turnkeeper.messages m where m.id = v_message and m.closed_at is null) then
+        if p_requests[i] > 0 and exists (select from turnkeeper.messages m
+            where m.id = v_message and m.closed_at is null) then
             insert into turnkeeper.suspects as s (message_id, model, requests, failed_at, until)
             values (v_message, p_failed[i], p_requests[i], now, now + turnkeeper.pair_window(1))
-            on conflict (message_id, model) do update set failures = s.failures + 1, requests = s.requests + excluded.requests,
+            on conflict (message_id, model) do update set failures = s.failures + 1,
+                requests = s.requests + excluded.requests,
                 failed_at = now, until = now + turnkeeper.pair_window(s.failures + 1), open = true;
-            continue when exists (select from turnkeeper.suspects s where s.message_id = v_message and s.model = p_failed[i] and s.pairs > 0);
+            continue when exists (select from turnkeeper.suspects s where s.message_id = v_message
+                and s.model = p_failed[i] and s.pairs > 0);
         end if;
-        insert into turnkeeper.model_health as h (model, down_since, until, failures, error_class, error, changed_at, failed_message)
-        values (p_failed[i], now, now + greatest(turnkeeper.failure_pause(1), p_asked[i]), 1, p_classes[i], p_errors[i], now, v_message)
+        insert into turnkeeper.model_health as h (model, down_since, until, failures, error_class, error, changed_at,
+            failed_message)
+        values (p_failed[i], now, now + greatest(turnkeeper.failure_pause(1), p_asked[i]), 1, p_classes[i], p_errors[i],
+            now, v_message)
         on conflict (model) do update set
             down_since = coalesce(h.down_since, now),
             failures = case when h.failures > p_seen[i] then h.failures else h.failures + 1 end,
             until = case when h.failures > p_seen[i] then greatest(h.until, now + p_asked[i])
                     else now + greatest(turnkeeper.failure_pause(h.failures + 1), p_asked[i]) end,
-            error_class = excluded.error_class, error = excluded.error, probe_grant = null, changed_at = now, failed_message = v_message;
+            error_class = excluded.error_class, error = excluded.error, probe_grant = null, changed_at = now,
+                failed_message = v_message;
         perform pg_notify('turnkeeper_inbox', '');
     end loop;
 end $$;
 
--- How long after a message's n-th failure in a row an answer to another request makes a pair with it: its pause, and two minutes
--- for the request that begins when that is over.
+-- How long after a message's n-th failure in a row an answer to another request makes a pair with it: its pause, and
+-- two minutes for the request that begins when that is over.
 create function turnkeeper.pair_window(n integer) returns interval immutable language sql
 return turnkeeper.failure_pause(n) + interval '2 minutes';
 
--- Queue at most p_limit turns whose wait for a model is over. The caller has the scheduler's lock. Turns whose row is locked are
--- left to a later tick.
+-- Queue at most p_limit turns whose wait for a model is over. The caller has the scheduler's lock. Turns whose row is
+-- locked are left to a later tick.
 create function turnkeeper.end_model_waits(p_limit integer) returns integer language plpgsql as $$
 declare
     n integer;
 begin
     update turnkeeper.turns set state = 'queued', due_at = null where state = 'waiting' and id in (
-        select t.id from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp() and t.state = 'waiting'
+        select t.id from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()
+            and t.state = 'waiting'
         order by t.due_at limit p_limit for no key update skip locked);
     get diagnostics n = row_count;
     return n;
@@ -833,7 +929,8 @@ end $$;
 ----------------------------------------------------------------------------------------------------
 
 -- The level after p_before, when p_left of p_limit is left: the same rule as survival.Next in Go.
-create function turnkeeper.next_level(p_before text, p_left bigint, p_limit bigint) returns text immutable language sql return case
+create function turnkeeper.next_level(p_before text, p_left bigint,
+    p_limit bigint) returns text immutable language sql return case
     when p_limit <= 0 then 'normal'
     when p_left < 0 or p_left * 100 < p_limit * case when p_before = 'critical' then 10 else 5 end then 'critical'
     when p_left * 100 < p_limit * case when p_before in ('low', 'critical') then 25 else 20 end then 'low'
@@ -842,15 +939,16 @@ create function turnkeeper.next_level(p_before text, p_left bigint, p_limit bigi
 create function turnkeeper.worse_level(a text, b text) returns text immutable language sql
 return case when 'critical' in (a, b) then 'critical' when 'low' in (a, b) then 'low' else 'normal' end;
 
--- Decide the level of an agent on a day from what is left of its budget. The caller has locked the row of spend. What a reservation takes
--- counts for the calls after it, not for its own.
+-- Decide the level of an agent on a day from what is left of its budget. The caller has locked the row of spend. What a
+-- reservation takes counts for the calls after it, not for its own.
 create function turnkeeper.note_level(p_agent text, p_day text) returns void language plpgsql as $$
 begin
     update turnkeeper.spend s set level = n.level
     from turnkeeper.agents a, turnkeeper.spend b,
         lateral (select turnkeeper.worse_level(turnkeeper.next_level(b.level, a.day_tokens - b.tokens, a.day_tokens),
             turnkeeper.next_level(b.level, a.day_calls - b.calls, a.day_calls)) as level) n
-    where a.name = p_agent and (b.scope, b.period) = ('agent:' || p_agent, p_day) and (s.scope, s.period) = (b.scope, b.period) and s.level <> n.level;
+    where a.name = p_agent and (b.scope, b.period) = ('agent:' || p_agent, p_day) and (s.scope, s.period) = (b.scope,
+        b.period) and s.level <> n.level;
     if found then
         perform pg_notify('turnkeeper_inbox', '');
     end if;
@@ -869,7 +967,8 @@ return (date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 da
 -- The level of an agent now. A new day begins at normal.
 create function turnkeeper.level_of(p_agent text) returns text stable language sql return coalesce(
     (turnkeeper.pin_of(p_agent)).level,
-    (select s.level from turnkeeper.spend s where s.scope = 'agent:' || p_agent and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD')),
+    (select s.level from turnkeeper.spend s where s.scope = 'agent:' || p_agent
+        and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD')),
     'normal');
 
 -- What an agent's file says happens at its level now; null: nothing.
@@ -878,7 +977,8 @@ return case when a.levels <> '{}' then a.levels -> turnkeeper.level_of(a.name) e
 
 -- The models that an agent's turns ask now, in order.
 create function turnkeeper.models_now(a turnkeeper.agents) returns text[] stable language sql
-return coalesce((select array_agg(m.model order by m.i) from jsonb_array_elements_text(turnkeeper.level_effect(a) -> 'models') with ordinality m (model, i)), a.models);
+return coalesce((select array_agg(m.model order by m.i)
+    from jsonb_array_elements_text(turnkeeper.level_effect(a) -> 'models') with ordinality m (model, i)), a.models);
 
 -- The models that an agent's turns ask at any level.
 create function turnkeeper.all_models(a turnkeeper.agents) returns text[] stable language sql
@@ -890,17 +990,19 @@ create function turnkeeper.least_priority(a turnkeeper.agents) returns integer s
 return (turnkeeper.level_effect(a) ->> 'min_priority')::integer;
 
 -- Whether a message waits below a least priority: not a sub-agent's, which belongs to its parent's turn.
-create function turnkeeper.waits_below(p_message bigint, p_priority integer, p_least integer) returns boolean stable language sql
+create function turnkeeper.waits_below(p_message bigint, p_priority integer,
+    p_least integer) returns boolean stable language sql
 return p_priority < p_least and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message);
 
--- The lane in which messages wait while the survival level of their agent holds them, so that they block nothing and no tick reads
--- through them. No other lane has this name: see park_turn.
+-- The lane in which messages wait while the survival level of their agent holds them, so that they block nothing and no
+-- tick reads through them. No other lane has this name: see park_turn.
 create function turnkeeper.level_lane(p_agent text) returns text immutable language sql return p_agent || '#level';
 
--- Move the messages that the survival levels of their agents hold out of the lanes that they would block, and those that they hold no
--- longer back, and return how many agents and messages changed. The caller has the scheduler's lock. After a change of the level it
--- moves up to 1000 messages of the agent at a time, else what it finds among the oldest p_limit waiting messages, as move_held does.
--- Those that are not moved yet are not granted: see holds_below. It leaves out messages that a sender has locked.
+-- Move the messages that the survival levels of their agents hold out of the lanes that they would block, and those
+-- that they hold no longer back, and return how many agents and messages changed. The caller has the scheduler's lock.
+-- After a change of the level it moves up to 1000 messages of the agent at a time, else what it finds among the oldest
+-- p_limit waiting messages, as move_held does. Those that are not moved yet are not granted: see holds_below. It leaves
+-- out messages that a sender has locked.
 create function turnkeeper.move_levels(p_limit integer) returns integer language plpgsql as $$
 declare
     a      record;
@@ -909,19 +1011,24 @@ declare
     moved  integer;
     n      integer := 0;
 begin
-    for a in select g.name, g.holds_below as before, g.lane_per_conversation as by_conv, turnkeeper.least_priority(g) as least,
-        turnkeeper.level_lane(g.name) as lane from turnkeeper.agents g where g.holds_below is not null or g.levels <> '{}' order by g.name
+    for a in select g.name, g.holds_below as before, g.lane_per_conversation as by_conv,
+        turnkeeper.least_priority(g) as least,
+        turnkeeper.level_lane(g.name) as lane from turnkeeper.agents g where g.holds_below is not null
+            or g.levels <> '{}' order by g.name
     loop
         continue when a.before is null and a.least is null;
         if a.before is distinct from a.least then
             v_ids := array(select h.id from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane
-                and not coalesce(turnkeeper.waits_below(h.id, h.priority, a.least), false) order by h.rank, h.id limit c_most);
+                and not coalesce(turnkeeper.waits_below(h.id, h.priority, a.least), false) order by h.rank,
+                    h.id limit c_most);
         else
-            v_ids := array(select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane
+            v_ids := array(select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting'
+                and h.lane = a.lane
                     order by h.rank, h.id limit p_limit) q
                 where not coalesce(turnkeeper.waits_below(q.id, q.priority, a.least), false));
         end if;
-        update turnkeeper.messages m set lane = turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.by_conv), held = false,
+        update turnkeeper.messages m set lane = turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.by_conv),
+            held = false,
             queue_rank = coalesce(m.queue_rank, m.rank)
         where m.id in (select q.id from turnkeeper.messages q where q.id = any(v_ids) for no key update skip locked);
         get diagnostics moved = row_count;
@@ -940,12 +1047,14 @@ begin
         if a.before is distinct from a.least then
             update turnkeeper.messages set lane = a.lane, held = true where id in (
                 select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name and not m.held
-                    and turnkeeper.waits_below(m.id, m.priority, a.least) order by m.rank, m.id limit c_most for no key update skip locked);
+                    and turnkeeper.waits_below(m.id, m.priority, a.least) order by m.rank,
+                        m.id limit c_most for no key update skip locked);
             update turnkeeper.agents set holds_below = a.least where name = a.name;
             n := n + 1;
         else
             update turnkeeper.messages set lane = a.lane, held = true where id in (
-                select m.id from turnkeeper.messages m where m.id in (select w.id from turnkeeper.oldest_waiting(p_limit) w) and m.state = 'waiting' and m.agent = a.name
+                select m.id from turnkeeper.messages m where m.id in (select w.id
+                    from turnkeeper.oldest_waiting(p_limit) w) and m.state = 'waiting' and m.agent = a.name
                     and turnkeeper.waits_below(m.id, m.priority, a.least) for no key update skip locked);
         end if;
         get diagnostics moved = row_count;
@@ -979,7 +1088,8 @@ create type turnkeeper.blocker as (
 -- The live workers that take turns, and their slots.
 create function turnkeeper.live_workers(out workers bigint, out slots bigint) stable language sql as $$
     select count(*), coalesce(sum(h.slots), 0) from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+        interval '15 s'))
 $$;
 
 -- What holds all messages back: the scheduler, or the workers. A full house is not among it: see turnkeeper.blockers.
@@ -1004,33 +1114,40 @@ begin
     if (select w.workers from turnkeeper.live_workers() w) = 0 then
         r.reason := 'no_worker';
         return next r;
-    -- Ticks that do nothing are recorded once a minute. In a new database a scheduler may be about to tick for the first time.
+    -- Ticks that do nothing are recorded once a minute. In a new database a scheduler may be about to tick for the
+    -- first time.
     elsif (case when s.last_tick_at is null
-        then not exists (select from turnkeeper.worker_heartbeat h where h.stopped_at is null and h.started_at > clock_timestamp() - interval '30 s')
-        else clock_timestamp() - s.last_tick_at > greatest(interval '3 minutes', 3 * coalesce(s.poll_interval, interval '0')) end)
+        then not exists (select from turnkeeper.worker_heartbeat h where h.stopped_at is null
+            and h.started_at > clock_timestamp() - interval '30 s')
+        else clock_timestamp() - s.last_tick_at > greatest(interval '3 minutes', 3 * coalesce(s.poll_interval,
+            interval '0')) end)
     then
         r.reason := 'scheduler_silent'; r.since := s.last_tick_at;
         return next r;
     end if;
 end $$;
 
--- The models of an agent, if all are down and none is due to be tried again. A down_since in the future was written before the
--- clock was set back. Overdue work is granted all the same, so that its turn ends.
-create function turnkeeper.models_awaited(p_models text[]) returns setof turnkeeper.blocker stable language plpgsql as $$
+-- The models of an agent, if all are down and none is due to be tried again. A down_since in the future was written
+-- before the clock was set back. Overdue work is granted all the same, so that its turn ends.
+create function turnkeeper.models_awaited(
+    p_models text[]) returns setof turnkeeper.blocker stable language plpgsql as $$
 declare
     h record;
     r turnkeeper.blocker;
 begin
     if not turnkeeper.chain_down(p_models) or exists (select from turnkeeper.model_health m
-            where m.model = any(p_models) and (m.until <= statement_timestamp() or m.changed_at > statement_timestamp() + interval '10 s')
+            where m.model = any(p_models) and (m.until <= statement_timestamp()
+                or m.changed_at > statement_timestamp() + interval '10 s')
               and not exists (select from turnkeeper.leases l where l.grant_id = m.probe_grant)) then
         return;
     end if;
     for h in select m.*, l.turn_id as probe_turn from unnest(p_models) with ordinality as c (model, i)
-        join turnkeeper.model_health m on m.model = c.model left join turnkeeper.leases l on l.grant_id = m.probe_grant order by c.i
+        join turnkeeper.model_health m on m.model = c.model left join turnkeeper.leases l on l.grant_id = m.probe_grant
+            order by c.i
     loop
         r := null;
-        r.reason := 'model_down'; r.model := h.model; r.since := h.down_since; r.until := h.until; r.turn_id := h.probe_turn;
+        r.reason := 'model_down'; r.model := h.model; r.since := h.down_since; r.until := h.until;
+        r.turn_id := h.probe_turn;
         r.why := nullif(concat_ws(': ', nullif(h.error_class, ''), nullif(h.error, '')), '');
         return next r;
     end loop;
@@ -1039,26 +1156,30 @@ end $$;
 -- The newest live worker that has not handed a turn back yet; null: there is none.
 create function turnkeeper.other_worker(p_turn bigint) returns text stable language sql as $$
     select h.worker_id from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
-      and not exists (select from turnkeeper.ended_grants g where g.turn_id = p_turn and g.worker_id = h.worker_id and g.outcome = 'handed_back')
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+        interval '15 s'))
+      and not exists (select from turnkeeper.ended_grants g where g.turn_id = p_turn and g.worker_id = h.worker_id
+          and g.outcome = 'handed_back')
     order by h.started_at desc limit 1
 $$;
 
--- Whether a message, with its open turn if it has one, has waited for a service as long as its agent allows. The wait for a
--- person does not count.
-create function turnkeeper.given_up(m turnkeeper.messages, p_turn bigint, p_after interval) returns boolean stable language plpgsql as $$
+-- Whether a message, with its open turn if it has one, has waited for a service as long as its agent allows. The wait
+-- for a person does not count.
+create function turnkeeper.given_up(m turnkeeper.messages, p_turn bigint,
+    p_after interval) returns boolean stable language plpgsql as $$
 begin
     return coalesce(turnkeeper.service_wait(m.id) >= p_after, false);
 end $$;
 
--- Why a queued turn waits whose next try is later; null: it does not wait, as it was handed back for a newer worker and there is another
--- one, to which it is offered at once.
+-- Why a queued turn waits whose next try is later; null: it does not wait, as it was handed back for a newer worker and
+-- there is another one, to which it is offered at once.
 create function turnkeeper.deferred_for(p_turn bigint, p_class text) returns text stable language sql return case
     when p_class = 'budget' then 'budget_spent'
     when p_class is distinct from 'needs_newer_worker' then 'deferred'
     when turnkeeper.other_worker(p_turn) is null then 'newer_worker' end;
 
--- What a turn itself waits for that waits or is queued. A turn that was handed back for a newer worker is offered to others at once.
+-- What a turn itself waits for that waits or is queued. A turn that was handed back for a newer worker is offered to
+-- others at once.
 create function turnkeeper.turn_waits(t turnkeeper.turns) returns setof turnkeeper.blocker stable language plpgsql as $$
 declare
     r    turnkeeper.blocker;
@@ -1082,7 +1203,8 @@ begin
             left join turnkeeper.leases l on l.grant_id = m.probe_grant order by c.i
         loop
             r := null;
-            r.reason := 'model_down'; r.model := h.model; r.since := h.down_since; r.until := h.until; r.turn_id := h.probe_turn; asked := true;
+            r.reason := 'model_down'; r.model := h.model; r.since := h.down_since; r.until := h.until;
+            r.turn_id := h.probe_turn; asked := true;
             r.why := nullif(concat_ws(': ', nullif(h.error_class, ''), nullif(h.error, '')), '');
             return next r;
         end loop;
@@ -1099,7 +1221,8 @@ begin
         return next r;
     end if;
     r.since := null; r.until := null;
-    select count(*), (array_agg(c.agent order by c.message_id))[1], min(c.message_id) into r.count, r.agent, r.message_id
+    select count(*), (array_agg(c.agent order by c.message_id))[1], min(c.message_id) into r.count, r.agent,
+        r.message_id
         from turnkeeper.spawned_calls c join turnkeeper.awaited_calls w using (turn_id, round, ordinal)
         where c.turn_id = t.id and w.closed_at is null and w.arrived_at is null;
     if r.count > 0 then
@@ -1108,16 +1231,19 @@ begin
     end if;
     r.agent := null; r.message_id := null;
     select count(*) into r.count from turnkeeper.awaited_calls w where w.turn_id = t.id and w.closed_at is null
-        and not exists (select from turnkeeper.spawned_calls c where (c.turn_id, c.round, c.ordinal) = (w.turn_id, w.round, w.ordinal));
+        and not exists (select from turnkeeper.spawned_calls c where (c.turn_id, c.round, c.ordinal) = (w.turn_id,
+            w.round, w.ordinal));
     if r.count > 0 or not asked then
         r.reason := 'detached_calls';
         return next r;
     end if;
 end $$;
 
--- What turns that wait, or are deferred, wait for: a row for each reason, with the number of turns, when the longest of these waits
--- began, and when the first of them ends at the latest. It agrees with turn_waits, and reads all turns at once.
-create function turnkeeper.waiting_turns(out reason text, out turns bigint, out since timestamptz, out until timestamptz)
+-- What turns that wait, or are deferred, wait for: a row for each reason, with the number of turns, when the longest of
+-- these waits began, and when the first of them ends at the latest. It agrees with turn_waits, and reads all turns at
+-- once.
+create function turnkeeper.waiting_turns(out reason text, out turns bigint, out since timestamptz,
+    out until timestamptz)
 returns setof record stable language plpgsql as $$
 #variable_conflict use_column
 begin
@@ -1126,13 +1252,15 @@ begin
         select t.id, t.state, t.waits_for, t.error_class, t.due_at from turnkeeper.turns t
         where t.ended_at is null and (t.state = 'waiting' or t.state = 'queued' and t.due_at > statement_timestamp())
     ), asked as (
-        select a.turn_id, min(a.opened_at) as since, min(a.expires_at) as until from turnkeeper.asks a join parked p on p.id = a.turn_id
+        select a.turn_id, min(a.opened_at) as since, min(a.expires_at) as until from turnkeeper.asks a
+            join parked p on p.id = a.turn_id
         where a.state = 'open' and p.state = 'waiting' and p.waits_for is null group by a.turn_id
     ), awaited as (
         select w.turn_id, c.turn_id is not null as spawned, min(w.opened_at) as since
         from turnkeeper.awaited_calls w join parked p on p.id = w.turn_id
         left join turnkeeper.spawned_calls c on (c.turn_id, c.round, c.ordinal) = (w.turn_id, w.round, w.ordinal)
-        where p.state = 'waiting' and p.waits_for is null and w.closed_at is null and (c.turn_id is null or w.arrived_at is null)
+        where p.state = 'waiting' and p.waits_for is null and w.closed_at is null and (c.turn_id is null
+            or w.arrived_at is null)
         group by w.turn_id, c.turn_id is not null
     ), reasons (reason, since, until) as (
         select 'person', a.since, a.until from asked a
@@ -1140,22 +1268,25 @@ begin
         select case when w.spawned then 'sub_agents' else 'detached_calls' end, w.since, null from awaited w
         union all
         select 'detached_calls', null, null from parked p where p.state = 'waiting' and p.waits_for is null
-            and not exists (select from asked a where a.turn_id = p.id) and not exists (select from awaited w where w.turn_id = p.id)
+            and not exists (select from asked a where a.turn_id = p.id) and not exists (select from awaited w
+                where w.turn_id = p.id)
         union all
         select case when h.since is null then 'deferred' else 'model_down' end, h.since, coalesce(h.until, p.due_at)
         from parked p, lateral (select min(m.down_since) as since, min(m.until) as until from turnkeeper.model_health m
             where m.model = any(p.waits_for) and m.down_since is not null) h
         where p.state = 'waiting' and p.waits_for is not null
         union all
-        select d.reason, null, p.due_at from parked p, lateral (select turnkeeper.deferred_for(p.id, p.error_class) as reason offset 0) d
+        select d.reason, null, p.due_at from parked p, lateral (select turnkeeper.deferred_for(p.id,
+            p.error_class) as reason offset 0) d
         where p.state = 'queued' and d.reason is not null
     )
     select r.reason, count(*), min(r.since), min(r.until) from reasons r group by r.reason order by r.reason;
 end $$;
 
--- The worker of a turn that runs, and whether it is silent: it has sent no heartbeat for 15 s, or has stopped. Another worker
--- takes over at until.
-create function turnkeeper.turn_holder(t turnkeeper.turns, out worker_id text, out stopped boolean, out silent interval, out until timestamptz)
+-- The worker of a turn that runs, and whether it is silent: it has sent no heartbeat for 15 s, or has stopped. Another
+-- worker takes over at until.
+create function turnkeeper.turn_holder(t turnkeeper.turns, out worker_id text, out stopped boolean, out silent interval,
+    out until timestamptz)
 stable language plpgsql as $$
 declare
     h turnkeeper.worker_heartbeat;
@@ -1173,10 +1304,11 @@ begin
     end if;
 end $$;
 
--- Why a message is not granted now. Without a row, a message that waits, or whose turn is queued, is granted by the next tick that
--- has a free slot, unless a model that is due to be tried again is tried by another one first. Of a message whose turn runs, it
--- says what keeps the turn from starting, or from being taken over.
-create function turnkeeper.blockers(p_message bigint) returns setof turnkeeper.blocker stable language plpgsql rows 2 as $$
+-- Why a message is not granted now. Without a row, a message that waits, or whose turn is queued, is granted by the
+-- next tick that has a free slot, unless a model that is due to be tried again is tried by another one first. Of a
+-- message whose turn runs, it says what keeps the turn from starting, or from being taken over.
+create function turnkeeper.blockers(
+    p_message bigint) returns setof turnkeeper.blocker stable language plpgsql rows 2 as $$
 declare
     m       turnkeeper.messages;
     a       turnkeeper.agents;
@@ -1213,7 +1345,8 @@ begin
 
     if t.state = 'running' then
         select * into h from turnkeeper.turn_holder(t);
-        r.turn_id := t.id; r.turn_state := t.state; r.worker_id := h.worker_id; r.lane := t.lane; r.since := t.granted_at;
+        r.turn_id := t.id; r.turn_state := t.state; r.worker_id := h.worker_id; r.lane := t.lane;
+        r.since := t.granted_at;
         if h.silent is not null then
             r.reason := 'worker_silent'; r.stopped := h.stopped; r.silent := h.silent; r.until := h.until;
             return next r;
@@ -1225,7 +1358,8 @@ begin
         return;
     end if;
 
-    v_lane := case when m.lane = turnkeeper.level_lane(m.agent) then turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation) else m.lane end;
+    v_lane := case when m.lane = turnkeeper.level_lane(m.agent) then turnkeeper.lane_of(m.agent, m.user_name,
+        m.conversation, a.lane_per_conversation) else m.lane end;
     v_least := turnkeeper.least_priority(a);
     if t.id is not null then
         v_lane := coalesce(t.home_lane, t.lane);
@@ -1248,8 +1382,10 @@ begin
         end if;
         if turnkeeper.waits_below(m.id, m.priority, v_least) then
             r := null;
-            r.reason := 'survival_level'; r.agent := m.agent; r.count := v_least; r.why := turnkeeper.level_of(m.agent); blocked := true;
-            r.until := case when (turnkeeper.pin_of(m.agent)).level is null then turnkeeper.next_day() else (turnkeeper.pin_of(m.agent)).until end;
+            r.reason := 'survival_level'; r.agent := m.agent; r.count := v_least; r.why := turnkeeper.level_of(
+                m.agent); blocked := true;
+            r.until := case when (turnkeeper.pin_of(m.agent)).level is null then turnkeeper.next_day()
+                else (turnkeeper.pin_of(m.agent)).until end;
             return next r;
         end if;
         if not turnkeeper.is_due(m.due_at, m.accepted_at) then
@@ -1258,7 +1394,8 @@ begin
             return next r;
         end if;
         -- A turn of the conversation waits outside the lane.
-        for o in select * from turnkeeper.turns p where p.agent = m.agent and p.user_name = m.user_name and p.conversation = m.conversation
+        for o in select * from turnkeeper.turns p where p.agent = m.agent and p.user_name = m.user_name
+            and p.conversation = m.conversation
             and p.home_lane is not null and p.ended_at is null and p.held
         loop
             r := null;
@@ -1269,14 +1406,17 @@ begin
 
     -- The lanes of the agent were changed, except those of sub-agents.
     if a.lanes_changed_at is not null and not v_kin and (t.id is null or t.home_lane is not null) then
-        for o in select * from turnkeeper.lane_rivals(m.id, m.agent, m.user_name, m.conversation, v_lane, a.lane_per_conversation) loop
+        for o in select * from turnkeeper.lane_rivals(m.id, m.agent, m.user_name, m.conversation, v_lane,
+            a.lane_per_conversation) loop
             select * into h from turnkeeper.turn_holder(o);
             r := null;
-            r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := coalesce(o.home_lane, o.lane); r.turn_id := o.id; r.turn_state := o.state;
+            r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := coalesce(
+                o.home_lane, o.lane); r.turn_id := o.id; r.turn_state := o.state;
             r.worker_id := h.worker_id; blocked := true;
             return next r;
         end loop;
-        if not blocked and t.id is null and v_lane <> turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation) then
+        if not blocked and t.id is null and v_lane <> turnkeeper.lane_of(m.agent, m.user_name, m.conversation,
+            a.lane_per_conversation) then
             r := null;
             r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; blocked := true;
             r.lane := turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation);
@@ -1290,12 +1430,15 @@ begin
         r.reason := 'earlier_message'; r.lane := v_lane;
         v_now := case when t.id is null then v_lane else turnkeeper.lane_now(m, v_lane) end;
         select count(*), (array_agg(b.id order by b.rank, b.id))[1] into r.count, r.message_id from (
-            select w.* from (select distinct unnest(array[v_lane, v_now]) as lane) n, lateral (select w.id, w.rank from turnkeeper.messages w
+            select w.* from (select distinct unnest(array[v_lane, v_now]) as lane) n, lateral (select w.id, w.rank
+                from turnkeeper.messages w
             where w.lane = n.lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
               and not coalesce(turnkeeper.waits_below(w.id, w.priority, v_least), false)
-              and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.user_name = w.user_name and p.conversation = w.conversation
-                  and p.home_lane is not null and p.ended_at is null and p.held)) -- the next tick moves it out of the lane
+              and (w.held or not exists (select from turnkeeper.turns p
+                  where p.agent = w.agent and p.user_name = w.user_name and p.conversation = w.conversation
+                  -- the next tick moves it out of the lane
+                  and p.home_lane is not null and p.ended_at is null and p.held))
             order by w.rank, w.id limit 100) w order by w.rank, w.id limit 100) b;
         if r.count > 0 then
             blocked := true;
@@ -1306,14 +1449,16 @@ begin
             order by w.rank, w.id limit 1
         loop
             r := null;
-            r.reason := 'earlier_turn'; r.lane := v_lane; r.turn_id := o.id; r.turn_state := o.state; r.why := o.error; blocked := true;
+            r.reason := 'earlier_turn'; r.lane := v_lane; r.turn_id := o.id; r.turn_state := o.state;
+            r.why := o.error; blocked := true;
             return next r;
         end loop;
         select * into o from turnkeeper.turns p where p.lane = v_lane and p.ended_at is null and not m.held;
         if o.id is not null then
             select * into h from turnkeeper.turn_holder(o);
             r := null;
-            r.reason := 'lane_held'; r.lane := v_lane; r.turn_id := o.id; r.turn_state := o.state; r.since := o.granted_at; r.worker_id := h.worker_id;
+            r.reason := 'lane_held'; r.lane := v_lane; r.turn_id := o.id; r.turn_state := o.state;
+            r.since := o.granted_at; r.worker_id := h.worker_id;
             r.until := case o.state when 'running' then o.lease_until when 'queued' then o.due_at end;
             r.why := case o.state when 'queued' then o.error end;
             blocked := true;
@@ -1327,17 +1472,20 @@ begin
     select * into l from turnkeeper.leases k where k.lane = v_lane;
     if l.grant_id is not null and o.id is null then
         r := null;
-        r.reason := 'lane_held'; r.lane := v_lane; r.turn_id := l.turn_id; r.turn_state := 'running'; r.since := l.granted_at;
+        r.reason := 'lane_held'; r.lane := v_lane; r.turn_id := l.turn_id; r.turn_state := 'running';
+        r.since := l.granted_at;
         r.until := l.lease_until; blocked := true;
         return next r;
     end if;
     if turnkeeper.lane_pauses(l.not_before) then
         r := null;
-        r.reason := 'lane_backoff'; r.lane := v_lane; r.until := l.not_before; r.count := l.failures; r.why := m.last_error; blocked := true;
+        r.reason := 'lane_backoff'; r.lane := v_lane; r.until := l.not_before; r.count := l.failures;
+        r.why := m.last_error; blocked := true;
         return next r;
     end if;
 
-    if a.max_running <= (select count(*) from turnkeeper.leases k where k.grant_id is not null and k.agent = m.agent) then
+    if a.max_running <= (select count(*) from turnkeeper.leases k where k.grant_id is not null
+        and k.agent = m.agent) then
         r := null;
         r.reason := 'agent_full'; r.agent := m.agent; r.count := a.max_running; blocked := true;
         return next r;
@@ -1347,7 +1495,8 @@ begin
         blocked := true;
         return next r;
     end loop;
-    if not blocked and (select count(*) from turnkeeper.leases k where k.grant_id is not null) >= (select w.slots from turnkeeper.live_workers() w) then
+    if not blocked and (select count(*) from turnkeeper.leases k where k.grant_id is not null) >= (select w.slots
+        from turnkeeper.live_workers() w) then
         r := null;
         r.reason := 'no_free_slot'; r.everybody := true; r.count := (select w.slots from turnkeeper.live_workers() w);
         return next r;

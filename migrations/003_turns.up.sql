@@ -28,30 +28,34 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- The journal
 ----------------------------------------------------------------------------------------------------
 
--- Append writes to the journals of turns: a row for each, and the starts of calls. It is the fence: it locks the turns' rows in
--- the order of their ids, and a write is refused unless its writer has the turn's newest grant and is the worker bound to it
--- (see BindGrant), and has seen all earlier writes. The conditions contain no time. The statement that compares the number of
--- earlier writes sees all that were done under the lock. By its write_id, a writer whose commit was not answered finds out
--- whether it was done: see ReadBack.
+-- Append writes to the journals of turns: a row for each, and the starts of calls. It is the fence: it locks the turns'
+-- rows in the order of their ids, and a write is refused unless its writer has the turn's newest grant and is the
+-- worker bound to it (see BindGrant), and has seen all earlier writes. The conditions contain no time. The statement
+-- that compares the number of earlier writes sees all that were done under the lock. By its write_id, a writer whose
+-- commit was not answered finds out whether it was done: see ReadBack.
 --
--- The i-th elements of the arrays are of one write. p_counts has ten numbers for each: rounds, charged rounds, executed calls,
--- tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and last event in the
--- arrays of events. The events and starts of all writes are in one array each; p_start_writes has the number of each start's
--- write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the approved arguments (empty: no
--- approval is needed): see check_approvals. p_run_args are the arguments that will run (empty: as planned), p_hashes their
--- hashes. p_answered are models that answered, and p_proofs what that proves: see note_models.
--- Two writes may be of one turn, which one of the writers has lost.
+-- The i-th elements of the arrays are of one write. p_counts has ten numbers for each: rounds, charged rounds, executed
+-- calls, tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and
+-- last event in the arrays of events. The events and starts of all writes are in one array each; p_start_writes has the
+-- number of each start's write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the
+-- approved arguments (empty: no approval is needed): see check_approvals. p_run_args are the arguments that will run
+-- (empty: as planned), p_hashes their hashes. p_answered are models that answered, and p_proofs what that proves: see
+-- note_models. Two writes may be of one turn, which one of the writers has lost.
 --
--- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are locked, lets
--- no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the numbers of the writes that
--- were not done: with code TK001 or TK002, or with an empty code if the row was locked. It raises an error if one of them is in
--- p_strict, because the transaction has other statements for it.
+-- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are
+-- locked, lets no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the
+-- numbers of the writes that were not done: with code TK001 or TK002, or with an empty code if the row was locked. It
+-- raises an error if one of them is in p_strict, because the transaction has other statements for it.
 create function turnkeeper.append_many(
-    p_alone boolean, p_lock_wait text, p_strict boolean[], p_turns bigint[], p_tokens bigint[], p_grants uuid[], p_workers text[], p_expected bigint[], p_writes uuid[], p_counts bigint[],
+    p_alone boolean, p_lock_wait text, p_strict boolean[], p_turns bigint[], p_tokens bigint[], p_grants uuid[],
+    p_workers text[], p_expected bigint[], p_writes uuid[], p_counts bigint[],
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
-    p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[], p_requests text[], p_results text[],
-    p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[],
-    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_run_args text[], p_answered text[], p_proofs bigint[]
+    p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[],
+    p_requests text[], p_results text[],
+    p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[],
+    p_effects text[], p_nonces text[],
+    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_run_args text[],
+        p_answered text[], p_proofs bigint[]
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -59,25 +63,33 @@ declare
     held     integer[];
     done     uuid[]; -- ids of writes
 begin
-    -- Lateral, and with the fence's other conditions not in the where clause, so that Postgres can only look up the ids. A join
-    -- that is planned while the table is small reads the whole table later.
+    -- Lateral, and with the fence's other conditions not in the where clause, so that Postgres can only look up the
+    -- ids. A join that is planned while the table is small reads the whole table later.
     if p_alone then
-        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i] and t.state = 'running' and t.worker_id = p_workers[w.i])
+        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i]
+            and t.state = 'running' and t.worker_id = p_workers[w.i])
         into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
-            lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x where x.id = w.turn for no key update) t;
+            lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x
+                where x.id = w.turn for no key update) t;
     else
         perform set_config('lock_timeout', p_lock_wait, true);
-        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i] and t.state = 'running' and t.worker_id = p_workers[w.i])
+        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i]
+            and t.state = 'running' and t.worker_id = p_workers[w.i])
         into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
-            lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x where x.id = w.turn for no key update skip locked) t;
+            lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x
+                where x.id = w.turn for no key update skip locked) t;
     end if;
     with written as (
-        insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls,
+        insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds,
+            executed_calls,
             input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data,
             round, answer, calls, text, reasoning, raw, request, results)
-        select p_turns[h.i], w.n + 1, p_writes[h.i], w.last_seq + 1, w.last_seq + c.last - c.first + 1, greatest(clock_timestamp(), w.at),
-            w.inference_rounds + p_counts[c.at + 1], w.charged_rounds + p_counts[c.at + 2], w.executed_calls + p_counts[c.at + 3],
-            w.input_tokens + p_counts[c.at + 4], w.output_tokens + p_counts[c.at + 5], w.cached_tokens + p_counts[c.at + 6],
+        select p_turns[h.i], w.n + 1, p_writes[h.i], w.last_seq + 1, w.last_seq + c.last - c.first + 1,
+            greatest(clock_timestamp(), w.at),
+            w.inference_rounds + p_counts[c.at + 1], w.charged_rounds + p_counts[c.at + 2],
+            w.executed_calls + p_counts[c.at + 3],
+            w.input_tokens + p_counts[c.at + 4], w.output_tokens + p_counts[c.at + 5],
+            w.cached_tokens + p_counts[c.at + 6],
             w.reasoning_tokens + p_counts[c.at + 7], w.usage_estimated or p_counts[c.at + 8] > 0,
             p_types[c.first:c.last], p_event_rounds[c.first:c.last], p_blocks[c.first:c.last], p_data[c.first:c.last],
             nullif(p_rounds[h.i], 0), nullif(p_answers[h.i], '')::json, nullif(p_calls[h.i], '')::json,
@@ -90,15 +102,20 @@ begin
     )
     select array_agg(w.write_id) into done from written w;
     if cardinality(p_nonces) > 0 then
-        perform turnkeeper.check_approvals(array_agg(p_turns[s.write]), array_agg(s.round), array_agg(s.ordinal), array_agg(s.attempt),
+        perform turnkeeper.check_approvals(array_agg(p_turns[s.write]), array_agg(s.round), array_agg(s.ordinal),
+            array_agg(s.attempt),
             array_agg(s.ask), array_agg(s.hash))
-        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_asks, p_run_hashes) as s(write, round, ordinal, attempt, ask, hash)
+        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_asks, p_run_hashes) as s(write,
+            round, ordinal, attempt, ask, hash)
         where p_writes[s.write] = any(done);
-        insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, started_at, agent, name, args_hash,
+        insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id,
+            started_at, agent, name, args_hash,
             ask_id, run_hash, run_args)
-        select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce, p_workers[s.write], j.at, s.agent, s.name, s.hash,
+        select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce,
+            p_workers[s.write], j.at, s.agent, s.name, s.hash,
             nullif(s.ask, 0), nullif(s.run_hash, ''), nullif(s.run_args, '')
-        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents, p_names, p_hashes, p_asks, p_run_hashes, p_run_args)
+        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents,
+            p_names, p_hashes, p_asks, p_run_hashes, p_run_args)
             as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash, ask, run_hash, run_args)
         join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
         where j.write_id = p_writes[s.write] and j.write_id = any(done);
@@ -115,7 +132,8 @@ begin
             continue;
         elsif i = any(held) then
             code := 'TK002';
-            message := format('the journal has moved on: it has %s writes, not the expected %s', (select n from turnkeeper.newest_write(p_turns[i])), p_expected[i]);
+            message := format('the journal has moved on: it has %s writes, not the expected %s', (select n
+                from turnkeeper.newest_write(p_turns[i])), p_expected[i]);
         elsif p_alone or i = any(unlocked) then
             code := 'TK001';
             message := 'the lease is no longer held';
@@ -130,87 +148,106 @@ begin
     end loop;
 end $$;
 
--- Whether a conversation has a closed turn before another. Without statistics, Postgres would read all turns of the agent and sort
--- them; the order and the settings leave it only the index of the conversation's turns.
+-- Whether a conversation has a closed turn before another. Without statistics, Postgres would read all turns of the
+-- agent and sort them; the order and the settings leave it only the index of the conversation's turns.
 create function turnkeeper.has_past(p_agent text, p_user text, p_conversation text, p_before bigint) returns boolean
 stable language plpgsql set enable_sort = off set enable_bitmapscan = off as $$
 begin
     perform from turnkeeper.turns p
-    where p.agent = p_agent and p.user_name = p_user and p.conversation >= p_conversation and p.conversation <= p_conversation and p.id < p_before
+    where p.agent = p_agent and p.user_name = p_user and p.conversation >= p_conversation
+        and p.conversation <= p_conversation and p.id < p_before
       and p.state in ('succeeded', 'degraded', 'failed', 'cancelled')
     order by p.conversation desc, p.id desc limit 1;
     return found;
 end $$;
 
--- Add a write without a grant to the journal of a turn whose row the caller has locked: events, and results as in the view
--- call_results; null: none.
-create function turnkeeper.add_write(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[], p_results json)
+-- Add a write without a grant to the journal of a turn whose row the caller has locked: events, and results as in the
+-- view call_results; null: none.
+create function turnkeeper.add_write(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[],
+    p_data text[], p_results json)
 returns void language sql as $$
     insert into turnkeeper.journal
     select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
-        w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens, w.reasoning_tokens,
+        w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens,
+        w.reasoning_tokens,
         w.usage_estimated, p_types, p_rounds, p_blocks, p_data, null, null, null, null, null, null, null, p_results
     from turnkeeper.newest_write(p_turn) w
 $$;
 
-create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[])
+create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[],
+    p_data text[])
 returns void language sql as $$
     select turnkeeper.add_write(p_turn, p_types, p_rounds, p_blocks, p_data, null)
 $$;
 
--- Store a result that came after its writer, which had the grant p_grant, lost the lease: as the call's result if the call is
--- open and no other worker has the turn, else as its late result, which changes nothing. The result of a detached call comes by
--- awaited_calls instead.
+-- Store a result that came after its writer, which had the grant p_grant, lost the lease: as the call's result if the
+-- call is open and no other worker has the turn, else as its late result, which changes nothing. The result of a
+-- detached call comes by awaited_calls instead.
 create function turnkeeper.late_result(
-    p_turn bigint, p_grant uuid, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
+    p_turn bigint, p_grant uuid, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text,
+        p_preview text
 ) returns void language plpgsql as $$
 declare
     c record;
 begin
-    if not exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round and s.ordinal = p_ordinal and s.nonce = p_nonce) then
+    if not exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round
+        and s.ordinal = p_ordinal and s.nonce = p_nonce) then
         return;
     end if;
     perform from turnkeeper.turns t where t.id = p_turn for no key update;
     select x.*, t.state = 'queued' or t.state = 'running' and t.grant_id = p_grant as free into c
-    from turnkeeper.calls x join turnkeeper.turns t on t.id = x.turn_id where x.turn_id = p_turn and x.round = p_round and x.ordinal = p_ordinal;
+    from turnkeeper.calls x join turnkeeper.turns t on t.id = x.turn_id where x.turn_id = p_turn and x.round = p_round
+        and x.ordinal = p_ordinal;
     if c.free and c.nonce = p_nonce and c.state in ('started', 'running') and not c.awaited then
         -- What the model has seen of a background call is kept.
-        perform turnkeeper.add_write(p_turn, '{}', '{}', '{}', '{}', json_build_array(json_build_object('round', p_round, 'ordinal', p_ordinal,
-            'state', p_state, 'shown', case when c.state = 'running' then c.shown else p_shown end, 'preview', p_preview, 'output_id', c.output_id)));
+        perform turnkeeper.add_write(p_turn, '{}', '{}', '{}', '{}', json_build_array(json_build_object('round',
+            p_round, 'ordinal', p_ordinal,
+            'state', p_state, 'shown', case when c.state = 'running' then c.shown else p_shown end, 'preview',
+                p_preview, 'output_id', c.output_id)));
     else
-        insert into turnkeeper.late_results (turn_id, round, ordinal, result) values (p_turn, p_round, p_ordinal, p_shown) on conflict do nothing;
+        insert into turnkeeper.late_results (turn_id, round, ordinal, result)
+            values (p_turn, p_round, p_ordinal, p_shown) on conflict do nothing;
     end if;
 end $$;
 
--- Give every open call of a turn its final result, because the turn ends without a worker. The caller has locked the turn's
--- row. The texts are for a call whose outcome is unknown, a planned call without an effect (which runs without a start on
--- record), any other planned call, a call whose sub-agent has not replied, and a detached call without and with an effect that
--- has not ended; an empty text of those: the outcome is unknown.
-create function turnkeeper.settle_calls(p_turn bigint, p_unknown text, p_perhaps text, p_not_run text, p_spawned text, p_detached text, p_detached_effect text)
+-- Give every open call of a turn its final result, because the turn ends without a worker. The caller has locked the
+-- turn's row. The texts are for a call whose outcome is unknown, a planned call without an effect (which runs without a
+-- start on record), any other planned call, a call whose sub-agent has not replied, and a detached call without and
+-- with an effect that has not ended; an empty text of those: the outcome is unknown.
+create function turnkeeper.settle_calls(p_turn bigint, p_unknown text, p_perhaps text, p_not_run text, p_spawned text,
+    p_detached text, p_detached_effect text)
 returns void language plpgsql as $$
 declare
     open_calls json;
 begin
-    select json_agg(json_build_object('round', c.round, 'ordinal', c.ordinal, 'output_id', coalesce(a.output_id, c.output_id), 'state',
-        case when c.state = 'planned' then 'cancelled' when a.arrived_at is not null then a.state when o.cancelled <> '' then 'cancelled' else 'unknown' end,
-        'shown', case when c.state = 'planned' then o.planned when a.arrived_at is not null or o.cancelled <> '' and (s.turn_id is null or p_spawned = '') then c.shown
+    select json_agg(json_build_object('round', c.round, 'ordinal', c.ordinal, 'output_id', coalesce(a.output_id,
+        c.output_id), 'state',
+        case when c.state = 'planned' then 'cancelled' when a.arrived_at is not null then a.state when o.cancelled <> ''
+            then 'cancelled' else 'unknown' end,
+        'shown', case when c.state = 'planned' then o.planned when a.arrived_at is not null or o.cancelled <> ''
+            and (s.turn_id is null or p_spawned = '') then c.shown
             else coalesce(nullif(o.cancelled, ''), p_unknown || o.edited) end,
         'preview', case when c.state = 'planned' then left(o.planned, 220) when a.arrived_at is not null then a.preview
             else left(coalesce(nullif(o.cancelled, ''), p_unknown || o.edited), 220) end,
         'duration_ms', a.duration_ms) order by c.round, c.ordinal) into open_calls
     from turnkeeper.calls c
-    left join turnkeeper.awaited_calls a on (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal) and a.closed_at is null and c.state = 'running'
-    left join turnkeeper.spawned_calls s on (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running'
+    left join turnkeeper.awaited_calls a on (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
+        and a.closed_at is null and c.state = 'running'
+    left join turnkeeper.spawned_calls s on (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal)
+        and c.state = 'running'
     cross join lateral (select case when c.effect = 'none' then p_perhaps else p_not_run end as planned,
         case when s.turn_id is not null and p_spawned <> '' then p_spawned when a.turn_id is null then ''
             when c.effect = 'none' then p_detached else p_detached_effect end as cancelled,
         case when c.planned_args is not null and exists (select from turnkeeper.asks k
-            where (k.turn_id, k.round, k.ordinal) = (c.turn_id, c.round, c.ordinal) and k.kind = 'approve' and k.edited is not null)
-            then E'\n\n[A person changed the arguments of this call before it ran. It ran with: ' || c.arguments || ']' else '' end as edited) o
+            where (k.turn_id, k.round, k.ordinal) = (c.turn_id, c.round, c.ordinal) and k.kind = 'approve'
+                and k.edited is not null)
+            then E'\n\n[A person changed the arguments of this call before it ran. It ran with: ' || c.arguments || ']'
+                else '' end as edited) o
     where c.turn_id = p_turn and c.state in ('planned', 'started', 'running');
     if open_calls is not null then
         perform turnkeeper.add_write(p_turn, '{}', '{}', '{}', '{}', open_calls);
-        perform turnkeeper.stop_awaiting(p_turn, array_agg(a.round), array_agg(a.ordinal)) from turnkeeper.awaited_calls a
+        perform turnkeeper.stop_awaiting(p_turn, array_agg(a.round), array_agg(a.ordinal))
+            from turnkeeper.awaited_calls a
         where a.turn_id = p_turn and a.closed_at is null;
     end if;
 end $$;
@@ -219,21 +256,26 @@ end $$;
 create function turnkeeper.events_after(p_turn bigint, p_after bigint, p_limit bigint)
 returns table (seq bigint, type text, round integer, block integer, data json, at timestamptz) stable language sql as $$
     select j.seq + e.i - 1, e.type, e.round, e.block, nullif(e.data, '')::json, j.at
-    from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) with ordinality as e (type, round, block, data, i)
+    from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) with ordinality as e (type, round,
+        block, data, i)
     where j.turn_id = p_turn and j.seq + e.i - 1 > p_after and j.n > coalesce((
-        select p.n from turnkeeper.journal p where p.turn_id = p_turn and p.last_seq <= p_after order by p.n desc limit 1), 0)
+        select p.n from turnkeeper.journal p where p.turn_id = p_turn and p.last_seq <= p_after
+            order by p.n desc limit 1), 0)
     order by j.n, e.i limit p_limit
 $$;
 
--- Roughly the id of the first turn that was created at or after a time, by binary search: ids are in the order of creation
--- except where the clock was set back. It is the lower bound of a list by time, because turns have no index on their times.
+-- Roughly the id of the first turn that was created at or after a time, by binary search: ids are in the order of
+-- creation except where the clock was set back. It is the lower bound of a list by time, because turns have no index on
+-- their times.
 create function turnkeeper.first_turn(p_since timestamptz) returns bigint stable language sql as $$
     with recursive half (low, high) as (
         select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.turns
         union all
-        select case when t.created_at < p_since then t.id + 1 else h.low end, case when t.created_at < p_since then h.high else h.middle end
+        select case when t.created_at < p_since then t.id + 1 else h.low end, case when t.created_at < p_since
+            then h.high else h.middle end
         from (select low, high, (low + high) / 2 as middle from half where low < high) h
-        left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high order by id limit 1) t on true
+        left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high
+            order by id limit 1) t on true
     )
     select low from half where low >= high
 $$;
@@ -250,12 +292,13 @@ begin
     delete from turnkeeper.output_drafts where output_id = any(p_outputs) and grant_id = p_grant;
     get diagnostics n = row_count;
     if n <> cardinality(p_outputs) then
-        raise exception using errcode = 'TK002', message = 'the journal has moved on: the draft of a result was deleted';
+        raise exception using errcode = 'TK002',
+            message = 'the journal has moved on: the draft of a result was deleted';
     end if;
 end $$;
 
--- Delete the drafts of turns that no longer run under the grant that created them, and the draft p_output. The chunks are
--- deleted by a second statement, because whoever was adding some held the draft's row until they were visible.
+-- Delete the drafts of turns that no longer run under the grant that created them, and the draft p_output. The chunks
+-- are deleted by a second statement, because whoever was adding some held the draft's row until they were visible.
 create function turnkeeper.sweep_drafts(p_output text) returns void language plpgsql as $$
 declare
     dead text[];
@@ -275,10 +318,11 @@ end $$;
 -- Detached calls. Every function here locks the turn's row first.
 ----------------------------------------------------------------------------------------------------
 
--- Insert the River job for a run of a detached call, and return its id. Each tool has a queue for the workers that have the
--- tool. scheduled_at is in the past: River fetches jobs whose scheduled_at is not after now(), and its default, the start
--- of the transaction, would delay the job if the clock is set back.
-create function turnkeeper.ring_detached(p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_tool text)
+-- Insert the River job for a run of a detached call, and return its id. Each tool has a queue for the workers that have
+-- the tool. scheduled_at is in the past: River fetches jobs whose scheduled_at is not after now(), and its default, the
+-- start of the transaction, would delay the job if the clock is set back.
+create function turnkeeper.ring_detached(p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer,
+    p_tool text)
 returns bigint language plpgsql as $$
 declare
     job   bigint;
@@ -294,20 +338,23 @@ end $$;
 
 -- Detach calls that the same write has started.
 create function turnkeeper.detach_calls(
-    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_names text[], p_limits interval[], p_wait interval
+    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_names text[], p_limits interval[],
+        p_wait interval
 ) returns void language plpgsql as $$
 begin
     insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce)
     select p_turn, s.round, s.ordinal, s.nonce from unnest(p_rounds, p_ordinals, p_nonces) as s(round, ordinal, nonce);
     insert into turnkeeper.detached_calls (turn_id, round, ordinal, time_limit, deadline, look_at, job_id)
-    select p_turn, s.round, s.ordinal, s.time_limit, clock_timestamp() + p_wait, clock_timestamp() + interval '1 minute',
+    select p_turn, s.round, s.ordinal, s.time_limit, clock_timestamp() + p_wait,
+        clock_timestamp() + interval '1 minute',
         turnkeeper.ring_detached(p_turn, s.round, s.ordinal, 1, s.name)
     from unnest(p_rounds, p_ordinals, p_names, p_limits) as s(round, ordinal, name, time_limit);
 end $$;
 
 -- Record the result of an awaited call, and queue its turn if the turn waits. A running turn finds the result.
 create function turnkeeper.arrive_call(
-    p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_preview text, p_duration bigint, p_output text
+    p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_preview text, p_duration bigint,
+        p_output text
 ) returns void language plpgsql as $$
 begin
     perform from turnkeeper.turns where id = p_turn for update;
@@ -334,7 +381,8 @@ declare
     d record;
 begin
     perform from turnkeeper.turns where id = p_turn for update;
-    select r.*, a.nonce into d from turnkeeper.detached_calls r join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
+    select r.*, a.nonce into d from turnkeeper.detached_calls r join turnkeeper.awaited_calls a
+        using (turn_id, round, ordinal)
     where r.turn_id = p_turn and r.round = p_round and r.ordinal = p_ordinal for update of r;
     if d.delivered and d.claim = p_claim then
         return;
@@ -345,7 +393,8 @@ begin
     update turnkeeper.detached_calls set ended_at = clock_timestamp(), delivered = (p_claim <> '')
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     perform turnkeeper.arrive_call(p_turn, p_round, p_ordinal, d.nonce, p_state, p_preview, p_duration, p_output);
-    update turnkeeper.river_job set state = (case when p_claim <> '' then 'completed' else 'cancelled' end)::turnkeeper.river_job_state,
+    update turnkeeper.river_job set state = (case when p_claim <> '' then 'completed'
+        else 'cancelled' end)::turnkeeper.river_job_state,
         finalized_at = clock_timestamp()
     where id = d.job_id and state not in ('completed', 'cancelled', 'discarded');
     if p_claim = '' then -- stop a worker that still runs it
@@ -355,7 +404,8 @@ end $$;
 
 -- Run a detached call again: the next attempt of one that was claimed, a new job for one that was not.
 create function turnkeeper.run_detached_again(
-    p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_claim text, p_nonce text, p_lost boolean, p_wait interval
+    p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_claim text, p_nonce text, p_lost boolean,
+        p_wait interval
 ) returns void language plpgsql as $$
 declare
     d record;
@@ -370,35 +420,46 @@ begin
     update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
     where id = d.job_id and state not in ('completed', 'cancelled', 'discarded');
     if d.claim is null then
-        update turnkeeper.detached_calls set job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal, attempt, d.tool),
+        update turnkeeper.detached_calls set job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal,
+            attempt, d.tool),
             look_at = clock_timestamp() + interval '1 minute'
         where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
         return;
     end if;
     -- Write 0 and token 0: without a grant. The key refuses a second start.
-    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash, run_hash, run_args)
-    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool, d.args_hash, d.run_hash, d.run_args);
-    update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
-    update turnkeeper.detached_calls set attempt = p_attempt + 1, claim = null, worker_id = null, claimed_at = null, lost_at = null,
-        losses = losses + p_lost::integer, deadline = clock_timestamp() + p_wait, look_at = clock_timestamp() + interval '1 minute',
+    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent,
+        name, args_hash, run_hash, run_args)
+    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool,
+        d.args_hash, d.run_hash, d.run_args);
+    update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round
+        and ordinal = p_ordinal;
+    update turnkeeper.detached_calls set attempt = p_attempt + 1, claim = null, worker_id = null, claimed_at = null,
+        lost_at = null,
+        losses = losses + p_lost::integer, deadline = clock_timestamp() + p_wait,
+        look_at = clock_timestamp() + interval '1 minute',
         job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal, p_attempt + 1, d.tool)
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     perform pg_notify('turnkeeper_calls', '');
 end $$;
 
--- Close the waits of calls once the journal has their results. Cancel the jobs of runs, and notify workers that still run them.
--- Cancel sub-agents whose calls were answered without them: if one runs, its worker stops it; if not, the next tick closes it.
--- It locks none of a sub-agent's rows, because the sub-agent's own end locks them in the opposite order.
-create function turnkeeper.stop_awaiting(p_turn bigint, p_rounds integer[], p_ordinals integer[]) returns void language plpgsql as $$
+-- Close the waits of calls once the journal has their results. Cancel the jobs of runs, and notify workers that still
+-- run them. Cancel sub-agents whose calls were answered without them: if one runs, its worker stops it; if not, the
+-- next tick closes it. It locks none of a sub-agent's rows, because the sub-agent's own end locks them in the opposite
+-- order.
+create function turnkeeper.stop_awaiting(p_turn bigint, p_rounds integer[],
+    p_ordinals integer[]) returns void language plpgsql as $$
 declare
     jobs     bigint[];
     messages bigint[];
 begin
-    update turnkeeper.awaited_calls a set closed_at = greatest(clock_timestamp(), a.opened_at) from unnest(p_rounds, p_ordinals) as c(round, ordinal)
+    update turnkeeper.awaited_calls a set closed_at = greatest(clock_timestamp(), a.opened_at)
+        from unnest(p_rounds, p_ordinals) as c(round, ordinal)
     where a.turn_id = p_turn and a.round = c.round and a.ordinal = c.ordinal and a.closed_at is null;
     with ended as (
-        update turnkeeper.detached_calls d set ended_at = clock_timestamp() from unnest(p_rounds, p_ordinals) as c(round, ordinal)
-        where d.turn_id = p_turn and d.round = c.round and d.ordinal = c.ordinal and d.ended_at is null returning d.job_id
+        update turnkeeper.detached_calls d set ended_at = clock_timestamp()
+            from unnest(p_rounds, p_ordinals) as c(round, ordinal)
+        where d.turn_id = p_turn and d.round = c.round and d.ordinal = c.ordinal and d.ended_at is null
+            returning d.job_id
     )
     select array_agg(job_id) into jobs from ended;
     if jobs is not null then
@@ -407,9 +468,11 @@ begin
         perform pg_notify('turnkeeper_calls', '');
     end if;
     with dropped as (
-        update turnkeeper.spawned_calls s set dropped_at = clock_timestamp(), told_at = coalesce(s.told_at, clock_timestamp())
+        update turnkeeper.spawned_calls s set dropped_at = clock_timestamp(), told_at = coalesce(s.told_at,
+            clock_timestamp())
         from unnest(p_rounds, p_ordinals) as c(round, ordinal)
-        where s.turn_id = p_turn and s.round = c.round and s.ordinal = c.ordinal and s.ended_at is null and s.dropped_at is null
+        where s.turn_id = p_turn and s.round = c.round and s.ordinal = c.ordinal and s.ended_at is null
+            and s.dropped_at is null
         returning s.message_id
     )
     select array_agg(message_id) into messages from dropped;
@@ -427,12 +490,14 @@ create function turnkeeper.dropped_because(p_parent bigint) returns text immutab
 -- Sub-agents
 ----------------------------------------------------------------------------------------------------
 
--- Start sub-agents for calls that the same write has started: one message each, in its own conversation and lane. It gets
--- user, due_at and priority of its parent's message, so that a started tree goes before younger messages. A call that is not
--- allowed gets a result that says why.
+-- Start sub-agents for calls that the same write has started: one message each, in its own conversation and lane. It
+-- gets user, due_at and priority of its parent's message, so that a started tree goes before younger messages. A call
+-- that is not allowed gets a result that says why.
 create function turnkeeper.spawn_agents(
-    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_messages bigint[], p_names text[], p_tasks text[],
-    p_root bigint, p_agents text[], p_max_depth integer, p_max_agents integer, p_tokens bigint, p_calls bigint, p_within interval
+    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_messages bigint[], p_names text[],
+    p_tasks text[],
+    p_root bigint, p_agents text[], p_max_depth integer, p_max_agents integer, p_tokens bigint, p_calls bigint,
+        p_within interval
 ) returns void language plpgsql as $$
 declare
     parent    record;
@@ -451,24 +516,31 @@ begin
     select max_message_bytes into max_bytes from turnkeeper.settings;
     for s in
         select u.round, u.ordinal, u.nonce, u.message, u.name, u.task
-        from unnest(p_rounds, p_ordinals, p_nonces, p_messages, p_names, p_tasks) as u(round, ordinal, nonce, message, name, task)
+        from unnest(p_rounds, p_ordinals, p_nonces, p_messages, p_names, p_tasks) as u(round, ordinal, nonce,
+            message, name, task)
     loop
         refused := case
             when not exists (select from turnkeeper.agents a where a.name = s.name) then 'unknown_agent'
             when octet_length(s.task) > max_bytes then 'task_too_long'
-            when (select count(*) from turnkeeper.spawned_calls c where c.root = p_root and c.message_id is not null) >= most
+            when (select count(*) from turnkeeper.spawned_calls c
+                where c.root = p_root and c.message_id is not null) >= most
                 then 'max_tree_sub_agents'
         end;
-        insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values (p_turn, s.round, s.ordinal, s.nonce);
+        insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce)
+            values (p_turn, s.round, s.ordinal, s.nonce);
         if refused is null then
             conv := format('turn-%s-round-%s-tool-%s', p_turn, s.round, s.ordinal);
-            insert into turnkeeper.messages (id, agent, user_name, conversation, lane, body, priority, due_at, trace_parent, sent_by)
+            insert into turnkeeper.messages (id, agent, user_name, conversation, lane, body, priority, due_at,
+                trace_parent, sent_by)
             overriding system value
-            values (s.message, s.name, parent.user_name, conv, turnkeeper.lane_of(s.name, parent.user_name, conv, true), s.task, parent.priority,
+            values (s.message, s.name, parent.user_name, conv, turnkeeper.lane_of(s.name, parent.user_name, conv, true),
+                s.task, parent.priority,
                 least(parent.due_at, date_trunc('second', clock_timestamp())), parent.trace_parent, 'turn:' || p_turn);
         end if;
-        insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, trouble, ended_at)
-        values (p_turn, s.round, s.ordinal, case when refused is null then s.message end, s.name, p_root, p_agents || s.name,
+        insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline,
+            trouble, ended_at)
+        values (p_turn, s.round, s.ordinal, case when refused is null then s.message end, s.name, p_root,
+            p_agents || s.name,
             clock_timestamp() + p_within, refused, case when refused is not null then clock_timestamp() end);
         if refused is not null then
             perform turnkeeper.tell_parent(p_turn, s.round, s.ordinal);
@@ -477,9 +549,10 @@ begin
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
 
--- Record the outcome of a sub-agent as the result of its parent's call. The function waits for no lock: if the parent's row
--- is locked, the scheduler does it later. Returns whether nothing is left to record.
-create function turnkeeper.tell_parent(p_turn bigint, p_round integer, p_ordinal integer) returns boolean language plpgsql as $$
+-- Record the outcome of a sub-agent as the result of its parent's call. The function waits for no lock: if the parent's
+-- row is locked, the scheduler does it later. Returns whether nothing is left to record.
+create function turnkeeper.tell_parent(p_turn bigint, p_round integer,
+    p_ordinal integer) returns boolean language plpgsql as $$
 declare
     s       record;
     v_nonce text;
@@ -488,7 +561,8 @@ begin
     if not found and exists (select from turnkeeper.turns where id = p_turn) then
         return false;
     end if;
-    select * into s from turnkeeper.spawned_calls where turn_id = p_turn and round = p_round and ordinal = p_ordinal for update;
+    select * into s from turnkeeper.spawned_calls where turn_id = p_turn and round = p_round
+        and ordinal = p_ordinal for update;
     if s.told_at is not null then
         return true;
     end if;
@@ -500,7 +574,8 @@ begin
             format('the agent %s: %s', s.agent, coalesce(s.outcome, s.trouble)),
             greatest(extract(epoch from clock_timestamp() - s.spawned_at) * 1000, 0)::bigint, null);
     end if;
-    update turnkeeper.spawned_calls set told_at = clock_timestamp() where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
+    update turnkeeper.spawned_calls set told_at = clock_timestamp() where turn_id = p_turn and round = p_round
+        and ordinal = p_ordinal;
     return true;
 end $$;
 
@@ -529,11 +604,12 @@ begin
     end if;
     return null;
 end $$;
-create trigger spawned_reply after insert on turnkeeper.replies for each row execute function turnkeeper.note_spawned_reply();
+create trigger spawned_reply after insert
+    on turnkeeper.replies for each row execute function turnkeeper.note_spawned_reply();
 
 -- A tick's work on sub-agents: deliver results to parents whose row was locked before, give up overdue sub-agents, and
--- cancel those that nobody waits for. It also closes messages that their senders have dropped. Returns how many it changed. The caller
--- has the scheduler's lock. What fails is set aside, and stops no other.
+-- cancel those that nobody waits for. It also closes messages that their senders have dropped. Returns how many it
+-- changed. The caller has the scheduler's lock. What fails is set aside, and stops no other.
 create function turnkeeper.settle_spawned(p_timely boolean, p_limit integer) returns integer language plpgsql as $$
 declare
     s         record;
@@ -546,7 +622,8 @@ begin
               and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
             order by c.ended_at limit p_limit for update skip locked) told
         union all
-        select * from (select c.turn_id, c.round, c.ordinal, 'overdue' from turnkeeper.spawned_calls c join turnkeeper.turns t on t.id = c.turn_id
+        select * from (select c.turn_id, c.round, c.ordinal, 'overdue' from turnkeeper.spawned_calls c
+            join turnkeeper.turns t on t.id = c.turn_id
             where p_timely and c.ended_at is null and c.told_at is null and c.deadline <= statement_timestamp()
               and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
             order by c.deadline limit p_limit for update skip locked) overdue
@@ -559,7 +636,8 @@ begin
         begin
             n := n + turnkeeper.settle_spawned_call(s.turn_id, s.round, s.ordinal, s.work)::integer;
         exception when others then
-            perform turnkeeper.put_aside_or_raise('sub_agent', format('%s/%s/%s', s.turn_id, s.round, s.ordinal), sqlstate, sqlerrm);
+            perform turnkeeper.put_aside_or_raise('sub_agent', format('%s/%s/%s', s.turn_id, s.round, s.ordinal),
+                sqlstate, sqlerrm);
         end;
     end loop;
     for v_message in select m.id from turnkeeper.messages m where m.state = 'waiting' and m.dropped_at is not null
@@ -576,7 +654,8 @@ begin
 end $$;
 
 -- Settle one sub-agent, and return whether that changed anything.
-create function turnkeeper.settle_spawned_call(p_turn bigint, p_round integer, p_ordinal integer, p_work text) returns boolean language plpgsql as $$
+create function turnkeeper.settle_spawned_call(p_turn bigint, p_round integer, p_ordinal integer,
+    p_work text) returns boolean language plpgsql as $$
 declare
     s       record;
     v_state text;
@@ -584,12 +663,14 @@ declare
 begin
     select * into s from turnkeeper.spawned_calls where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     if p_work = 'overdue' then
-        update turnkeeper.spawned_calls set trouble = 'timeout' where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
+        update turnkeeper.spawned_calls set trouble = 'timeout' where turn_id = p_turn and round = p_round
+            and ordinal = p_ordinal;
     end if;
     if p_work <> 'dropped' then
         return turnkeeper.tell_parent(p_turn, p_round, p_ordinal);
     end if;
-    select m.state, m.turn_id into v_state, v_turn from turnkeeper.messages m where m.id = s.message_id for update skip locked;
+    select m.state, m.turn_id into v_state, v_turn from turnkeeper.messages m where m.id = s.message_id
+        for update skip locked;
     if v_state = 'waiting' then
         perform turnkeeper.cancel_waiting(s.message_id, turnkeeper.dropped_because(s.turn_id));
         return true;
@@ -603,7 +684,8 @@ begin
             return true;
         end if;
     elsif not exists (select from turnkeeper.messages m where m.id = s.message_id) then -- it was purged
-        update turnkeeper.spawned_calls set ended_at = clock_timestamp() where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
+        update turnkeeper.spawned_calls set ended_at = clock_timestamp() where turn_id = p_turn and round = p_round
+            and ordinal = p_ordinal;
     end if;
     return false;
 end $$;
@@ -623,15 +705,16 @@ begin
     delete from turnkeeper.spend where scope = 'tree:' || old.id and period = '';
     return null;
 end $$;
-create trigger spawned_forgotten after delete on turnkeeper.turns for each row execute function turnkeeper.forget_spawned();
+create trigger spawned_forgotten after delete
+    on turnkeeper.turns for each row execute function turnkeeper.forget_spawned();
 
 ----------------------------------------------------------------------------------------------------
 -- Budgets. The rows of spend are always locked in this order: agent, turn, tree.
 ----------------------------------------------------------------------------------------------------
 
 -- Reserve an estimate in the budgets of a turn and of its agent's day. Returns the id of the reservation, or 0 and the
--- exhausted budget. The caller has chosen its model for the survival level p_level, which is empty if that does not matter: if the agent
--- has another one, nothing is reserved, and blocked is 'level'.
+-- exhausted budget. The caller has chosen its model for the survival level p_level, which is empty if that does not
+-- matter: if the agent has another one, nothing is reserved, and blocked is 'level'.
 create function turnkeeper.reserve_spend(
     p_turn bigint, p_agent text, p_tokens bigint,
     p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint, p_level text,
@@ -691,14 +774,18 @@ create function turnkeeper.reserve_tree_spend(
     out reservation bigint, out blocked text, out used_tokens bigint, out used_calls bigint, out level text
 ) language plpgsql as $$
 begin
-    select r.reservation, r.blocked, r.used_tokens, r.used_calls, r.level into reservation, blocked, used_tokens, used_calls, level
-    from turnkeeper.reserve_spend(p_turn, p_agent, p_tokens, p_turn_tokens, p_turn_calls, p_day_tokens, p_day_calls, p_level) r;
+    select r.reservation, r.blocked, r.used_tokens, r.used_calls, r.level into reservation, blocked, used_tokens,
+        used_calls, level
+    from turnkeeper.reserve_spend(p_turn, p_agent, p_tokens, p_turn_tokens, p_turn_calls, p_day_tokens,
+        p_day_calls, p_level) r;
     if blocked <> '' then
         return;
     end if;
     insert into turnkeeper.spend (scope, period) values ('tree:' || p_root, '') on conflict do nothing;
-    select tokens, calls into used_tokens, used_calls from turnkeeper.spend where scope = 'tree:' || p_root and period = '' for update;
-    if (p_tree_tokens > 0 and used_tokens + p_tokens > p_tree_tokens) or (p_tree_calls > 0 and used_calls + 1 > p_tree_calls) then
+    select tokens, calls into used_tokens, used_calls from turnkeeper.spend where scope = 'tree:' || p_root
+        and period = '' for update;
+    if (p_tree_tokens > 0 and used_tokens + p_tokens > p_tree_tokens) or (p_tree_calls > 0
+        and used_calls + 1 > p_tree_calls) then
         update turnkeeper.spend s set tokens = s.tokens - p_tokens, calls = s.calls - 1
         from turnkeeper.spend_reservations r
         where r.id = reservation and (s.scope, s.period) in (('turn:' || p_turn, ''), ('agent:' || p_agent, r.period));
@@ -707,13 +794,15 @@ begin
         blocked := 'tree';
         return;
     end if;
-    update turnkeeper.spend set tokens = tokens + p_tokens, calls = calls + 1 where scope = 'tree:' || p_root and period = '';
+    update turnkeeper.spend set tokens = tokens + p_tokens, calls = calls + 1 where scope = 'tree:' || p_root
+        and period = '';
     update turnkeeper.spend_reservations set root = p_root where id = reservation;
 end $$;
 
 create function turnkeeper.settle_tree_spend() returns trigger language plpgsql as $$
 begin
-    update turnkeeper.spend set tokens = tokens + new.used - new.tokens where scope = 'tree:' || new.root and period = '';
+    update turnkeeper.spend set tokens = tokens + new.used - new.tokens where scope = 'tree:' || new.root
+        and period = '';
     return null;
 end $$;
 create constraint trigger tree_spend_settled after update on turnkeeper.spend_reservations
@@ -725,14 +814,14 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- The end of a dispatch
 ----------------------------------------------------------------------------------------------------
 
--- End dispatches: everything that must be committed together with the replies. The caller has locked the turns' rows by the
--- fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays are of one
--- turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is recorded before its
--- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried. One that is to finish does not wait for what its end stops. A turn that waits with a back-off waits for models, which
--- NoteFault names, at most that long. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them.
--- The conditions with any() only repeat the joins: with them, Postgres looks up the keys even if it planned the statement when
--- the table had few rows.
+-- End dispatches: everything that must be committed together with the replies. The caller has locked the turns' rows by
+-- the fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays
+-- are of one turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is
+-- recorded before its beginning, even if the clock was set back. A turn with a request to cancel is closed instead of
+-- queued, suspended or retried. One that is to finish does not wait for what its end stops. A turn that waits with a
+-- back-off waits for models, which NoteFault names, at most that long. p_calls are the calls of the replies, as from
+-- reply_calls; empty: the function reads them. The conditions with any() only repeat the joins: with them, Postgres
+-- looks up the keys even if it planned the statement when the table had few rows.
 create function turnkeeper.end_many(
     p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
     p_replies text[], p_calls text[], p_inner text[], p_error_classes text[], p_errors text[],
@@ -749,41 +838,52 @@ declare
 begin
     with ending as (
         update turnkeeper.turns t set
-            state = case when p_states[e.i] = 'waiting' and p_backoffs[e.i] = interval '0' and not turnkeeper.may_wait(t.id) then 'queued' else p_states[e.i] end,
+            state = case when p_states[e.i] = 'waiting' and p_backoffs[e.i] = interval '0'
+                and not turnkeeper.may_wait(t.id) then 'queued' else p_states[e.i] end,
             stop_reason    = case when e.final then p_stops[e.i] end,
             ended_at       = case when e.final then greatest(clock_timestamp(), t.created_at, t.granted_at) end,
-            due_at         = case when not e.final and p_backoffs[e.i] > interval '0' then clock_timestamp() + p_backoffs[e.i] end,
+            due_at         = case when not e.final and p_backoffs[e.i] > interval '0'
+                then clock_timestamp() + p_backoffs[e.i] end,
             grant_id       = case when e.final then t.grant_id end,
             losses         = t.losses + p_lost[e.i]::integer,
             inner_dialogue = nullif(p_inner[e.i], ''),
             error_class    = nullif(p_error_classes[e.i], ''),
             error          = nullif(p_errors[e.i], ''),
-            last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds, executed_calls = w.executed_calls,
+            last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds,
+            executed_calls = w.executed_calls,
             input_tokens = w.input_tokens, output_tokens = w.output_tokens, cached_tokens = w.cached_tokens,
             reasoning_tokens = w.reasoning_tokens, usage_estimated = w.usage_estimated
-        from (select i, turn, p_states[i] not in ('queued', 'waiting') as final from unnest(p_turns) with ordinality u(turn, i)) e,
+        from (select i, turn, p_states[i] not in ('queued', 'waiting') as final
+            from unnest(p_turns) with ordinality u(turn, i)) e,
             lateral turnkeeper.newest_write(e.turn) w
         where t.id = e.turn and t.id = any(p_turns) and (p_writes[e.i] is null or w.write_id = p_writes[e.i])
         returning e.i, e.final, t.lane, t.message_id
     )
-    select array_agg(i), array_agg(i) filter (where final), array_agg(lane), array_agg(message_id) into ok, ended, lanes, messages from ending;
+    select array_agg(i), array_agg(i) filter (where final), array_agg(lane), array_agg(message_id) into ok, ended,
+        lanes, messages from ending;
 
     if ended is not null then
         with closed as (
             update turnkeeper.messages m set
                 state      = p_message_states[e.i],
-                closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
-                lane       = case when p_message_states[e.i] = 'waiting' then turnkeeper.lane_now(m, m.lane) else m.lane end,
+                closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(),
+                    m.accepted_at) end,
+                lane       = case when p_message_states[e.i] = 'waiting' then turnkeeper.lane_now(m, m.lane)
+                    else m.lane end,
                 queue_rank = case when p_message_states[e.i] = 'waiting'
                     then turnkeeper.rank_of(clock_timestamp() + p_lane_backoffs[e.i], m.priority) end,
                 last_error = nullif(p_errors[e.i], '')
-            from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
+            from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x
+                where x.id = p_turns[e.i] offset 0) x
             where m.id = x.message_id and m.id = any(messages)
             returning e.i, m.id, m.agent, m.user_name, m.conversation, m.accepted_at, m.sent_by
         )
-        insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at)
-        select c.id, p_turns[c.i], c.agent, c.user_name, c.conversation, p_states[c.i], p_stops[c.i], nullif(p_error_classes[c.i], ''), p_replies[c.i],
-            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end, c.sent_by, greatest(clock_timestamp(), c.accepted_at)
+        insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason,
+            error_class, body, calls, sent_by, created_at)
+        select c.id, p_turns[c.i], c.agent, c.user_name, c.conversation, p_states[c.i], p_stops[c.i],
+            nullif(p_error_classes[c.i], ''), p_replies[c.i],
+            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end,
+                c.sent_by, greatest(clock_timestamp(), c.accepted_at)
         from closed c where p_replies[c.i] <> '';
     end if;
 
@@ -792,12 +892,14 @@ begin
         where s.message_id = any(messages) and m.id = s.message_id and m.closed_at is not null;
     end if;
     if p_states && '{waiting,queued}' then
-        -- The wait for a service stands still while the turn waits for a person, a call or a budget: not for a model, whose turn is
-        -- waiting with a time.
-        update turnkeeper.messages m set failed_for = m.failed_for + coalesce(greatest(clock_timestamp() - m.failing_since, interval '0'), interval '0'),
+        -- The wait for a service stands still while the turn waits for a person, a call or a budget: not for a model,
+        -- whose turn is waiting with a time.
+        update turnkeeper.messages m set failed_for = m.failed_for + coalesce(
+            greatest(clock_timestamp() - m.failing_since, interval '0'), interval '0'),
             failing_since = null, failing_after = clock_timestamp() + p_backoffs[e.i]
         from unnest(ok) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
-        where m.id = x.message_id and m.id = any(messages) and (p_states[e.i], p_backoffs[e.i] > interval '0') in (('waiting', false), ('queued', true));
+        where m.id = x.message_id and m.id = any(messages) and (p_states[e.i],
+            p_backoffs[e.i] > interval '0') in (('waiting', false), ('queued', true));
     end if;
 
     update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
@@ -806,19 +908,23 @@ begin
         not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
                           when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
     from unnest(ok) e(i), lateral (select x.lane from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
-    where l.lane = x.lane and l.lane = any(lanes) and l.grant_id is not distinct from p_grants[e.i]; -- "=" would let Postgres look in the index of held leases
+    -- "=" would let Postgres look in the index of held leases
+    where l.lane = x.lane and l.lane = any(lanes) and l.grant_id is not distinct from p_grants[e.i];
     get diagnostics n = row_count;
     if n <> cardinality(ok) then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
-    insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome)
-    select x.lane, x.token, p_grants[e.i], x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until, greatest(clock_timestamp(), x.granted_at), p_logs[e.i]
+    insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until,
+        ended_at, outcome)
+    select x.lane, x.token, p_grants[e.i], x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until,
+        greatest(clock_timestamp(), x.granted_at), p_logs[e.i]
     from unnest(ok) e(i), lateral (select * from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x;
     -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing jobs.
     delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
 
     if exists (select from turnkeeper.asks where turn_id = any(p_turns)) then
-        for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y where y.id = p_turns[e.i] offset 0) x loop
+        for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y
+            where y.id = p_turns[e.i] offset 0) x loop
             if r.ended_at is not null then
                 perform turnkeeper.withdraw_asks(r.id);
             elsif r.state = 'waiting' then
@@ -828,7 +934,8 @@ begin
     end if;
     if exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel') then
         for r in select x.id, x.message_id, x.ended_at, c.reason
-            from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i] join turnkeeper.requested_ends c on c.turn_id = x.id and c.how = 'cancel'
+            from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i]
+                join turnkeeper.requested_ends c on c.turn_id = x.id and c.how = 'cancel'
             where x.ended_at is null or p_message_states[e.i] = 'waiting'
         loop
             if r.ended_at is null then
@@ -843,6 +950,7 @@ begin
         where x.state = 'waiting' and turnkeeper.waits_in_vain(x.id);
     end if;
     -- The end of a turn only frees a slot and a lane: a scheduler without other work need not look.
-    perform pg_notify('turnkeeper_inbox', case when ended = ok and 'waiting' <> all(p_message_states) then 'freed' else '' end),
+    perform pg_notify('turnkeeper_inbox', case when ended = ok and 'waiting' <> all(p_message_states) then 'freed'
+        else '' end),
         pg_notify('turnkeeper_turns', '');
 end $$;

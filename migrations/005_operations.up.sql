@@ -4,9 +4,9 @@
 -- Cancel and finish
 ----------------------------------------------------------------------------------------------------
 
--- Request the end of a turn: p_how is cancel or finish. It does not lock the turn's row, which may be locked for as long as a
--- transactional tool runs. Whoever ends its dispatch after this commit sees the request. A repeat changes nothing; a request to
--- cancel replaces one to finish.
+-- Request the end of a turn: p_how is cancel or finish. It does not lock the turn's row, which may be locked for as
+-- long as a transactional tool runs. Whoever ends its dispatch after this commit sees the request. A repeat changes
+-- nothing; a request to cancel replaces one to finish.
 create function turnkeeper.ask_end(p_turn bigint, p_how text, p_reason text) returns void language plpgsql as $$
 begin
     insert into turnkeeper.requested_ends as r (turn_id, how, reason)
@@ -16,8 +16,9 @@ begin
     perform pg_notify('turnkeeper_cancels', '');
 end $$;
 
--- The request to end a turn that counts for it, and the turn that it names: the turn itself or an earlier one of its message, or, if
--- that is to finish, one above a sub-agent's. (A turn that is cancelled cancels those below it: see stop_awaiting.)
+-- The request to end a turn that counts for it, and the turn that it names: the turn itself or an earlier one of its
+-- message, or, if that is to finish, one above a sub-agent's. (A turn that is cancelled cancels those below it: see
+-- stop_awaiting.)
 create function turnkeeper.requested_end(p_turn bigint, out how text, out turn bigint) stable language plpgsql as $$
 declare
     v_turn    bigint := p_turn;
@@ -27,15 +28,16 @@ begin
         select t.message_id into v_message from turnkeeper.turns t where t.id = v_turn;
         select r.how, r.turn_id into requested_end.how, requested_end.turn
         from turnkeeper.turns t join turnkeeper.requested_ends r on r.turn_id = t.id
-        where t.message_id = v_message and (r.how = 'finish' or r.turn_id = p_turn) order by r.how, r.turn_id desc limit 1;
+        where t.message_id = v_message and (r.how = 'finish' or r.turn_id = p_turn) order by r.how,
+            r.turn_id desc limit 1;
         exit when found;
         select c.turn_id into v_turn from turnkeeper.spawned_calls c where c.message_id = v_message;
         exit when not found;
     end loop;
 end $$;
 
--- Whether a turn that is to finish waits for what its end stops: for a person, or for a detached call without an effect. Its worker
--- did not know of the request.
+-- Whether a turn that is to finish waits for what its end stops: for a person, or for a detached call without an
+-- effect. Its worker did not know of the request.
 create function turnkeeper.waits_in_vain(p_turn bigint) returns boolean stable language plpgsql as $$
 begin
     return (exists (select from turnkeeper.asks a where a.turn_id = p_turn and a.state = 'open')
@@ -44,20 +46,22 @@ begin
         and (select e.how from turnkeeper.requested_end(p_turn) e) = 'finish';
 end $$;
 
--- Let a turn that is to finish go on to its last round, if no worker runs it: withdraw its asks, and queue it. A turn that waits for
--- a model waits on: it is the model that is to answer. The caller has locked the turn's row.
+-- Let a turn that is to finish go on to its last round, if no worker runs it: withdraw its asks, and queue it. A turn
+-- that waits for a model waits on: it is the model that is to answer. The caller has locked the turn's row.
 create function turnkeeper.hurry_turn(p_turn bigint) returns void language plpgsql as $$
 begin
     perform turnkeeper.withdraw_asks(p_turn);
     update turnkeeper.turns t set state = 'queued', due_at = null
-    where t.id = p_turn and (t.state = 'waiting' and t.waits_for is null or t.state = 'queued' and t.due_at is not null);
+    where t.id = p_turn and (t.state = 'waiting' and t.waits_for is null or t.state = 'queued'
+        and t.due_at is not null);
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
 
--- Carry out a request to end a turn, if no worker runs it: close it, or let it go on to its last round. state is its state
--- afterwards; null: no such turn. again: its state changed in between, call the function again. The scheduler's lock keeps a
--- tick from granting it.
-create function turnkeeper.settle_end(p_turn bigint, out state text, out done boolean, out again boolean) language plpgsql as $$
+-- Carry out a request to end a turn, if no worker runs it: close it, or let it go on to its last round. state is its
+-- state afterwards; null: no such turn. again: its state changed in between, call the function again. The scheduler's
+-- lock keeps a tick from granting it.
+create function turnkeeper.settle_end(p_turn bigint, out state text, out done boolean,
+    out again boolean) language plpgsql as $$
 declare
     free boolean;
     how  text;
@@ -66,8 +70,9 @@ begin
     again := false;
     select t.state in ('queued', 'waiting') into free from turnkeeper.turns t where t.id = p_turn;
     if free then
-        -- Nothing is granted while the scheduler's lock is held. So wait for the row before that, for example for an answer to an ask in
-        -- a transaction that is still open. The exception gives the row back, because whoever has the scheduler's lock may wait for it.
+        -- Nothing is granted while the scheduler's lock is held. So wait for the row before that, for example for an
+        -- answer to an ask in a transaction that is still open. The exception gives the row back, because whoever has
+        -- the scheduler's lock may wait for it.
         begin
             perform from turnkeeper.turns t where t.id = p_turn for update;
             raise exception using errcode = 'TK000';
@@ -91,9 +96,9 @@ begin
     end if;
 end $$;
 
--- Take the scheduler's lock for a change of a message. Nothing is granted while it is held. So wait for the message's row before that: its
--- sender may change it in a transaction that stays open. The exception gives the row back, because a tick skips messages that are
--- locked. The caller must not wait for the row again.
+-- Take the scheduler's lock for a change of a message. Nothing is granted while it is held. So wait for the message's
+-- row before that: its sender may change it in a transaction that stays open. The exception gives the row back, because
+-- a tick skips messages that are locked. The caller must not wait for the row again.
 create function turnkeeper.lock_scheduler_for(p_message bigint) returns void language plpgsql as $$
 begin
     begin
@@ -105,7 +110,8 @@ begin
 end $$;
 
 -- Cancel a waiting message. turn is 0 if it does not wait.
-create function turnkeeper.cancel_message(p_message bigint, p_reason text, out state text, out turn bigint) language plpgsql as $$
+create function turnkeeper.cancel_message(p_message bigint, p_reason text, out state text,
+    out turn bigint) language plpgsql as $$
 begin
     turn := 0;
     select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message;
@@ -120,35 +126,40 @@ begin
     end if;
 end $$;
 
--- Close a waiting message as cancelled, with a turn that was never granted, so that it has a reply and a stream and appears
--- in every list. The caller has locked the message.
+-- Close a waiting message as cancelled, with a turn that was never granted, so that it has a reply and a stream and
+-- appears in every list. The caller has locked the message.
 create function turnkeeper.cancel_waiting(p_message bigint, p_reason text) returns bigint language plpgsql as $$
 declare
     new_turn bigint;
 begin
     -- The turn is inserted as closed, because its lane may have an open turn.
-    insert into turnkeeper.turns (message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, stop_reason, ended_at, token)
-    select m.id, m.attempts + 1, m.agent, m.user_name, m.conversation, m.lane, m.trigger, a.definition_hash, 'cancelled', 'cancelled', clock_timestamp(),
+    insert into turnkeeper.turns (message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash,
+        state, stop_reason, ended_at, token)
+    select m.id, m.attempts + 1, m.agent, m.user_name, m.conversation, m.lane, m.trigger, a.definition_hash,
+        'cancelled', 'cancelled', clock_timestamp(),
         coalesce((select l.token from turnkeeper.leases l where l.lane = m.lane), 0)
     from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
     where m.id = p_message
     returning turns.id into new_turn;
-    update turnkeeper.messages m set state = 'running', attempts = attempts + 1, turn_id = new_turn, dropped_at = null where m.id = p_message;
+    update turnkeeper.messages m set state = 'running', attempts = attempts + 1, turn_id = new_turn, dropped_at = null
+        where m.id = p_message;
     insert into turnkeeper.requested_ends (turn_id, reason) values (new_turn, p_reason);
     perform turnkeeper.close_cancelled(new_turn);
     return new_turn;
 end $$;
 
--- What a turn's reply says if it is cancelled, and p_open is the number of the event with which its unfinished round began (0: none): that,
--- and what the model had written until then. Whoever watched has seen it. A turn that knows private content leaves it out, because
--- the setting reply_sink is not known here; the reply of a sub-agent goes to its parent, with its labels.
+-- What a turn's reply says if it is cancelled, and p_open is the number of the event with which its unfinished round
+-- began (0: none): that, and what the model had written until then. Whoever watched has seen it. A turn that knows
+-- private content leaves it out, because the setting reply_sink is not known here; the reply of a sub-agent goes to its
+-- parent, with its labels.
 create function turnkeeper.cancelled_reply(p_turn bigint, p_open bigint) returns text stable language plpgsql as $$
 declare
     v_message bigint;
     said      text;
 begin
     select t.message_id into v_message from turnkeeper.turns t where t.id = p_turn;
-    if exists (select from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id where t.message_id = v_message and l.label = 'private')
+    if exists (select from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id
+        where t.message_id = v_message and l.label = 'private')
         and not exists (select from turnkeeper.spawned_calls c where c.message_id = v_message) then
         return 'This turn was cancelled.';
     end if;
@@ -156,8 +167,10 @@ begin
         select r.round as n, r.text from turnkeeper.rounds r where r.turn_id = p_turn
         union all
         select 1000000, string_agg(d.data ->> 'text', '' order by d.seq) from turnkeeper.turn_events d
-        where p_open > 0 and d.turn_id = p_turn and d.type = 'block_delta' and d.seq > p_open and exists (select from turnkeeper.turn_events b
-            where b.turn_id = p_turn and b.type = 'block_start' and b.block = d.block and b.seq > p_open and b.data ->> 'kind' = 'text')
+        where p_open > 0 and d.turn_id = p_turn and d.type = 'block_delta' and d.seq > p_open and exists (select
+            from turnkeeper.turn_events b
+            where b.turn_id = p_turn and b.type = 'block_start' and b.block = d.block and b.seq > p_open
+                and b.data ->> 'kind' = 'text')
     ) s where btrim(s.text, E' \t\r\n') <> '';
     return 'This turn was cancelled.' || coalesce(E'\n\nBefore that it had written:\n\n' || said, '');
 end $$;
@@ -188,7 +201,8 @@ begin
     from turnkeeper.turn_events where turn_id = p_turn;
     if r.round > t.inference_rounds and r.began > r.voided then
         began := r.began;
-        perform turnkeeper.add_events(p_turn, '{round_rollback}', array[r.round], '{0}', '{"{\"reason\":\"the turn was cancelled\"}"}');
+        perform turnkeeper.add_events(p_turn, '{round_rollback}', array[r.round], '{0}',
+            '{"{\"reason\":\"the turn was cancelled\"}"}');
     end if;
     reply := case when t.trigger = 'message' then turnkeeper.cancelled_reply(p_turn, began) else '' end;
     perform turnkeeper.add_events(p_turn, '{turn_error}', '{0}', '{0}', array[json_strip_nulls(json_build_object(
@@ -198,7 +212,8 @@ begin
     update turnkeeper.turns set state = 'cancelled', stop_reason = 'cancelled', ended_at = at, due_at = null,
         error_class = null, error = null,
         inner_dialogue = case when t.trigger <> 'message' then
-            (select string_agg(text, E'\n\n' order by round) from turnkeeper.rounds where turn_id = p_turn and btrim(text, E' \t\r\n') <> '') end,
+            (select string_agg(text, E'\n\n' order by round) from turnkeeper.rounds
+                where turn_id = p_turn and btrim(text, E' \t\r\n') <> '') end,
         last_seq = (select last_seq from turnkeeper.newest_write(p_turn))
     where id = p_turn;
     perform turnkeeper.withdraw_asks(p_turn);
@@ -216,11 +231,12 @@ end $$;
 -- Retry
 ----------------------------------------------------------------------------------------------------
 
--- Retry a message: a closed one is put into the inbox as a new message, at most once; one that waits for its time becomes
--- due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, succeeded, risky (effects may
--- be repeated; p_anyway overrides this); null: no such message. A turn that was cancelled before its first grant has had no
--- effects.
-create function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text, out message bigint) language plpgsql as $$
+-- Retry a message: a closed one is put into the inbox as a new message, at most once; one that waits for its time
+-- becomes due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, succeeded, risky
+-- (effects may be repeated; p_anyway overrides this); null: no such message. A turn that was cancelled before its first
+-- grant has had no effects.
+create function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text,
+    out message bigint) language plpgsql as $$
 declare
     m       record;
     outcome text;
@@ -275,10 +291,12 @@ begin
     select t.state into outcome from turnkeeper.turns t where t.id = m.turn_id;
     if outcome = 'succeeded' then
         verdict := 'succeeded';
-    elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t where t.id = m.turn_id and t.dispatches = 0) then
+    elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t
+        where t.id = m.turn_id and t.dispatches = 0) then
         verdict := 'risky';
     else
-        message := turnkeeper.enqueue_by(m.sent_by, true, m.agent, m.user_name, m.body, m.conversation, null, m.priority, m.trace_parent, null);
+        message := turnkeeper.enqueue_by(m.sent_by, true, m.agent, m.user_name, m.body, m.conversation, null,
+            m.priority, m.trace_parent, null);
         insert into turnkeeper.retries (message_id, retried_as) values (p_message, message);
         verdict := 'new';
     end if;
@@ -288,10 +306,11 @@ end $$;
 -- Run a schedule now
 ----------------------------------------------------------------------------------------------------
 
--- Run a schedule now, in addition to its slots and even if it is paused: its message is put into the inbox with the current
--- time as its slot. message is null if there is no such schedule, or its agent's file no longer has it. waiting: a message
--- of the schedule already waits, and is returned instead.
-create function turnkeeper.run_schedule(p_agent text, p_name text, out message bigint, out waiting boolean) language plpgsql as $$
+-- Run a schedule now, in addition to its slots and even if it is paused: its message is put into the inbox with the
+-- current time as its slot. message is null if there is no such schedule, or its agent's file no longer has it.
+-- waiting: a message of the schedule already waits, and is returned instead.
+create function turnkeeper.run_schedule(p_agent text, p_name text, out message bigint,
+    out waiting boolean) language plpgsql as $$
 declare
     s record;
 begin
@@ -307,14 +326,16 @@ begin
         return;
     end if;
     if s.retired_at is not null then
-        raise exception using errcode = 'TK010', message = format('agent %s is retired: its schedules do not run', quote_literal(p_agent));
+        raise exception using errcode = 'TK010', message = format('agent %s is retired: its schedules do not run',
+            quote_literal(p_agent));
     end if;
     if s.ended then
         raise exception using errcode = 'TK008',
             message = format('schedule %s/%s has ended: the file of agent %1$s no longer has it', p_agent, p_name);
     end if;
     select w.id into message from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation), turnkeeper.level_lane(p_agent)) and w.agent = p_agent and w.schedule = p_name
+    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation),
+        turnkeeper.level_lane(p_agent)) and w.agent = p_agent and w.schedule = p_name
     order by w.id limit 1;
     if found then
         waiting := true;
@@ -330,27 +351,31 @@ end $$;
 -- Purge
 ----------------------------------------------------------------------------------------------------
 
--- Roughly the id of the first message that was accepted after a time: see first_turn. A message that was closed by then has a lower id,
--- so that a purge by age does not look at those that are younger.
+-- Roughly the id of the first message that was accepted after a time: see first_turn. A message that was closed by then
+-- has a lower id, so that a purge by age does not look at those that are younger.
 create function turnkeeper.first_message(p_at timestamptz) returns bigint stable language sql as $$
     with recursive half (low, high) as (
         select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.messages
         union all
-        select case when m.accepted_at <= p_at then m.id + 1 else h.low end, case when m.accepted_at <= p_at then h.high else h.middle end
+        select case when m.accepted_at <= p_at then m.id + 1 else h.low end, case when m.accepted_at <= p_at then h.high
+            else h.middle end
         from (select low, high, (low + high) / 2 as middle from half where low < high) h
-        left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high order by id limit 1) m on true
+        left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high
+            order by id limit 1) m on true
     )
     select low from half where low >= high
 $$;
 
 -- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, including
--- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty texts and
--- null do not restrict, but an empty p_user means the messages without a user. An agent's definition, notes, schedules, daily spend and the leases of lanes in use are kept; so are
--- parts of requests, which contain nothing of a conversation and which a request being written may share. last is the id to
--- continue after; null: all were looked at, and the leases of unused lanes are deleted. A message that cannot be deleted is set aside
--- and counted in failed, and stops no other.
+-- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty
+-- texts and null do not restrict, but an empty p_user means the messages without a user. An agent's definition, notes,
+-- schedules, daily spend and the leases of lanes in use are kept; so are parts of requests, which contain nothing of a
+-- conversation and which a request being written may share. last is the id to continue after; null: all were looked at,
+-- and the leases of unused lanes are deleted. A message that cannot be deleted is set aside and counted in failed, and
+-- stops no other.
 create function turnkeeper.purge(
-    p_agent text, p_user text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
+    p_agent text, p_user text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer,
+    p_dry boolean,
     p_undelivered boolean,
     out messages bigint, out turns bigint, out outputs bigint, out failed bigint, out last bigint
 ) language plpgsql as $$
@@ -364,16 +389,20 @@ begin
         select array_agg(b.id) into m_ids from (
             select m.id from turnkeeper.messages m
             where m.id > p_after and m.id < v_end and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
-              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at <= p_before)
-              and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
+              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation)
+                  and (p_before is null or m.closed_at <= p_before)
+              and (p_undelivered or not exists (select from turnkeeper.replies r
+                  join turnkeeper.webhook_deliveries d on d.reply_id = r.id
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit) b;
     else
         select array_agg(b.id) into m_ids from (
             select m.id from turnkeeper.messages m
             where m.id > p_after and m.id < v_end and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
-              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at <= p_before)
-              and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
+              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation)
+                  and (p_before is null or m.closed_at <= p_before)
+              and (p_undelivered or not exists (select from turnkeeper.replies r
+                  join turnkeeper.webhook_deliveries d on d.reply_id = r.id
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit for update skip locked) b;
     end if;
@@ -383,16 +412,19 @@ begin
     failed := 0;
     last := m_ids[cardinality(m_ids)];
     if p_dry then
-        select coalesce(cardinality(m_ids), 0), count(*), coalesce(sum((select count(*) from turnkeeper.outputs o where o.turn_id = t.id)), 0)
+        select coalesce(cardinality(m_ids), 0), count(*), coalesce(sum((select count(*) from turnkeeper.outputs o
+            where o.turn_id = t.id)), 0)
         into messages, turns, outputs from turnkeeper.turns t where t.message_id = any(m_ids);
         return;
     end if;
     if last is null then
         perform turnkeeper.forget_lanes(p_agent, p_user, p_conversation);
-        -- Those that no agent has had a message of. A token that is bound to no user may have named him in the metadata.
+        -- Those that no agent has had a message of. A token that is bound to no user may have named him in the
+        -- metadata.
         delete from turnkeeper.api_conversations c where c.used_at is null
             and (c.id = p_conversation or p_conversation = '' and p_user <> '' and (c.user_name = p_user
-                or c.user_name = '' and exists (select from jsonb_each_text(c.metadata) d where p_user in (d.key, d.value))));
+                or c.user_name = '' and exists (select from jsonb_each_text(c.metadata) d
+                    where p_user in (d.key, d.value))));
         delete from turnkeeper.pinned_levels where until <= clock_timestamp() and p_agent in ('', agent);
         return;
     end if;
@@ -431,7 +463,8 @@ begin
     delete from turnkeeper.detached_calls where turn_id = any(t_ids);
     delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
     delete from turnkeeper.call_starts where turn_id = any(t_ids);
-    delete from turnkeeper.webhook_deliveries where ask_id in (select a.id from turnkeeper.asks a where a.turn_id = any(t_ids));
+    delete from turnkeeper.webhook_deliveries where ask_id in (select a.id from turnkeeper.asks a
+        where a.turn_id = any(t_ids));
     delete from turnkeeper.asks where turn_id = any(t_ids);
     delete from turnkeeper.call_gates where turn_id = any(t_ids);
     delete from turnkeeper.late_results where turn_id = any(t_ids);
@@ -439,7 +472,8 @@ begin
     delete from turnkeeper.output_chunks where output_id = any(o_ids);
     delete from turnkeeper.outputs where turn_id = any(t_ids);
     delete from turnkeeper.journal where turn_id = any(t_ids);
-    delete from turnkeeper.webhook_deliveries where reply_id in (select r.id from turnkeeper.replies r where r.message_id = any(m_ids));
+    delete from turnkeeper.webhook_deliveries where reply_id in (select r.id from turnkeeper.replies r
+        where r.message_id = any(m_ids));
     delete from turnkeeper.replies where message_id = any(m_ids);
     delete from turnkeeper.extractions where turn_id = any(t_ids);
     delete from turnkeeper.spend where scope in (select 'turn:' || id from unnest(t_ids) id) and period = '';
@@ -454,20 +488,25 @@ begin
     -- A summary is deleted with the turn that made it, unless a stored request uses it or an
     -- open turn may.
     delete from turnkeeper.summaries s
-    where (s.agent, s.user_name, s.conversation) in (select m.agent, m.user_name, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
+    where (s.agent, s.user_name, s.conversation) in (select m.agent, m.user_name, m.conversation
+        from turnkeeper.messages m where m.id = any(m_ids))
       and not exists (select from turnkeeper.turns t where t.id = s.turn_id)
-      and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation
+      and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.user_name = s.user_name
+          and t.conversation = s.conversation
             and t.ended_at is null)
       and not exists (select from turnkeeper.turns t join turnkeeper.journal j on j.turn_id = t.id
             where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
               and (j.request ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.api_conversations c using turnkeeper.messages m
-    where m.id = any(m_ids) and c.id = m.conversation and c.agent = m.agent and c.user_name = m.user_name and not exists (select from turnkeeper.messages o
-        where o.agent = m.agent and o.user_name = m.user_name and o.conversation = m.conversation and o.id <> all(m_ids));
+    where m.id = any(m_ids) and c.id = m.conversation and c.agent = m.agent and c.user_name = m.user_name
+        and not exists (select from turnkeeper.messages o
+        where o.agent = m.agent and o.user_name = m.user_name and o.conversation = m.conversation
+            and o.id <> all(m_ids));
     delete from turnkeeper.messages where id = any(m_ids);
     if exists (select from turnkeeper.set_aside) then -- whose errors may quote them
         delete from turnkeeper.set_aside where kind in ('message', 'purge') and id = any(m_ids::text[])
-            or kind = 'turn' and id = any(t_ids::text[]) or kind in ('call', 'sub_agent') and split_part(id, '/', 1) = any(t_ids::text[]);
+            or kind = 'turn' and id = any(t_ids::text[]) or kind in ('call', 'sub_agent') and split_part(id, '/',
+                1) = any(t_ids::text[]);
         perform turnkeeper.forget_aside();
     end if;
 end $$;
@@ -476,27 +515,32 @@ end $$;
 -- Retention of a class: of the outputs, the events or the leases of closed turns, which go before their messages
 ----------------------------------------------------------------------------------------------------
 
--- The turns with the oldest outputs, events or leases that may go: their messages were closed at p_before or earlier. It locks the
--- messages, as purge does, and leaves out those that are locked, and those that are set aside.
-create function turnkeeper.expirable(p_class text, p_before timestamptz, p_limit integer) returns bigint[] language plpgsql as $$
+-- The turns with the oldest outputs, events or leases that may go: their messages were closed at p_before or earlier.
+-- It locks the messages, as purge does, and leaves out those that are locked, and those that are set aside.
+create function turnkeeper.expirable(p_class text, p_before timestamptz,
+    p_limit integer) returns bigint[] language plpgsql as $$
 declare
     t_ids bigint[];
 begin
     if p_class = 'outputs' then
         select array_agg(distinct b.id) into t_ids from (
-            select t.id from turnkeeper.outputs o join turnkeeper.turns t on t.id = o.turn_id join turnkeeper.messages m on m.id = t.message_id
-            where o.expired_at is null and o.created_at <= p_before and m.closed_at <= p_before and not turnkeeper.purge_is_aside(m.id)
+            select t.id from turnkeeper.outputs o join turnkeeper.turns t on t.id = o.turn_id
+                join turnkeeper.messages m on m.id = t.message_id
+            where o.expired_at is null and o.created_at <= p_before and m.closed_at <= p_before
+                and not turnkeeper.purge_is_aside(m.id)
             order by o.created_at limit p_limit for update of m skip locked) b;
     elsif p_class = 'events' then
         select array_agg(b.id) into t_ids from (
             select t.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
-            where t.ended_at is not null and t.events_expired_at is null and t.ended_at <= p_before and m.closed_at <= p_before
+            where t.ended_at is not null and t.events_expired_at is null and t.ended_at <= p_before
+                and m.closed_at <= p_before
               and not turnkeeper.purge_is_aside(m.id)
             order by t.ended_at limit p_limit for update of m skip locked) b;
     elsif p_class = 'leases' then
         select array_agg(b.id) into t_ids from (
             select t.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
-            where t.ended_at is not null and t.leases_expired_at is null and t.ended_at <= p_before and m.closed_at <= p_before
+            where t.ended_at is not null and t.leases_expired_at is null and t.ended_at <= p_before
+                and m.closed_at <= p_before
               and not turnkeeper.purge_is_aside(m.id)
             order by t.ended_at limit p_limit for update of m skip locked) b;
     else
@@ -507,9 +551,11 @@ end $$;
 
 -- Whether a message, or what belongs to it, could not be deleted a short time ago.
 create function turnkeeper.purge_is_aside(p_message bigint) returns boolean stable language sql
-return exists (select from turnkeeper.set_aside s where s.kind = 'purge' and s.id = p_message::text and s.next_try > clock_timestamp());
+return exists (select from turnkeeper.set_aside s where s.kind = 'purge' and s.id = p_message::text
+    and s.next_try > clock_timestamp());
 
--- Delete the content of the outputs of turns. The rows stay, so that a lookup by id reports that the output has expired.
+-- Delete the content of the outputs of turns. The rows stay, so that a lookup by id reports that the output has
+-- expired.
 create function turnkeeper.expire_outputs(t_ids bigint[]) returns void language plpgsql as $$
 begin
     delete from turnkeeper.output_chunks c where c.output_id in (
@@ -520,19 +566,21 @@ begin
     delete from turnkeeper.extractions where turn_id = any(t_ids); -- parts of outputs
 end $$;
 
--- Delete the events of turns but the last, which says how the turn ended. The one before it becomes events_expired, which says which
--- events were deleted: so whoever goes on after an older event learns of it, and of the end.
+-- Delete the events of turns but the last, which says how the turn ended. The one before it becomes events_expired,
+-- which says which events were deleted: so whoever goes on after an older event learns of it, and of the end.
 create function turnkeeper.expire_events(t_ids bigint[]) returns void language plpgsql as $$
 begin
     update turnkeeper.journal j set types = '{}', rounds = '{}', blocks = '{}', data = '{}'
     from turnkeeper.turns t
     where t.id = any(t_ids) and j.turn_id = t.id and cardinality(j.types) > 0 and j.last_seq < t.last_seq;
     update turnkeeper.journal j set seq = t.last_seq - 1,
-        types = array['events_expired', j.types[cardinality(j.types)]], rounds = array[0, j.rounds[cardinality(j.types)]],
+        types = array['events_expired', j.types[cardinality(j.types)]],
+        rounds = array[0, j.rounds[cardinality(j.types)]],
         blocks = array[0, j.blocks[cardinality(j.types)]],
         data = array[format('{"first":1,"last":%s}', t.last_seq - 1), j.data[cardinality(j.types)]]
     from turnkeeper.turns t
-    where t.id = any(t_ids) and j.turn_id = t.id and cardinality(j.types) > 0 and j.last_seq = t.last_seq and t.last_seq > 1;
+    where t.id = any(t_ids) and j.turn_id = t.id and cardinality(j.types) > 0 and j.last_seq = t.last_seq
+        and t.last_seq > 1;
     update turnkeeper.turns set events_expired_at = clock_timestamp() where id = any(t_ids);
 end $$;
 
@@ -556,13 +604,15 @@ begin
     else
         perform turnkeeper.expire_leases(t_ids);
     end if;
-    delete from turnkeeper.set_aside s using turnkeeper.turns t where t.id = any(t_ids) and s.kind = 'purge' and s.id = t.message_id::text;
+    delete from turnkeeper.set_aside s using turnkeeper.turns t where t.id = any(t_ids) and s.kind = 'purge'
+        and s.id = t.message_id::text;
 end $$;
 
--- Delete one class of what is stored of up to p_limit turns whose messages were closed at p_before or earlier: outputs, events or leases.
--- done is the number of turns; repeat until done and failed are 0. The message of a turn at which it fails is set aside and counted in
--- failed, and stops no other.
-create function turnkeeper.expire(p_class text, p_before timestamptz, p_limit integer, out done bigint, out failed bigint) language plpgsql as $$
+-- Delete one class of what is stored of up to p_limit turns whose messages were closed at p_before or earlier: outputs,
+-- events or leases. done is the number of turns; repeat until done and failed are 0. The message of a turn at which it
+-- fails is set aside and counted in failed, and stops no other.
+create function turnkeeper.expire(p_class text, p_before timestamptz, p_limit integer, out done bigint,
+    out failed bigint) language plpgsql as $$
 declare
     t_ids bigint[] := turnkeeper.expirable(p_class, p_before, p_limit);
     v_id  bigint;
@@ -586,7 +636,8 @@ begin
             perform turnkeeper.expire_turns(p_class, array[v_id]);
             done := done + 1;
         exception when others then
-            perform turnkeeper.put_aside_or_raise('purge', (select t.message_id::text from turnkeeper.turns t where t.id = v_id), sqlstate, sqlerrm);
+            perform turnkeeper.put_aside_or_raise('purge', (select t.message_id::text from turnkeeper.turns t
+                where t.id = v_id), sqlstate, sqlerrm);
             failed := failed + 1;
         end;
     end loop;

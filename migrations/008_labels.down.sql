@@ -7,6 +7,7 @@ drop trigger reply_labelled on turnkeeper.replies;
 drop trigger retry_labelled on turnkeeper.retries;
 drop trigger message_labelled on turnkeeper.messages;
 drop index turnkeeper.replies_labelled;
-drop function turnkeeper.forget_labels, turnkeeper.label_reply, turnkeeper.label_retry, turnkeeper.label_repeat, turnkeeper.label_message, turnkeeper.said_key, turnkeeper.write_note,
+drop function turnkeeper.forget_labels, turnkeeper.label_reply, turnkeeper.label_retry, turnkeeper.label_repeat,
+    turnkeeper.label_message, turnkeeper.said_key, turnkeeper.write_note,
     turnkeeper.label_file, turnkeeper.relabel_file;
 drop table turnkeeper.files, turnkeeper.labels;

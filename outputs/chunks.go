@@ -32,7 +32,8 @@ func Chunks(ctx context.Context, src Source, textTokens, windowTokens int64) ite
 		for i := range total {
 			start := int64(i) * step
 			text, err := src.Read(ctx, start, start+size)
-			if !yield(Chunk{Index: i, Total: total, Text: text, StartChar: start, StartByte: bytes}, err) || err != nil {
+			if !yield(Chunk{Index: i, Total: total, Text: text, StartChar: start, StartByte: bytes},
+				err) || err != nil {
 				return
 			}
 			bytes += int64(len(firstChars(text, int(step))))

@@ -35,15 +35,20 @@ func TestExactFirstPages(t *testing.T) {
 				chars := []rune(text)
 				for _, n := range []int{limit - 1, limit, limit + 1, len(chars)} {
 					text := string(chars[:n])
-					paged := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{MaxChars: limit, CallID: "call_abc123"})
+					paged := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{MaxChars: limit,
+						CallID: "call_abc123"})
 					plain := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{MaxChars: limit})
 					wantPaged, wantPlain := text, text
 					if n > limit {
-						wantPaged = string(chars[:limit]) + fmt.Sprintf("\n\n[truncated — showing %d/%d chars. Call get_continuation with tool_call_id=\"call_abc123\" to read more]", limit, n)
-						wantPlain = string(chars[:limit]) + fmt.Sprintf("\n\n[... truncated: showing first %d of %d chars]", limit, n)
+						wantPaged = string(chars[:limit]) +
+							fmt.Sprintf(
+								"\n\n[truncated — showing %d/%d chars. Call get_continuation with tool_call_id=\"call_abc123\" to read more]", limit, n)
+						wantPlain = string(chars[:limit]) +
+							fmt.Sprintf("\n\n[... truncated: showing first %d of %d chars]", limit, n)
 					}
 					if paged.Shown != wantPaged || plain.Shown != wantPlain {
-						t.Fatalf("%s, %d of %d, shifted by %d: shown\n…%q and\n…%q", name, limit, n, shift, tail(paged.Shown), tail(plain.Shown))
+						t.Fatalf("%s, %d of %d, shifted by %d: shown\n…%q and\n…%q", name, limit, n, shift,
+							tail(paged.Shown), tail(plain.Shown))
 					}
 					if paged.Output.Text != text || paged.Output.Chars != int64(n) || !utf8.ValidString(paged.Shown) {
 						t.Fatalf("%s, %d of %d: %d characters are stored", name, limit, n, paged.Output.Chars)
@@ -60,13 +65,17 @@ func tail(text string) string { return text[max(0, len(text)-120):] }
 func TestExactTextsOfTheContract(t *testing.T) {
 	text := strings.Repeat("0123456789", 2460)[:24591]
 	first := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{MaxChars: 4000, CallID: "call_abc123"}).Shown
-	if want := text[:4000] + "\n\n" + `[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_abc123" to read more]`; first != want {
+	if want := text[:4000] + "\n\n" +
+		`[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_abc123" to read more]`; first != want {
 		t.Errorf("the first page ends %q", tail(first))
 	}
 	for offset, want := range map[int64]string{
-		4000:  "\n\n" + `[truncated — showing 4000-8000/24591 chars. 16591 chars remaining. Call get_continuation with tool_call_id="call_abc123" offset=8000 to read more]`,
-		16591: "\n\n" + `[truncated — showing 16591-20591/24591 chars. 4000 chars remaining. Call get_continuation with tool_call_id="call_abc123" offset=20591 to read more]`,
-		20590: "\n\n" + `[truncated — showing 20590-24590/24591 chars. 1 chars remaining. Call get_continuation with tool_call_id="call_abc123" offset=24590 to read more]`,
+		4000: "\n\n" +
+			`[truncated — showing 4000-8000/24591 chars. 16591 chars remaining. Call get_continuation with tool_call_id="call_abc123" offset=8000 to read more]`,
+		16591: "\n\n" +
+			`[truncated — showing 16591-20591/24591 chars. 4000 chars remaining. Call get_continuation with tool_call_id="call_abc123" offset=20591 to read more]`,
+		20590: "\n\n" +
+			`[truncated — showing 20590-24590/24591 chars. 1 chars remaining. Call get_continuation with tool_call_id="call_abc123" offset=24590 to read more]`,
 		20591: "",
 		24590: "",
 	} {
@@ -89,30 +98,32 @@ func TestParseContinuation(t *testing.T) {
 		offset int64 // -99: none
 		err    string
 	}{
-		`{"tool_call_id":"a"}`:                      {"a", -99, ""},
-		`{"tool_call_id":" a "}`:                    {" a ", -99, ""},
-		`{"id":1234567}`:                            {"1234567", -99, ""},
-		`{"id":"a","tool_call_id":""}`:              {"a", -99, ""},
-		`{"id":7,"offset":0}`:                       {"7", 0, ""},
-		`{"id":"a","offset":null}`:                  {"a", -99, ""},
-		`{"id":"a","offset":"12"}`:                  {"a", 12, ""},
-		`{"id":"a","offset":" 12 "}`:                {"a", 12, ""},
-		`{"id":"a","offset":-5}`:                    {"a", -5, ""},
-		`{"id":"a","offset":9223372036854775807}`:   {"a", 1<<63 - 1, ""},
-		`{"id":"a","offset":9223372036854775808}`:   {"", 0, notWhole},
-		`{"id":"a","offset":-9223372036854775809}`:  {"", 0, notWhole},
-		`{"id":"a","offset":1e400}`:                 {"", 0, "the arguments are not a JSON object"},
-		`{"id":"a","offset":1.5}`:                   {"", 0, notWhole},
-		`{"id":"a","offset":"1.0"}`:                 {"", 0, notWhole},
-		`{"id":"a","offset":"0x10"}`:                {"", 0, notWhole},
-		`{"id":"a","offset":"１２"}`:                  {"", 0, notWhole},
-		`{"id":"a","offset":""}`:                    {"", 0, notWhole},
-		`{"id":"a","offset":"end"}`:                 {"", 0, notWhole},
-		`{"id":"a","offset":true}`:                  {"", 0, notWhole},
-		`{"id":"a","offset":[1]}`:                   {"", 0, notWhole},
-		`{"id":"a","offset":{"from":1}}`:            {"", 0, notWhole},
-		`{"offset":1}`:                              {"", 0, "tool_call_id is missing: give the id from the marker at the end of the result"},
-		`{"id":["a"]}`:                              {"", 0, "tool_call_id is missing: give the id from the marker at the end of the result"},
+		`{"tool_call_id":"a"}`:                     {"a", -99, ""},
+		`{"tool_call_id":" a "}`:                   {" a ", -99, ""},
+		`{"id":1234567}`:                           {"1234567", -99, ""},
+		`{"id":"a","tool_call_id":""}`:             {"a", -99, ""},
+		`{"id":7,"offset":0}`:                      {"7", 0, ""},
+		`{"id":"a","offset":null}`:                 {"a", -99, ""},
+		`{"id":"a","offset":"12"}`:                 {"a", 12, ""},
+		`{"id":"a","offset":" 12 "}`:               {"a", 12, ""},
+		`{"id":"a","offset":-5}`:                   {"a", -5, ""},
+		`{"id":"a","offset":9223372036854775807}`:  {"a", 1<<63 - 1, ""},
+		`{"id":"a","offset":9223372036854775808}`:  {"", 0, notWhole},
+		`{"id":"a","offset":-9223372036854775809}`: {"", 0, notWhole},
+		`{"id":"a","offset":1e400}`:                {"", 0, "the arguments are not a JSON object"},
+		`{"id":"a","offset":1.5}`:                  {"", 0, notWhole},
+		`{"id":"a","offset":"1.0"}`:                {"", 0, notWhole},
+		`{"id":"a","offset":"0x10"}`:               {"", 0, notWhole},
+		`{"id":"a","offset":"１２"}`:                 {"", 0, notWhole},
+		`{"id":"a","offset":""}`:                   {"", 0, notWhole},
+		`{"id":"a","offset":"end"}`:                {"", 0, notWhole},
+		`{"id":"a","offset":true}`:                 {"", 0, notWhole},
+		`{"id":"a","offset":[1]}`:                  {"", 0, notWhole},
+		`{"id":"a","offset":{"from":1}}`:           {"", 0, notWhole},
+		`{"offset":1}`: {"", 0,
+			"tool_call_id is missing: give the id from the marker at the end of the result"},
+		`{"id":["a"]}`: {"", 0,
+			"tool_call_id is missing: give the id from the marker at the end of the result"},
 		`{"id":"` + strings.Repeat("9", 100) + `"}`: {strings.Repeat("9", 100), -99, ""},
 		`[]`: {"", 0, "the arguments are not a JSON object"},
 		`{"id":"a","offset":"` + strings.Repeat("9", 40) + `"}`: {"", 0, notWhole},
@@ -122,7 +133,8 @@ func TestParseContinuation(t *testing.T) {
 		if got.Offset != nil {
 			offset = *got.Offset
 		}
-		if (err != nil) != (c.err != "") || err != nil && err.Error() != c.err || err == nil && (got.ID != c.id || offset != c.offset) {
+		if (err != nil) != (c.err != "") || err != nil && err.Error() != c.err || err == nil &&
+			(got.ID != c.id || offset != c.offset) {
 			t.Errorf("%s: %q from %d, error %v", arguments, got.ID, offset, err)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 
 // TestCutsBetweenCharacters cuts texts at each byte: no character is split.
 func TestCutsBetweenCharacters(t *testing.T) {
-	for _, text := range []string{"abcdef", "éèüöä", "日本語日本", "😀😁😂", "a日b😀é", "\xff\xfe\xfd\xfc\xfb", "a\x80b\x80", "\x80\x80\x80\x80\x80\x80", "x\x00y"} {
+	for _, text := range []string{"abcdef", "éèüöä", "日本語日本", "😀😁😂", "a日b😀é", "\xff\xfe\xfd\xfc\xfb", "a\x80b\x80",
+		"\x80\x80\x80\x80\x80\x80", "x\x00y"} {
 		for limit := 1; limit <= len(text)+1; limit++ {
 			out := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{MaxBytes: limit}).Output
 			cut := limit
@@ -45,7 +46,8 @@ func TestHandlesOnEitherSideOfABound(t *testing.T) {
 			t.Errorf("%s: %v, %v", value, ok, err)
 		}
 	}
-	for value, want := range map[string]string{"output::a": "output:a", "output:a": "output:a", "x output::a": "x output::a", "output:::": "output::", "": ""} {
+	for value, want := range map[string]string{"output::a": "output:a", "output:a": "output:a",
+		"x output::a": "x output::a", "output:::": "output::", "": ""} {
 		if got := outputs.Literal(value); got != want {
 			t.Errorf("%q means %q, want %q", value, got, want)
 		}
@@ -65,7 +67,8 @@ func TestHandlesOnEitherSideOfABound(t *testing.T) {
 		{outputs.Handle{Start: 4, End: 3}, 0, 0, false},
 	} {
 		start, end, err := c.handle.Within("it", 10)
-		if start != c.start || end != c.end || (err == nil) != c.ok || err != nil && err.Error() != "it is past the end: there are 10 characters" {
+		if start != c.start || end != c.end || (err == nil) != c.ok || err != nil &&
+			err.Error() != "it is past the end: there are 10 characters" {
 			t.Errorf("%+v: %d to %d, %v", c.handle, start, end, err)
 		}
 	}
@@ -79,15 +82,19 @@ func TestSlicesOnEitherSideOfABound(t *testing.T) {
 		want    outputs.Span
 		fails   string
 	}{
-		"a negative length":      {"abc", outputs.SliceRequest{Length: -1}, outputs.Span{}, negative},
-		"a negative window":      {"abc", outputs.SliceRequest{Anchor: "b", Window: -1}, outputs.Span{}, negative},
-		"a negative match":       {"abc", outputs.SliceRequest{Anchor: "b", Match: -1}, outputs.Span{}, negative},
-		"the last character":     {"abc", outputs.SliceRequest{Start: 2}, outputs.Span{Text: "c", Start: 2, End: 3}, ""},
-		"nothing":                {"", outputs.SliceRequest{}, outputs.Span{}, ""},
-		"past nothing":           {"", outputs.SliceRequest{Start: 5}, outputs.Span{}, ""},
-		"an anchor in nothing":   {"", outputs.SliceRequest{Anchor: "a"}, outputs.Span{}, "Anchor not found in content"},
-		"the last one":           {"aXbX", outputs.SliceRequest{Anchor: "X", Match: 1, Window: 2}, outputs.Span{Text: "bX", Start: 2, End: 4}, ""},
-		"one more than the last": {"aXbX", outputs.SliceRequest{Anchor: "X", Match: 2}, outputs.Span{}, "Anchor not found in content"},
+		"a negative length": {"abc", outputs.SliceRequest{Length: -1}, outputs.Span{}, negative},
+		"a negative window": {"abc", outputs.SliceRequest{Anchor: "b", Window: -1}, outputs.Span{}, negative},
+		"a negative match":  {"abc", outputs.SliceRequest{Anchor: "b", Match: -1}, outputs.Span{}, negative},
+		"the last character": {"abc", outputs.SliceRequest{Start: 2}, outputs.Span{Text: "c",
+			Start: 2, End: 3}, ""},
+		"nothing":      {"", outputs.SliceRequest{}, outputs.Span{}, ""},
+		"past nothing": {"", outputs.SliceRequest{Start: 5}, outputs.Span{}, ""},
+		"an anchor in nothing": {"", outputs.SliceRequest{Anchor: "a"}, outputs.Span{},
+			"Anchor not found in content"},
+		"the last one": {"aXbX", outputs.SliceRequest{Anchor: "X", Match: 1, Window: 2},
+			outputs.Span{Text: "bX", Start: 2, End: 4}, ""},
+		"one more than the last": {"aXbX", outputs.SliceRequest{Anchor: "X", Match: 2}, outputs.Span{},
+			"Anchor not found in content"},
 	} {
 		got, err := outputs.Slice(t.Context(), outputs.Text(c.text), c.request)
 		if (err == nil) != (c.fails == "") || err != nil && err.Error() != c.fails {
@@ -102,7 +109,8 @@ func TestSlicesOnEitherSideOfABound(t *testing.T) {
 	const part = 1 << 16
 	text := strings.Repeat("a", part-1) + "XX" + strings.Repeat("b", part-2) + "XX"
 	for match, want := range []int64{part - 1, part, 2*part - 1, 2 * part} {
-		if span, err := outputs.Slice(t.Context(), outputs.Text(text), outputs.SliceRequest{Anchor: "X", Match: int64(match), Window: 1}); err != nil || span.Start != want {
+		if span, err := outputs.Slice(t.Context(), outputs.Text(text), outputs.SliceRequest{Anchor: "X",
+			Match: int64(match), Window: 1}); err != nil || span.Start != want {
 			t.Errorf("match %d: %d, %v; want %d", match, span.Start, err, want)
 		}
 	}
@@ -169,9 +177,11 @@ func TestWhatIsAFirstPage(t *testing.T) {
 		"with paging":    {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{CallID: "c"}).Shown, 6000},
 		"without paging": {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{}).Shown, 6000},
 		"whole":          {outputs.Take(outputs.Raw{Text: "x"}, outputs.Limits{}).Shown, 0},
-		"another in it":  {outputs.Take(outputs.Raw{Text: "x\n\n[truncated — showing 7/9 chars." + long}, outputs.Limits{}).Shown, 6000},
-		"another first":  {outputs.Take(outputs.Raw{Text: "x\n\n[... truncated: showing first 7 of 9 chars]" + long}, outputs.Limits{CallID: "c"}).Shown, 6000},
-		"nearly":         {"\n\n[truncated - showing ", 0},
+		"another in it": {outputs.Take(outputs.Raw{Text: "x\n\n[truncated — showing 7/9 chars." + long},
+			outputs.Limits{}).Shown, 6000},
+		"another first": {outputs.Take(outputs.Raw{Text: "x\n\n[... truncated: showing first 7 of 9 chars]" + long},
+			outputs.Limits{CallID: "c"}).Shown, 6000},
+		"nearly": {"\n\n[truncated - showing ", 0},
 	} {
 		if got := outputs.FirstPageChars(c.shown); got != c.want {
 			t.Errorf("%s: %d of %q", name, got, c.shown[max(0, len(c.shown)-100):])
@@ -219,7 +229,8 @@ func TestRanked(t *testing.T) {
 	}
 	// A part outside the merged snippets is left out.
 	before := outputs.Locate(chunk, []string{"one", "four", "three four"})
-	if diff := cmp.Diff([]string(nil), texts(outputs.Ranked(outputs.Locate(chunk, []string{"three"}), before, 6000))); diff != "" {
+	if diff := cmp.Diff([]string(nil), texts(outputs.Ranked(outputs.Locate(chunk, []string{"three"}), before,
+		6000))); diff != "" {
 		t.Errorf("parts of nothing (-want +got)\n%s", diff)
 	}
 }
@@ -247,12 +258,14 @@ func TestVerifyEachCondition(t *testing.T) {
 // TestRenderAtEachLength checks that each result fills the limit and does not exceed it.
 func TestRenderAtEachLength(t *testing.T) {
 	text := strings.Repeat("word ", 40) + "." + strings.Repeat("other ", 40)
-	x := extractionFrom(text, strings.TrimSpace(strings.Repeat("word ", 40)), strings.TrimSpace(strings.Repeat("other ", 40)))
+	x := extractionFrom(text, strings.TrimSpace(strings.Repeat("word ", 40)),
+		strings.TrimSpace(strings.Repeat("other ", 40)))
 	full := utf8.RuneCountInString(x.Render(1 << 30))
 	if got := utf8.RuneCountInString(x.Render(full)); got != full {
 		t.Errorf("%d characters in the room of %d", got, full)
 	}
-	if got := x.Render(full - 1); utf8.RuneCountInString(got) >= full || !strings.Contains(got, `"snippets_dropped":1`) || strings.Contains(got, "snippet_cut") {
+	if got := x.Render(full - 1); utf8.RuneCountInString(got) >= full || !strings.Contains(got,
+		`"snippets_dropped":1`) || strings.Contains(got, "snippet_cut") {
 		t.Errorf("one character less: %s", got)
 	}
 	one := extractionFrom(text, strings.TrimSpace(strings.Repeat("word ", 40)))
@@ -282,10 +295,11 @@ func TestRenderAtEachLength(t *testing.T) {
 	}
 }
 
-// TestRankedAtTheLimit checks that a snippet stays whole up to half of what the characters of an extraction leave for texts, and up
-// to 2500 characters, and that a longer one is replaced by the part that was named.
+// TestRankedAtTheLimit checks that a snippet stays whole up to half of what the characters of an extraction leave for
+// texts, and up to 2500 characters, and that a longer one is replaced by the part that was named.
 func TestRankedAtTheLimit(t *testing.T) {
-	for _, c := range []struct{ maxChars, most int }{{1400, 500}, {1401, 500}, {1402, 501}, {5400, 2500}, {5402, 2500}, {100_000, 2500}} {
+	for _, c := range []struct{ maxChars, most int }{{1400, 500}, {1401, 500}, {1402, 501}, {5400, 2500}, {5402, 2500},
+		{100_000, 2500}} {
 		for _, size := range []int{c.most - 1, c.most, c.most + 1} {
 			part, rest := "best", strings.Repeat("x", size-len("best")-2) // with quotation marks
 			chunk := outputs.Chunk{Text: part + rest}

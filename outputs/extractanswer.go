@@ -84,7 +84,8 @@ func objects(text string) func(yield func(json.RawMessage) bool) {
 				return
 			}
 			var object json.RawMessage
-			if json.NewDecoder(strings.NewReader(text[i:])).Decode(&object) == nil && jsonlimit.ModelText.Check(object) == nil && !yield(object) {
+			if json.NewDecoder(strings.NewReader(text[i:])).Decode(&object) == nil &&
+				jsonlimit.ModelText.Check(object) == nil && !yield(object) {
 				return
 			}
 			text = text[i+1:]

@@ -63,7 +63,8 @@ func ReadSearchPrompt(p Prompt) (query, text string, ok bool) {
 	asked, isQuery := strings.CutPrefix(head, "Query: ")
 	_, data, marked := strings.Cut(rest, "\n")
 	mark, data, closed := strings.Cut(data, "\n")
-	if p.System != searchSystem || !found || !isQuery || !marked || !closed || json.Unmarshal([]byte(asked), &query) != nil {
+	if p.System != searchSystem || !found || !isQuery || !marked || !closed || json.Unmarshal([]byte(asked),
+		&query) != nil {
 		return "", "", false
 	}
 	text, ok = strings.CutSuffix(data, "\n"+mark)
@@ -91,7 +92,8 @@ func RankPrompt(query string, snippets []Snippet, maxChars int) (p Prompt, shown
 		list.WriteString(line)
 		shown++
 	}
-	return Prompt{rankSystem, fmt.Sprintf("Query: %s\n\nPassages, one a line:\n%s", quoted(query), list.String())}, shown
+	return Prompt{rankSystem, fmt.Sprintf("Query: %s\n\nPassages, one a line:\n%s", quoted(query), list.String())},
+		shown
 }
 
 // ReadRankPrompt returns the query of a RankPrompt and the number of its passages. ok is

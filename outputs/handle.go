@@ -39,7 +39,9 @@ func ParseHandle(value string) (h Handle, ok bool, err error) {
 	h.Part = true
 	start, end, colon := strings.Cut(m[2], ":")
 	if !colon || !position(start, &h.Start) || !position(end, &h.End) || h.End >= 0 && h.End < h.Start {
-		return Handle{}, true, refusal("%s: the part must be [START:END], two whole numbers of characters, the first not above the second", value)
+		return Handle{}, true,
+			refusal("%s: the part must be [START:END], two whole numbers of characters, the first not above the second",
+				value)
 	}
 	return h, true, nil
 }

@@ -48,7 +48,8 @@ func TestParseHandle(t *testing.T) {
 		"":                                   {},
 	} {
 		got, ok, err := outputs.ParseHandle(value)
-		if ok != c.ok || (err != nil) != c.fails || err != nil && err.Error() != value+wrong || !cmp.Equal(got, c.want) {
+		if ok != c.ok || (err != nil) != c.fails || err != nil && err.Error() != value+wrong ||
+			!cmp.Equal(got, c.want) {
 			t.Errorf("%q: %+v, %v, %v", value, got, ok, err)
 		}
 	}

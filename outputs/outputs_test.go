@@ -32,8 +32,9 @@ func TestTake(t *testing.T) {
 			name: "prose",
 			raw:  outputs.Raw{Text: "héllo\nworld"},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "text/plain", Text: "héllo\nworld", SizeBytes: 12, RawBytes: 12, Chars: 11, Tokens: 4, SHA256: sum("héllo\nworld")},
-				Shown:  "héllo\nworld", Preview: "héllo world",
+				Output: turnkeeper.Output{MediaType: "text/plain", Text: "héllo\nworld", SizeBytes: 12, RawBytes: 12,
+					Chars: 11, Tokens: 4, SHA256: sum("héllo\nworld")},
+				Shown: "héllo\nworld", Preview: "héllo world",
 			},
 		},
 		{
@@ -44,24 +45,27 @@ func TestTake(t *testing.T) {
 			name: "JSON by its type",
 			raw:  outputs.Raw{Text: `"0123456789ab"`, MediaType: "application/problem+json; charset=utf-8"},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "application/problem+json; charset=utf-8", Text: `"0123456789ab"`, SizeBytes: 14, RawBytes: 14, Chars: 14, Tokens: 5, SHA256: sum(`"0123456789ab"`)},
-				Shown:  `"0123456789ab"`, Preview: `"0123456789ab"`,
+				Output: turnkeeper.Output{MediaType: "application/problem+json; charset=utf-8", Text: `"0123456789ab"`,
+					SizeBytes: 14, RawBytes: 14, Chars: 14, Tokens: 5, SHA256: sum(`"0123456789ab"`)},
+				Shown: `"0123456789ab"`, Preview: `"0123456789ab"`,
 			},
 		},
 		{
 			name: "JSON by its look",
 			raw:  outputs.Raw{Text: `{"a":[1,2,3]} `},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "text/plain", Text: `{"a":[1,2,3]} `, SizeBytes: 14, RawBytes: 14, Chars: 14, Tokens: 5, SHA256: sum(`{"a":[1,2,3]} `)},
-				Shown:  `{"a":[1,2,3]} `, Preview: `{"a":[1,2,3]}`,
+				Output: turnkeeper.Output{MediaType: "text/plain", Text: `{"a":[1,2,3]} `, SizeBytes: 14, RawBytes: 14,
+					Chars: 14, Tokens: 5, SHA256: sum(`{"a":[1,2,3]} `)},
+				Shown: `{"a":[1,2,3]} `, Preview: `{"a":[1,2,3]}`,
 			},
 		},
 		{
 			name: "broken text",
 			raw:  outputs.Raw{Text: "a\xff\xfe\x00b\xed\xa0\x80", MediaType: "text/\x00x\n\xff"},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "text/x \uFFFD", Text: "a\uFFFDb\uFFFD", SizeBytes: 8, RawBytes: 8, Chars: 4, Tokens: 2, SHA256: sum("a\uFFFDb\uFFFD")},
-				Shown:  "a\uFFFDb\uFFFD", Preview: "a\uFFFDb\uFFFD",
+				Output: turnkeeper.Output{MediaType: "text/x \uFFFD", Text: "a\uFFFDb\uFFFD", SizeBytes: 8, RawBytes: 8,
+					Chars: 4, Tokens: 2, SHA256: sum("a\uFFFDb\uFFFD")},
+				Shown: "a\uFFFDb\uFFFD", Preview: "a\uFFFDb\uFFFD",
 			},
 		},
 		{
@@ -69,17 +73,20 @@ func TestTake(t *testing.T) {
 			raw:    outputs.Raw{Text: "ab😀cd"},
 			limits: outputs.Limits{MaxBytes: 5},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "text/plain", Text: "ab", SizeBytes: 2, RawBytes: 8, Chars: 2, Tokens: 1, SHA256: sum("ab"), Incomplete: true},
-				Shown:  "ab\n\n[cut: the result had 8 bytes; what is missing at its end was not kept]", Preview: "ab",
+				Output: turnkeeper.Output{MediaType: "text/plain", Text: "ab", SizeBytes: 2, RawBytes: 8, Chars: 2,
+					Tokens: 1, SHA256: sum("ab"), Incomplete: true},
+				Shown: "ab\n\n[cut: the result had 8 bytes; what is missing at its end was not kept]", Preview: "ab",
 			},
 		},
 		{
 			name: "binary",
 			raw:  outputs.Raw{Text: "not used", Bytes: []byte(png), MediaType: "image/png"},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "image/png", Bytes: []byte(png), SizeBytes: 6, RawBytes: 6, Tokens: 34, SHA256: sum(png),
+				Output: turnkeeper.Output{MediaType: "image/png", Bytes: []byte(png), SizeBytes: 6, RawBytes: 6,
+					Tokens: 34, SHA256: sum(png),
 					Description: "[binary result: image/png, 6 bytes, sha256 " + sum(png) + "]"},
-				Shown: "[binary result: image/png, 6 bytes, sha256 " + sum(png) + "]", Preview: "[binary result: image/png, 6 bytes, sha256 " + sum(png) + "]",
+				Shown:   "[binary result: image/png, 6 bytes, sha256 " + sum(png) + "]",
+				Preview: "[binary result: image/png, 6 bytes, sha256 " + sum(png) + "]",
 			},
 		},
 		{
@@ -87,17 +94,22 @@ func TestTake(t *testing.T) {
 			raw:    outputs.Raw{Bytes: []byte(png)},
 			limits: outputs.Limits{MaxBytes: 4},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "application/octet-stream", Bytes: []byte(png[:4]), SizeBytes: 4, RawBytes: 6, Tokens: 42, SHA256: sum(png[:4]), Incomplete: true,
-					Description: "[binary result: application/octet-stream, first 4 of 6 bytes, sha256 " + sum(png[:4]) + "]"},
-				Shown: "[binary result: application/octet-stream, first 4 of 6 bytes, sha256 " + sum(png[:4]) + "]", Preview: "[binary result: application/octet-stream, first 4 of 6 bytes, sha256 " + sum(png[:4]) + "]",
+				Output: turnkeeper.Output{MediaType: "application/octet-stream", Bytes: []byte(png[:4]), SizeBytes: 4,
+					RawBytes: 6, Tokens: 42, SHA256: sum(png[:4]), Incomplete: true,
+					Description: "[binary result: application/octet-stream, first 4 of 6 bytes, sha256 " +
+						sum(png[:4]) + "]"},
+				Shown:   "[binary result: application/octet-stream, first 4 of 6 bytes, sha256 " + sum(png[:4]) + "]",
+				Preview: "[binary result: application/octet-stream, first 4 of 6 bytes, sha256 " + sum(png[:4]) + "]",
 			},
 		},
 		{
 			name: "empty binary",
 			raw:  outputs.Raw{Bytes: []byte{}, MediaType: "image/gif"},
 			want: outputs.Taken{
-				Output: turnkeeper.Output{MediaType: "image/gif", Bytes: []byte{}, Tokens: 34, SHA256: sum(""), Description: "[binary result: image/gif, 0 bytes, sha256 " + sum("") + "]"},
-				Shown:  "[binary result: image/gif, 0 bytes, sha256 " + sum("") + "]", Preview: "[binary result: image/gif, 0 bytes, sha256 " + sum("") + "]",
+				Output: turnkeeper.Output{MediaType: "image/gif", Bytes: []byte{}, Tokens: 34, SHA256: sum(""),
+					Description: "[binary result: image/gif, 0 bytes, sha256 " + sum("") + "]"},
+				Shown:   "[binary result: image/gif, 0 bytes, sha256 " + sum("") + "]",
+				Preview: "[binary result: image/gif, 0 bytes, sha256 " + sum("") + "]",
 			},
 		},
 	}
@@ -118,10 +130,13 @@ func TestShown(t *testing.T) {
 		want     string
 	}{
 		{"at the cap", strings.Repeat("x", 6000), 0, strings.Repeat("x", 6000)},
-		{"one over it", strings.Repeat("x", 6001), 0, strings.Repeat("x", 6000) + "\n\n[... truncated: showing first 6000 of 6001 chars]"},
-		{"another cap", strings.Repeat("x", 24591), 4000, strings.Repeat("x", 4000) + "\n\n[... truncated: showing first 4000 of 24591 chars]"},
+		{"one over it", strings.Repeat("x", 6001), 0,
+			strings.Repeat("x", 6000) + "\n\n[... truncated: showing first 6000 of 6001 chars]"},
+		{"another cap", strings.Repeat("x", 24591), 4000,
+			strings.Repeat("x", 4000) + "\n\n[... truncated: showing first 4000 of 24591 chars]"},
 		{"characters, not bytes, at the cap", strings.Repeat("😀", 10), 10, strings.Repeat("😀", 10)},
-		{"characters, not bytes, over it", strings.Repeat("😀", 11), 10, strings.Repeat("😀", 10) + "\n\n[... truncated: showing first 10 of 11 chars]"},
+		{"characters, not bytes, over it", strings.Repeat("😀", 11), 10,
+			strings.Repeat("😀", 10) + "\n\n[... truncated: showing first 10 of 11 chars]"},
 		{"right to left", "שלום עולם", 4, "שלום\n\n[... truncated: showing first 4 of 9 chars]"},
 		{"counted after cleaning", "a\x00\xff\xffb\x00", 2, "a\uFFFD\n\n[... truncated: showing first 2 of 3 chars]"},
 		{"cap of one", "日本", 1, "日\n\n[... truncated: showing first 1 of 2 chars]"},
@@ -147,7 +162,8 @@ func TestTakeCutsHugeResults(t *testing.T) {
 		t.Errorf("Shown ends with %q", taken.Shown[len(taken.Shown)-80:])
 	}
 	endless := outputs.Take(outputs.Raw{Text: "y", Incomplete: true}, outputs.Limits{})
-	if want := "y\n\n[cut: the result was larger than this; the rest was not kept]"; endless.Shown != want || !endless.Output.Incomplete {
+	if want := "y\n\n[cut: the result was larger than this; the rest was not kept]"; endless.Shown != want ||
+		!endless.Output.Incomplete {
 		t.Errorf("Shown = %q, incomplete %v", endless.Shown, endless.Output.Incomplete)
 	}
 	binary := outputs.Take(outputs.Raw{Bytes: bytes.Repeat([]byte{0}, 10_000_001)}, outputs.Limits{}).Output
@@ -206,7 +222,8 @@ func FuzzTake(f *testing.F) {
 		if maxBytes < 1 || maxChars < 1 {
 			return
 		}
-		taken := outputs.Take(outputs.Raw{Text: text, MediaType: text}, outputs.Limits{MaxBytes: maxBytes, MaxChars: maxChars})
+		taken := outputs.Take(outputs.Raw{Text: text, MediaType: text}, outputs.Limits{MaxBytes: maxBytes,
+			MaxChars: maxChars})
 		out := taken.Output
 		if !strings.HasPrefix(clean, strings.TrimSuffix(out.Text, "\uFFFD")) {
 			t.Fatalf("stored %q of %q", out.Text, clean)
@@ -227,7 +244,8 @@ func FuzzTake(f *testing.F) {
 			(marker == "" || !strings.HasPrefix(out.Text, shown[:min(len(shown), len(out.Text))])) {
 			t.Fatalf("Shown = %q of %q", taken.Shown, out.Text)
 		}
-		if n := utf8.RuneCountInString(taken.Preview); n > outputs.MaxPreviewChars || strings.Contains(taken.Preview, "\n") {
+		if n := utf8.RuneCountInString(taken.Preview); n > outputs.MaxPreviewChars ||
+			strings.Contains(taken.Preview, "\n") {
 			t.Fatalf("Preview = %q", taken.Preview)
 		}
 	})

@@ -56,7 +56,8 @@ func readAll(t *testing.T, text string, offset int64, limit int) string {
 			return all.String()
 		}
 		marker := strings.TrimPrefix(shown, page.Text)
-		want := fmt.Sprintf("\n\n[truncated — showing %d-%d/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"c\" offset=%d to read more]",
+		want := fmt.Sprintf(
+			"\n\n[truncated — showing %d-%d/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"c\" offset=%d to read more]",
 			offset, page.End, page.Total, page.Total-page.End, page.End)
 		if marker != want {
 			t.Fatalf("the marker is %q, not %q", marker, want)
@@ -112,20 +113,30 @@ func TestSlices(t *testing.T) {
 		want    outputs.Span
 		fails   string
 	}{
-		"the beginning":       {outputs.SliceRequest{Length: 3}, outputs.Span{Text: "one", End: 3}, ""},
-		"everything":          {outputs.SliceRequest{}, outputs.Span{Text: text, End: 24}, ""},
-		"characters":          {outputs.SliceRequest{Start: 8, Length: 2}, outputs.Span{Text: "日本", Start: 8, End: 10}, ""},
-		"past the end":        {outputs.SliceRequest{Start: 22, Length: 100}, outputs.Span{Text: "wo", Start: 22, End: 24}, ""},
-		"huge":                {outputs.SliceRequest{Start: 1, Length: 1 << 62}, outputs.Span{Text: text[1:], Start: 1, End: 24}, ""},
-		"an anchor":           {outputs.SliceRequest{Anchor: "two", Window: 4}, outputs.Span{Text: "e two 日", Start: 2, End: 9}, ""},
-		"the third":           {outputs.SliceRequest{Anchor: "two", Window: 2, Match: 2}, outputs.Span{Text: " two", Start: 20, End: 24}, ""},
-		"an odd window":       {outputs.SliceRequest{Anchor: "本", Window: 1}, outputs.Span{Text: "本 ", Start: 9, End: 11}, ""},
-		"huge window":         {outputs.SliceRequest{Anchor: "本", Window: 1 << 62}, outputs.Span{Text: text, End: 24}, ""},
-		"no such anchor":      {outputs.SliceRequest{Anchor: "four"}, outputs.Span{}, "Anchor not found in content"},
-		"no such match":       {outputs.SliceRequest{Anchor: "two", Match: 3}, outputs.Span{}, "Anchor not found in content"},
+		"the beginning": {outputs.SliceRequest{Length: 3}, outputs.Span{Text: "one", End: 3}, ""},
+		"everything":    {outputs.SliceRequest{}, outputs.Span{Text: text, End: 24}, ""},
+		"characters": {outputs.SliceRequest{Start: 8, Length: 2}, outputs.Span{Text: "日本", Start: 8,
+			End: 10}, ""},
+		"past the end": {outputs.SliceRequest{Start: 22, Length: 100}, outputs.Span{Text: "wo", Start: 22,
+			End: 24}, ""},
+		"huge": {outputs.SliceRequest{Start: 1, Length: 1 << 62}, outputs.Span{Text: text[1:], Start: 1,
+			End: 24}, ""},
+		"an anchor": {outputs.SliceRequest{Anchor: "two", Window: 4}, outputs.Span{Text: "e two 日",
+			Start: 2, End: 9}, ""},
+		"the third": {outputs.SliceRequest{Anchor: "two", Window: 2, Match: 2}, outputs.Span{Text: " two",
+			Start: 20, End: 24}, ""},
+		"an odd window": {outputs.SliceRequest{Anchor: "本", Window: 1}, outputs.Span{Text: "本 ", Start: 9,
+			End: 11}, ""},
+		"huge window": {outputs.SliceRequest{Anchor: "本", Window: 1 << 62}, outputs.Span{Text: text,
+			End: 24}, ""},
+		"no such anchor": {outputs.SliceRequest{Anchor: "four"}, outputs.Span{}, "Anchor not found in content"},
+		"no such match": {outputs.SliceRequest{Anchor: "two", Match: 3}, outputs.Span{},
+			"Anchor not found in content"},
 		"a pattern is no one": {outputs.SliceRequest{Anchor: "t.o"}, outputs.Span{}, "Anchor not found in content"},
-		"negative":            {outputs.SliceRequest{Start: -1}, outputs.Span{}, "start, length, window and match_index must not be negative"},
-		"starts past the end": {outputs.SliceRequest{Start: 24}, outputs.Span{}, "start 24 is past the end: there are 24 characters"},
+		"negative": {outputs.SliceRequest{Start: -1}, outputs.Span{},
+			"start, length, window and match_index must not be negative"},
+		"starts past the end": {outputs.SliceRequest{Start: 24}, outputs.Span{},
+			"start 24 is past the end: there are 24 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := outputs.Slice(t.Context(), outputs.Text(text), c.request)
@@ -154,7 +165,8 @@ func TestAnchorsAcrossParts(t *testing.T) {
 	}
 	text := strings.Repeat("a", part+3)
 	for match, want := range map[int64]int64{0: 0, 1: 2, part / 2: part} {
-		span, err := outputs.Slice(t.Context(), outputs.Text(text), outputs.SliceRequest{Anchor: "aa", Window: 1, Match: match})
+		span, err := outputs.Slice(t.Context(), outputs.Text(text), outputs.SliceRequest{Anchor: "aa", Window: 1,
+			Match: match})
 		if err != nil || span.Start != want {
 			t.Errorf("match %d: %d, %v", match, span.Start, err)
 		}

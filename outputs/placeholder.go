@@ -21,7 +21,8 @@ func (p Placeholder) Head() string {
 // Large returns the answer to a call whose result, of so many tokens, is too large.
 func (p Placeholder) Large(tokens int64) string {
 	return p.Head() + fmt.Sprintf("Size: ~%d tokens\n\nUse get_tool_output(\"%s\", mode) to retrieve this output:\n"+
-		"- \"extract\": Extract specific information you need\n- \"slice\": Get bytes around an anchor string", tokens, p.ID)
+		"- \"extract\": Extract specific information you need\n- \"slice\": Get bytes around an anchor string", tokens,
+		p.ID)
 }
 
 // Background returns the answer to a call that runs in the background, or detached.

@@ -47,7 +47,8 @@ func Locate(chunk Chunk, claims []string) (found []Snippet) {
 
 // snippet returns the bytes [from, to) of a chunk.
 func (c Chunk) snippet(from, to int) Snippet {
-	return snippet(c.Text[from:to], c.StartChar+int64(utf8.RuneCountInString(c.Text[:from])), c.StartByte+int64(from), c.Index)
+	return snippet(c.Text[from:to], c.StartChar+int64(utf8.RuneCountInString(c.Text[:from])),
+		c.StartByte+int64(from), c.Index)
 }
 
 // bridges returns a snippet for each two neighbours in a chunk that only white space
@@ -120,7 +121,9 @@ func Ranked(merged, named []Snippet, maxChars int) []Snippet {
 		small[i] = len(m.Text) <= utf8.UTFMax*most && utf8.RuneCountInString(quoted(m.Text)) <= most
 	}
 	for _, part := range named {
-		i, found := slices.BinarySearchFunc(merged, part.StartByte, func(m Snippet, start int64) int { return cmp.Compare(m.StartByte, start) })
+		i, found := slices.BinarySearchFunc(merged, part.StartByte, func(m Snippet, start int64) int {
+			return cmp.Compare(m.StartByte, start)
+		})
 		if !found {
 			i-- // the one that begins before it
 		}

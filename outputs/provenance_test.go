@@ -57,7 +57,8 @@ func TestLocate(t *testing.T) {
 	found := outputs.Locate(chunk, []string{"日本", " 日本 is near.\n", "Japan is far", "", "日本", "日本", "is  far"})
 	want := []outputs.Snippet{
 		{Text: "日本", StartChar: 100, EndChar: 102, StartByte: 150, EndByte: 156, ChunkIndex: 3, SHA256: sum("日本")},
-		{Text: "日本 is near.", StartChar: 111, EndChar: 122, StartByte: 165, EndByte: 180, ChunkIndex: 3, SHA256: sum("日本 is near.")},
+		{Text: "日本 is near.", StartChar: 111, EndChar: 122, StartByte: 165, EndByte: 180, ChunkIndex: 3,
+			SHA256: sum("日本 is near.")},
 		{Text: "日本", StartChar: 111, EndChar: 113, StartByte: 165, EndByte: 171, ChunkIndex: 3, SHA256: sum("日本")},
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
@@ -69,7 +70,8 @@ func TestMergeOverlappingAndNeighbouringSnippets(t *testing.T) {
 	text := "aé日😀bcdefgh"
 	at := func(from, to int) outputs.Snippet {
 		chars := []rune(text)
-		chunk := outputs.Chunk{Index: from, StartChar: int64(from), StartByte: int64(len(string(chars[:from]))), Text: string(chars[from:])}
+		chunk := outputs.Chunk{Index: from, StartChar: int64(from), StartByte: int64(len(string(chars[:from]))),
+			Text: string(chars[from:])}
 		return outputs.Locate(chunk, []string{string(chars[from:to])})[0]
 	}
 	for name, c := range map[string]struct{ snippets, want []outputs.Snippet }{
@@ -82,7 +84,8 @@ func TestMergeOverlappingAndNeighbouringSnippets(t *testing.T) {
 		"a chain of three": {[]outputs.Snippet{at(4, 8), at(0, 2), at(2, 5)}, []outputs.Snippet{at(0, 8)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, outputs.Merge(c.snippets)); diff != "" && len(c.want)+len(outputs.Merge(c.snippets)) > 0 {
+			if diff := cmp.Diff(c.want, outputs.Merge(c.snippets)); diff != "" && len(c.want)+
+				len(outputs.Merge(c.snippets)) > 0 {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -105,7 +108,8 @@ func FuzzProvenance(f *testing.F) {
 		end := int64(-1)
 		for _, s := range outputs.Merge(found) {
 			if text[s.StartByte:s.EndByte] != s.Text || s.SHA256 != sum(s.Text) ||
-				int64(utf8.RuneCountInString(text[:s.StartByte])) != s.StartChar || s.EndChar-s.StartChar != int64(utf8.RuneCountInString(s.Text)) {
+				int64(utf8.RuneCountInString(text[:s.StartByte])) != s.StartChar || s.EndChar-s.StartChar != int64(
+				utf8.RuneCountInString(s.Text)) {
 				t.Fatalf("%+v does not stand in %q", s, text)
 			}
 			if s.StartByte <= end {

@@ -33,7 +33,8 @@ type Stream struct {
 // raw.
 func NewStream(raw Raw, binary bool, limits Limits) *Stream {
 	limits = limits.orDefaults()
-	return &Stream{raw: raw, binary: binary, limits: limits, sum: sha256.New(), maxHead: utf8.UTFMax * max(limits.MaxChars, 4*MaxPreviewChars)}
+	return &Stream{raw: raw, binary: binary, limits: limits, sum: sha256.New(),
+		maxHead: utf8.UTFMax * max(limits.MaxChars, 4*MaxPreviewChars)}
 }
 
 // Append processes a piece, and appends the bytes to store to to. For text, these are clean
@@ -107,7 +108,8 @@ func (s *Stream) End(to []byte, incomplete bool) ([]byte, Taken) {
 
 func (s *Stream) taken() Taken {
 	size, known := s.raw.size(int(s.here))
-	out := turnkeeper.Output{SizeBytes: s.size, RawBytes: size, Chars: s.chars, SHA256: hex.EncodeToString(s.sum.Sum(nil)), Incomplete: s.raw.Incomplete}
+	out := turnkeeper.Output{SizeBytes: s.size, RawBytes: size, Chars: s.chars,
+		SHA256: hex.EncodeToString(s.sum.Sum(nil)), Incomplete: s.raw.Incomplete}
 	if s.binary {
 		out.MediaType = mediaTypeOr(s.raw.MediaType, "application/octet-stream")
 		out.Bytes = []byte{}
@@ -122,7 +124,8 @@ func (s *Stream) taken() Taken {
 	if isJSONType(out.MediaType) || beginsAsJSON(head) {
 		out.Tokens = jsonTokens(int(s.chars))
 	}
-	return Taken{Output: out, Shown: show(head, int(s.chars), out.Tokens, s.limits) + cutNote(out.Incomplete, size, known), Preview: Preview(head)}
+	return Taken{Output: out, Shown: show(head, int(s.chars), out.Tokens, s.limits) + cutNote(out.Incomplete, size,
+		known), Preview: Preview(head)}
 }
 
 // wholeCharacters returns the text without an incomplete character at its end.

@@ -14,9 +14,9 @@ import (
 	"turnkeeper/internal/arguments"
 )
 
-// Allows reports whether a call with these arguments sends only to allowed destinations. The call must name at least one. An
-// argument of Destination must be a text, a list of texts, or null. A text may list several destinations, separated by , or ;.
-// Letter case does not hide an argument.
+// Allows reports whether a call with these arguments sends only to allowed destinations. The call must name at least
+// one. An argument of Destination must be a text, a list of texts, or null. A text may list several destinations,
+// separated by , or ;. Letter case does not hide an argument.
 func (f Flow) Allows(given json.RawMessage) bool {
 	parsed, _ := arguments.Parse(string(given)) // what cannot be read has no members, and so names no destination
 	args, _ := parsed.Members()
@@ -60,9 +60,9 @@ func (f Flow) AllowsDestination(to string) bool {
 	})
 }
 
-// MatchDestination reports whether each destination in a text matches a pattern. Both are compared in their normal form: see
-// NormalDestination. "*" matches letters, digits and . _ + -, so it never spans two addresses or hosts. A trailing "/**" matches
-// the rest of a URL.
+// MatchDestination reports whether each destination in a text matches a pattern. Both are compared in their normal
+// form: see NormalDestination. "*" matches letters, digits and . _ + -, so it never spans two addresses or hosts. A
+// trailing "/**" matches the rest of a URL.
 func MatchDestination(pattern, to string) bool {
 	return Flow{Destinations: []string{pattern}}.AllowsDestination(to)
 }
@@ -146,8 +146,8 @@ func normalPattern(pattern string) (normal, fault string) {
 	}
 }
 
-// splitDestinations splits a text that lists destinations. Separators in a quoted name do not count, and those in a URL only if an
-// address or another URL follows.
+// splitDestinations splits a text that lists destinations. Separators in a quoted name do not count, and those in a URL
+// only if an address or another URL follows.
 func splitDestinations(text string) (list []string) {
 	quoted, from := false, 0
 	for i, r := range text {
@@ -166,9 +166,10 @@ func splitDestinations(text string) (list []string) {
 	return list
 }
 
-// NormalDestination returns the normal form of a destination: a URL, an e-mail address, or a word such as the name of a channel. A
-// URL whose path has . or .. segments has two forms, with the segments resolved and without them, because servers differ; a pattern
-// must match both. What can be read in different ways has no normal form: then NormalDestination returns nothing.
+// NormalDestination returns the normal form of a destination: a URL, an e-mail address, or a word such as the name of a
+// channel. A URL whose path has . or .. segments has two forms, with the segments resolved and without them, because
+// servers differ; a pattern must match both. What can be read in different ways has no normal form: then
+// NormalDestination returns nothing.
 func NormalDestination(text string) (forms []string) {
 	forms, _ = normalForms(strings.Trim(text, " "), false)
 	return forms
@@ -177,7 +178,8 @@ func NormalDestination(text string) (forms []string) {
 // normalForms returns the forms of a destination, or of a pattern without its "/**". fault is what is wrong with it.
 func normalForms(text string, pattern bool) (forms []string, fault string) {
 	unclear := func(r rune) bool {
-		return unicode.IsSpace(r) && r != ' ' || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar || r == '\\'
+		return unicode.IsSpace(r) && r != ' ' || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) ||
+			r == unicode.ReplacementChar || r == '\\'
 	}
 	at := strings.LastIndex(text, "@")
 	switch {
@@ -204,7 +206,8 @@ func normalWord(text string) (forms []string, fault string) {
 	return []string{strings.ToLower(text)}, ""
 }
 
-// normalAddress returns an e-mail address without its name, in lower case. Source routes and quoted local parts have no form.
+// normalAddress returns an e-mail address without its name, in lower case. Source routes and quoted local parts have no
+// form.
 func normalAddress(text string, pattern bool) (forms []string, fault string) {
 	const fine = "it must be an address alone, such as *@example.com"
 	if name, rest, bracketed := strings.Cut(text, "<"); bracketed && !pattern {
@@ -339,8 +342,8 @@ func normalPaths(path string) (paths []string, fault string) {
 	}
 }
 
-// normalSegment decodes what need not be encoded in a segment of a path. Not ok: it has an encoded character that some servers
-// decode into another path.
+// normalSegment decodes what need not be encoded in a segment of a path. Not ok: it has an encoded character that some
+// servers decode into another path.
 func normalSegment(segment string) (normal string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(segment); i++ {

@@ -141,18 +141,28 @@ func TestDestinations(t *testing.T) {
 		}
 	}
 	for pattern, want := range map[string]string{
-		"*@example.com": "", "https://a/**": "", "*.*.*.*.*.com": "", strings.Repeat("a", 200): "", "https://*.example.com/x-*/**": "", "org/**": "",
-		"": "1 to 200 bytes", "a b": "1 to 200 bytes", strings.Repeat("a", 201): "1 to 200 bytes", "*": "every destination",
+		"*@example.com": "", "https://a/**": "", "*.*.*.*.*.com": "", strings.Repeat("a", 200): "",
+		"https://*.example.com/x-*/**": "", "org/**": "",
+		"": "1 to 200 bytes", "a b": "1 to 200 bytes", strings.Repeat("a", 201): "1 to 200 bytes",
+		"*":  "every destination",
 		"**": "end of a URL", "https://**.com": "end of a URL", "a**": "end of a URL", "*.*.*.*.*.*.com": "more than 5",
 		"https://*/**": "every destination", "*@*": "every destination",
-		"https://example.com/open/../x": "no . or ..", "https://example.com/%2e%2e/x": "no . or ..", "https://ann@example.com/**": "a user",
-		"https://example.com/%zz": "not a URL", `https://example.com/a\b`: `a \`, "https://example.com/%252e": "an encoded",
-		"Ann<*@example.com>": "an address alone", "a@b@c": "an address alone", "*@exa_mple..com": "an address alone", "größe": "letters and digits of ASCII",
+		"https://example.com/open/../x": "no . or ..", "https://example.com/%2e%2e/x": "no . or ..",
+		"https://ann@example.com/**": "a user",
+		"https://example.com/%zz":    "not a URL", `https://example.com/a\b`: `a \`,
+		"https://example.com/%252e": "an encoded",
+		"Ann<*@example.com>":        "an address alone", "a@b@c": "an address alone",
+		"*@exa_mple..com":      "an address alone",
+		"größe":                "letters and digits of ASCII",
 		"https://exa mple.com": "1 to 200 bytes", "https://example..com/": "host",
-		"*/*": "every destination", "*/**": "every destination", "*.*/**": "every destination", "/**": "no . or ..", "https:///**": "not valid",
-		"//a.b/c://d/**": "not a URL", "https://[fe80::1%25eth0]/**": "host", "*@*_x.com": "an address alone", "*@-a.com": "an address alone",
-		"https://a.b:0/**": "port", "git://a.b:0/**": "port", "https://a.b:1/**": "", "https://a.b:65535/**": "", "https://a.b:65536/**": "port",
-		"https://a.b:" + strings.Repeat("9", 30) + "/**": "port", "https://a.b/..;x/**": "with parameters", "https://a.b//c/**": "",
+		"*/*": "every destination", "*/**": "every destination", "*.*/**": "every destination", "/**": "no . or ..",
+		"https:///**":    "not valid",
+		"//a.b/c://d/**": "not a URL", "https://[fe80::1%25eth0]/**": "host", "*@*_x.com": "an address alone",
+		"*@-a.com":         "an address alone",
+		"https://a.b:0/**": "port", "git://a.b:0/**": "port", "https://a.b:1/**": "", "https://a.b:65535/**": "",
+		"https://a.b:65536/**":                           "port",
+		"https://a.b:" + strings.Repeat("9", 30) + "/**": "port", "https://a.b/..;x/**": "with parameters",
+		"https://a.b//c/**": "",
 	} {
 		if fault := policy.CheckDestination(pattern); (fault == "") != (want == "") || !strings.Contains(fault, want) {
 			t.Errorf("%q: %q, want %q", pattern, fault, want)
@@ -230,17 +240,19 @@ func TestWhichDestinationsAreChecked(t *testing.T) {
 		}
 	}
 	channels := policy.Flow{Destination: []string{"to"}, Destinations: []string{"*", "**"}}
-	for arguments, want := range map[string]bool{`{"to":"team"}`: true, `{"to":1}`: false, `{"to":["team",{}]}`: false} {
+	for arguments, want := range map[string]bool{`{"to":"team"}`: true, `{"to":1}`: false,
+		`{"to":["team",{}]}`: false} {
 		if got := channels.Allows(json.RawMessage(arguments)); got != want {
 			t.Errorf("%s is allowed: %v, want %v", arguments, got, want)
 		}
 	}
 }
 
-// FuzzDestinations checks that a destination in its normal form has the same normal form, and that it matches a pattern only if
-// its normal form does.
+// FuzzDestinations checks that a destination in its normal form has the same normal form, and that it matches a pattern
+// only if its normal form does.
 func FuzzDestinations(f *testing.F) {
-	for _, text := range []string{"https://Example.com:443/a/../b%7e?x#y", "Ann <ann@Example.com>", "#team", "https://example.com/open/%2e%2e/shut"} {
+	for _, text := range []string{"https://Example.com:443/a/../b%7e?x#y", "Ann <ann@Example.com>", "#team",
+		"https://example.com/open/%2e%2e/shut"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -71,10 +71,11 @@ func Marks(labels []Label, source string) []Mark {
 
 // A Flow holds the operator's settings about the content that a tool reads and writes.
 type Flow struct {
-	Labels       []Label  // of its results
-	Sinks        []Sink   // what its calls can do
-	Destination  []string // the arguments that hold destinations; nil: none
-	Destinations []string // patterns of allowed destinations, to which it may send private content: see MatchDestination
+	Labels      []Label  // of its results
+	Sinks       []Sink   // what its calls can do
+	Destination []string // the arguments that hold destinations; nil: none
+	// patterns of allowed destinations, to which it may send private content: see MatchDestination
+	Destinations []string
 }
 
 // Or returns the flow with its unset fields taken from another.

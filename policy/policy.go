@@ -32,8 +32,9 @@ func (d Decision) Allows() bool { return rank(d.Verdict) == 0 }
 
 // A Call is a tool call, as rules see it.
 type Call struct {
-	Tool         string
-	Arguments    json.RawMessage // a JSON object, as the tool will get it: handles are replaced by the text of their results
+	Tool string
+	// a JSON object, as the tool will get it: handles are replaced by the text of their results
+	Arguments    json.RawMessage
 	Effect       turnkeeper.Effect
 	Agent        string
 	User         string // whose conversation it is; empty: no user's
@@ -42,8 +43,8 @@ type Call struct {
 	Labels       []Mark // of its arguments and of the content that led to it; one mark for each label
 }
 
-// A Rule decides about calls. It must be safe for concurrent use and depend only on the call. If it cannot be evaluated,
-// it asks.
+// A Rule decides about calls. It must be safe for concurrent use and depend only on the call. If it cannot be
+// evaluated, it asks.
 type Rule interface {
 	Decide(c Call) Decision
 }
@@ -60,7 +61,8 @@ const (
 // AllTools is the key of the rule for all tools in a map of rules by tool.
 const AllTools = "*"
 
-// Strictest returns the stricter of two decisions: Deny before Ask before Allow. If they are equally strict, it returns a.
+// Strictest returns the stricter of two decisions: Deny before Ask before Allow. If they are equally strict, it returns
+// a.
 func Strictest(a, b Decision) Decision {
 	if rank(b.Verdict) > rank(a.Verdict) {
 		return b
@@ -79,7 +81,8 @@ func rank(v Verdict) int {
 	}
 }
 
-// Compile compiles a rule. It uses other for all rules except Always and Never. If other is nil, such rules are an error.
+// Compile compiles a rule. It uses other for all rules except Always and Never. If other is nil, such rules are an
+// error.
 func Compile(source string, other Compiler) (Rule, error) {
 	switch {
 	case source == Always:
@@ -87,7 +90,8 @@ func Compile(source string, other Compiler) (Rule, error) {
 	case source == Never:
 		return fixed{Verdict: Allow, Rule: source}, nil
 	case other == nil:
-		return nil, fmt.Errorf("the rule %q is neither %s nor %s, and this program compiles no other rules", source, Always, Never)
+		return nil, fmt.Errorf("the rule %q is neither %s nor %s, and this program compiles no other rules", source,
+			Always, Never)
 	}
 	return other(source)
 }
@@ -104,8 +108,8 @@ type Cache struct {
 	rules    sync.Map // by source
 }
 
-// Decide returns the decision of a rule about a call. An empty source allows it. A rule that does not compile asks: programs
-// check rules when they read them, so it was written for another version.
+// Decide returns the decision of a rule about a call. An empty source allows it. A rule that does not compile asks:
+// programs check rules when they read them, so it was written for another version.
 func (c *Cache) Decide(source string, call Call) Decision {
 	if source == "" {
 		return Decision{Verdict: Allow}

@@ -32,8 +32,9 @@ func TestRulesWithoutACompiler(t *testing.T) {
 	}}
 	for range 2 {
 		for source, want := range map[string]policy.Decision{
-			"": {Verdict: policy.Allow}, policy.Always: {Verdict: policy.Ask, Rule: policy.Always}, policy.Never: {Verdict: policy.Allow, Rule: policy.Never},
-			"x": {Verdict: policy.Ask, Rule: "x", Reason: "no"},
+			"": {Verdict: policy.Allow}, policy.Always: {Verdict: policy.Ask, Rule: policy.Always},
+			policy.Never: {Verdict: policy.Allow, Rule: policy.Never},
+			"x":          {Verdict: policy.Ask, Rule: "x", Reason: "no"},
 		} {
 			if got := cache.Decide(source, policy.Call{}); got != want {
 				t.Errorf("%q: %+v, want %+v", source, got, want)

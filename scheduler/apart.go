@@ -9,9 +9,9 @@ import (
 	"turnkeeper/internal/granting"
 )
 
-// A tick is one transaction, so one row that cannot be read or written would undo it for all. Most ticks meet none, and run without
-// savepoints. The tick after one that failed, and each tick that tries a row again, run every part by itself: what fails is set aside,
-// and the rest is committed.
+// A tick is one transaction, so one row that cannot be read or written would undo it for all. Most ticks meet none, and
+// run without savepoints. The tick after one that failed, and each tick that tries a row again, run every part by
+// itself: what fails is set aside, and the rest is committed.
 
 // A part is a piece of work of the tick.
 type part = func(context.Context, Tick, granting.Snapshot, *Report) error
@@ -19,13 +19,17 @@ type part = func(context.Context, Tick, granting.Snapshot, *Report) error
 // stepGrants is the step that grants turns.
 const stepGrants = "grants"
 
-// step runs a part that is done for many rows at once. If it fails as a whole, the other steps are done, and it is tried again soon.
-func (s *Scheduler) step(ctx context.Context, t Tick, sit granting.Snapshot, report *Report, name string, work part) error {
+// step runs a part that is done for many rows at once. If it fails as a whole, the other steps are done, and it is
+// tried again soon.
+func (s *Scheduler) step(ctx context.Context, t Tick, sit granting.Snapshot, report *Report, name string,
+	work part) error {
 	if !s.apart {
 		return work(ctx, t, sit, report)
 	}
 	before, reclaimed := *report, s.reclaimed
-	failed, err := t.Try(ctx, []granting.Subject{{Kind: granting.AsideStep, ID: name}}, func() error { return work(ctx, t, sit, report) })
+	failed, err := t.Try(ctx, []granting.Subject{{Kind: granting.AsideStep, ID: name}}, func() error {
+		return work(ctx, t, sit, report)
+	})
 	if failed != nil {
 		*report, s.reclaimed = before, reclaimed
 		report.Failed = true
@@ -37,7 +41,8 @@ func (s *Scheduler) step(ctx context.Context, t Tick, sit granting.Snapshot, rep
 }
 
 // each runs the work on one row. done reports whether it was done: if not, the row is set aside.
-func (s *Scheduler) each(ctx context.Context, t Tick, subject granting.Subject, work func() error) (done bool, err error) {
+func (s *Scheduler) each(ctx context.Context, t Tick, subject granting.Subject,
+	work func() error) (done bool, err error) {
 	if !s.apart {
 		return true, work()
 	}
@@ -45,8 +50,8 @@ func (s *Scheduler) each(ctx context.Context, t Tick, subject granting.Subject, 
 	return failed == nil && err == nil, err
 }
 
-// dispatch grants the candidates, and returns those that were granted. In a tick whose parts are tried apart it halves them until it
-// has found those that fail.
+// dispatch grants the candidates, and returns those that were granted. In a tick whose parts are tried apart it halves
+// them until it has found those that fail.
 func (s *Scheduler) dispatch(ctx context.Context, t Tick, ready []granting.Candidate) ([]granting.Candidate, error) {
 	if !s.apart {
 		return ready, t.Dispatch(ctx, ready)

@@ -11,7 +11,8 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// Ticks that keep failing are logged once a minute, not each second, and recorded each time; the record ends with the first success.
+// Ticks that keep failing are logged once a minute, not each second, and recorded each time; the record ends with the
+// first success.
 func TestFailingTicksAreLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, w *testEnv) {

@@ -20,8 +20,10 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, _ granting.Snapshot, 
 	for _, call := range lost {
 		s.at(ctx, PointLostCall)
 		again := RunAgain(call)
-		s.Log.Warn("a detached call was lost", zap.Int64("turn_id", int64(call.Ref.TurnID)), zap.Stringer("call", call.Ref.Key),
-			zap.String("tool", call.Name), zap.String("trouble", string(call.Trouble)), zap.String("worker", string(call.WorkerID)),
+		s.Log.Warn("a detached call was lost", zap.Int64("turn_id", int64(call.Ref.TurnID)),
+			zap.Stringer("call", call.Ref.Key),
+			zap.String("tool", call.Name), zap.String("trouble", string(call.Trouble)),
+			zap.String("worker", string(call.WorkerID)),
 			zap.Int("attempt", call.Ref.Attempt), zap.Bool("runs_again", again))
 		end := t.EndCall
 		if again {

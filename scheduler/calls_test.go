@@ -39,7 +39,8 @@ func TestWhatBecomesOfALostCall(t *testing.T) {
 				} else {
 					ended = []string{"it"}
 				}
-				if diff := cmp.Diff([][]string{again, ended}, [][]string{w.ranAgain, w.endedCalls}); diff != "" || report.Calls != 1 {
+				if diff := cmp.Diff([][]string{again, ended}, [][]string{w.ranAgain, w.endedCalls}); diff != "" ||
+					report.Calls != 1 {
 					t.Errorf("%d calls; run again, ended (-want +got):\n%s", report.Calls, diff)
 				}
 			})
@@ -67,7 +68,8 @@ func TestManyLostCalls(t *testing.T) {
 					w.lost = append(w.lost, granting.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
 				}
 				for i := range c.calls {
-					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)), Trouble: granting.CallUnclaimed})
+					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)),
+						Trouble: granting.CallUnclaimed})
 				}
 				report := w.tick(t, w.scheduler())
 				if report.More != c.more || report.Calls != c.calls {
@@ -109,14 +111,17 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 				w.sit.Spawns, w.spawns = c.spawns > 0, c.spawns
 				for i := range c.lost {
 					w.lost = append(w.lost, granting.LostGrant{
-						TurnID: turnkeeper.TurnID(i + 1), MessageID: turnkeeper.MessageID(1000 + i), Lane: turnkeeper.Lane(string(rune(0x4e00 + i))), WorkerID: "w",
+						TurnID: turnkeeper.TurnID(i + 1), MessageID: turnkeeper.MessageID(1000 + i),
+						Lane: turnkeeper.Lane(string(rune(0x4e00 + i))), WorkerID: "w",
 					})
 				}
 				for i := range c.calls {
-					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)), Trouble: granting.CallUnclaimed})
+					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)),
+						Trouble: granting.CallUnclaimed})
 				}
 				for i := range c.schedules {
-					w.schedules = append(w.schedules, granting.DueSchedule{Name: string(rune('A' + i)), Cron: "* * * * *", NextDue: w.now()})
+					w.schedules = append(w.schedules, granting.DueSchedule{Name: string(rune('A' + i)),
+						Cron: "* * * * *", NextDue: w.now()})
 				}
 				w.messages = inLanes(c.messages)
 				s := w.scheduler()
@@ -137,7 +142,9 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 // for the next free slot.
 func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 	for name, end := range map[string]func(*testEnv){
-		"a call":      func(w *testEnv) { w.calls = []granting.LostCall{{Name: "it", Trouble: granting.CallUnclaimed}} },
+		"a call": func(w *testEnv) {
+			w.calls = []granting.LostCall{{Name: "it", Trouble: granting.CallUnclaimed}}
+		},
 		"a sub-agent": func(w *testEnv) { w.sit.Spawns = true },
 	} {
 		t.Run(name, func(t *testing.T) {

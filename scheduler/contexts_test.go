@@ -16,7 +16,8 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A gate is a store whose calls are counted. During one of them the scheduler is stopped, and the call returns when its context ends.
+// A gate is a store whose calls are counted. During one of them the scheduler is stopped, and the call returns when its
+// context ends.
 type gate struct {
 	*testEnv
 	calls []string // the methods, in order
@@ -51,7 +52,8 @@ func (g *gate) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 	return g.testEnv.InTick(ctx, func(t scheduler.Tick) error { return f(&gatedTick{t.(*tick), g}) })
 }
 
-func (g *gate) Handed(ctx context.Context, w turnkeeper.WorkerID, grants []turnkeeper.GrantID) ([]granting.Handed, error) {
+func (g *gate) Handed(ctx context.Context, w turnkeeper.WorkerID,
+	grants []turnkeeper.GrantID) ([]granting.Handed, error) {
 	return gated(ctx, g, "Handed", func() ([]granting.Handed, error) { return g.testEnv.Handed(ctx, w, grants) })
 }
 
@@ -157,19 +159,27 @@ func (t *gatedTick) MoveLanes(ctx context.Context) error {
 }
 
 func (t *gatedTick) DueSchedules(ctx context.Context, limit int) ([]granting.DueSchedule, error) {
-	return gated(ctx, t.gate, "DueSchedules", func() ([]granting.DueSchedule, error) { return t.tick.DueSchedules(ctx, limit) })
+	return gated(ctx, t.gate, "DueSchedules", func() ([]granting.DueSchedule, error) {
+		return t.tick.DueSchedules(ctx, limit)
+	})
 }
 
 func (t *gatedTick) Fire(ctx context.Context, d granting.SlotDecision) error {
 	return errors.Join(t.gate.pass(ctx, "Fire"), t.tick.Fire(ctx, d))
 }
 
-func (t *gatedTick) ReadyTurns(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
-	return gated(ctx, t.gate, "ReadyTurns", func() ([]granting.Candidate, error) { return t.tick.ReadyTurns(ctx, limit, held, full...) })
+func (t *gatedTick) ReadyTurns(ctx context.Context, limit int, held []string,
+	full ...string) ([]granting.Candidate, error) {
+	return gated(ctx, t.gate, "ReadyTurns", func() ([]granting.Candidate, error) {
+		return t.tick.ReadyTurns(ctx, limit, held, full...)
+	})
 }
 
-func (t *gatedTick) ReadyMessages(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
-	return gated(ctx, t.gate, "ReadyMessages", func() ([]granting.Candidate, error) { return t.tick.ReadyMessages(ctx, limit, held, full...) })
+func (t *gatedTick) ReadyMessages(ctx context.Context, limit int, held []string,
+	full ...string) ([]granting.Candidate, error) {
+	return gated(ctx, t.gate, "ReadyMessages", func() ([]granting.Candidate, error) {
+		return t.tick.ReadyMessages(ctx, limit, held, full...)
+	})
 }
 
 func (t *gatedTick) Chains(ctx context.Context, models []string) ([]modelhealth.Chain, error) {
@@ -180,17 +190,20 @@ func (t *gatedTick) Dispatch(ctx context.Context, ready []granting.Candidate) er
 	return errors.Join(t.gate.pass(ctx, "Dispatch"), t.tick.Dispatch(ctx, ready))
 }
 
-// busyGate returns a gate with all kinds of work in each tick. The answer to the first commit is lost, so that the second tick tries
-// each part apart.
+// busyGate returns a gate with all kinds of work in each tick. The answer to the first commit is lost, so that the
+// second tick tries each part apart.
 func busyGate(hold int, stop context.CancelCauseFunc) *gate {
 	w := newEnv()
 	w.lose = errors.New("the answer to the commit is lost")
 	w.looking = func(_ time.Duration, s *state) {
-		s.sit.Restarted, s.sit.Spawns, s.sit.Asks, s.sit.Lanes, s.sit.Levels, s.sit.Held, s.sit.Aside = true, true, true, true, true, true, true
+		s.sit.Restarted, s.sit.Spawns, s.sit.Asks, s.sit.Lanes, s.sit.Levels, s.sit.Held, s.sit.Aside = true, true,
+			true, true, true, true, true
 		s.sit.Waiting, s.sit.LastTickAt = 1, w.now().Add(-time.Hour)
 		s.sit.HoldUntil = w.now().Add(-time.Second)
-		s.lost = []granting.LostGrant{{TurnID: 1, Lane: "a", Lapsed: true}, {TurnID: 2, Lane: "b", WorkerID: "gone", Lapsed: true, Losses: 9}}
-		s.calls = []granting.LostCall{{Name: "again", Trouble: granting.CallJobMissing}, {Name: "over", Trouble: granting.CallOverdue}}
+		s.lost = []granting.LostGrant{{TurnID: 1, Lane: "a", Lapsed: true}, {TurnID: 2, Lane: "b", WorkerID: "gone",
+			Lapsed: true, Losses: 9}}
+		s.calls = []granting.LostCall{{Name: "again", Trouble: granting.CallJobMissing},
+			{Name: "over", Trouble: granting.CallOverdue}}
 		s.schedules = []granting.DueSchedule{{Name: "s", Cron: "* * * * *", NextDue: w.now()}}
 		s.sit.Down = []modelhealth.Health{{Model: "m"}}
 		s.messages = inLanes(3)
@@ -214,8 +227,8 @@ func runStopped(t *testing.T, hold int) (g *gate) {
 // outlive are the calls that may go on after the scheduler is stopped, and how long.
 var outlive = map[string]time.Duration{"Handed": 2 * time.Second} // a turn that is committed shall start
 
-// TestEachCallEndsWithTheScheduler stops the scheduler during each of its calls of the store: the call sees it at once, and no other
-// call follows but those that may.
+// TestEachCallEndsWithTheScheduler stops the scheduler during each of its calls of the store: the call sees it at once,
+// and no other call follows but those that may.
 func TestEachCallEndsWithTheScheduler(t *testing.T) {
 	called := map[string]bool{}
 	all := runStopped(t, 0).calls
@@ -224,7 +237,8 @@ func TestEachCallEndsWithTheScheduler(t *testing.T) {
 		called[method] = true
 		g := runStopped(t, i+1)
 		if g.ended != outlive[method] {
-			t.Errorf("call %d, of %s, saw the end of its context %s after the stop, want %s", i+1, method, g.ended, outlive[method])
+			t.Errorf("call %d, of %s, saw the end of its context %s after the stop, want %s", i+1, method, g.ended,
+				outlive[method])
 		}
 		for _, later := range g.calls[i+1:] {
 			if _, may := outlive[later]; !may {
@@ -234,8 +248,10 @@ func TestEachCallEndsWithTheScheduler(t *testing.T) {
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[scheduler.Store](), reflect.TypeFor[scheduler.Tick]()} {
 		for method := range of.Methods() {
-			if takes := method.Type.NumIn() > 0 && method.Type.In(0) == reflect.TypeFor[context.Context](); takes && !called[method.Name] {
-				t.Errorf("the scheduler is not stopped in %s: called are %v", method.Name, slices.Sorted(maps.Keys(called)))
+			if takes := method.Type.NumIn() > 0 && method.Type.In(0) == reflect.TypeFor[context.Context](); takes &&
+				!called[method.Name] {
+				t.Errorf("the scheduler is not stopped in %s: called are %v", method.Name,
+					slices.Sorted(maps.Keys(called)))
 			}
 		}
 	}

@@ -82,7 +82,8 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 func clockwork(t *testing.T, w *testEnv, steps map[time.Duration]time.Duration, for_ time.Duration) {
 	t.Helper()
 	s := w.scheduler()
-	next := granting.DueSchedule{Agent: "a", Name: "s", Cron: "*/5 * * * *", TimeZone: "UTC", NextDue: w.now().Truncate(5 * time.Minute).Add(5 * time.Minute)}
+	next := granting.DueSchedule{Agent: "a", Name: "s", Cron: "*/5 * * * *", TimeZone: "UTC",
+		NextDue: w.now().Truncate(5 * time.Minute).Add(5 * time.Minute)}
 	for since := time.Duration(0); since < for_; since += 5 * time.Second {
 		if step, ok := steps[since]; ok {
 			w.skew += step
@@ -105,15 +106,16 @@ func TestStepsMakeNoBurstOfSlots(t *testing.T) {
 		steps map[time.Duration]time.Duration
 		least int // slots in three hours; a correct clock gives 35
 	}{
-		"none":                         {nil, 35},
-		"five minutes forth":           {map[time.Duration]time.Duration{31 * m: 5 * m}, 34},
-		"five minutes back":            {map[time.Duration]time.Duration{31 * m: -5 * m}, 34},
-		"an hour forth":                {map[time.Duration]time.Duration{31 * m: 60 * m}, 34},
-		"an hour back":                 {map[time.Duration]time.Duration{31 * m: -60 * m}, 23},
-		"an hour forth, soon back":     {map[time.Duration]time.Duration{31 * m: 60 * m, 32 * m: -60 * m}, 34},
-		"an hour forth, later back":    {map[time.Duration]time.Duration{31 * m: 60 * m, 61 * m: -60 * m}, 22},
-		"an hour back, forth again":    {map[time.Duration]time.Duration{31 * m: -60 * m, 61 * m: 60 * m}, 28},
-		"to and fro, every ten min":    {map[time.Duration]time.Duration{10 * m: 5 * m, 20 * m: -5 * m, 30 * m: 5 * m, 40 * m: -5 * m, 50 * m: 60 * m, 60 * m: -60 * m}, 18},
+		"none":                      {nil, 35},
+		"five minutes forth":        {map[time.Duration]time.Duration{31 * m: 5 * m}, 34},
+		"five minutes back":         {map[time.Duration]time.Duration{31 * m: -5 * m}, 34},
+		"an hour forth":             {map[time.Duration]time.Duration{31 * m: 60 * m}, 34},
+		"an hour back":              {map[time.Duration]time.Duration{31 * m: -60 * m}, 23},
+		"an hour forth, soon back":  {map[time.Duration]time.Duration{31 * m: 60 * m, 32 * m: -60 * m}, 34},
+		"an hour forth, later back": {map[time.Duration]time.Duration{31 * m: 60 * m, 61 * m: -60 * m}, 22},
+		"an hour back, forth again": {map[time.Duration]time.Duration{31 * m: -60 * m, 61 * m: 60 * m}, 28},
+		"to and fro, every ten min": {map[time.Duration]time.Duration{10 * m: 5 * m, 20 * m: -5 * m, 30 * m: 5 * m,
+			40 * m: -5 * m, 50 * m: 60 * m, 60 * m: -60 * m}, 18},
 		"a day forth":                  {map[time.Duration]time.Duration{31 * m: 24 * 60 * m}, 34},
 		"two steps in one hold-off":    {map[time.Duration]time.Duration{31 * m: 5 * m, 33 * m: 5 * m}, 33},
 		"an hour forth, twice, by ten": {map[time.Duration]time.Duration{31 * m: 60 * m, 41 * m: 60 * m}, 33},

@@ -101,7 +101,8 @@ func (w *testEnv) InTick(ctx context.Context, f func(scheduler.Tick) error) erro
 	return lost
 }
 
-func (w *testEnv) Handed(_ context.Context, _ turnkeeper.WorkerID, grants []turnkeeper.GrantID) ([]granting.Handed, error) {
+func (w *testEnv) Handed(_ context.Context, _ turnkeeper.WorkerID,
+	grants []turnkeeper.GrantID) ([]granting.Handed, error) {
 	if w.readBack != nil {
 		if err := w.readBack(); err != nil {
 			return nil, err
@@ -147,7 +148,8 @@ func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool
 	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
 	if !everything {
 		t.world.partial++
-		sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant, sit.Took = false, false, false, false, time.Time{}, 0
+		sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant, sit.Took = false, false, false, false,
+			time.Time{}, 0
 	} else {
 		t.world.full = append(t.world.full, time.Since(t.world.began))
 	}
@@ -157,11 +159,14 @@ func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool
 
 // Try undoes a part that fails.
 func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() error) (failed, err error) {
-	if len(subjects) == 0 || slices.ContainsFunc(subjects, func(s granting.Subject) bool { return s.Kind == "" || s.ID == "" }) {
+	if len(subjects) == 0 || slices.ContainsFunc(subjects, func(s granting.Subject) bool {
+		return s.Kind == "" || s.ID == ""
+	}) {
 		panic("a part without its subjects")
 	}
 	before, over := t.state, t.over
-	before.granted, before.requeued, before.closed, before.slots = slices.Clone(t.granted), slices.Clone(t.requeued), slices.Clone(t.closed), slices.Clone(t.slots)
+	before.granted, before.requeued, before.closed, before.slots = slices.Clone(t.granted), slices.Clone(t.requeued),
+		slices.Clone(t.closed), slices.Clone(t.slots)
 	if failed = part(); failed != nil {
 		t.state, t.over = before, over
 		if len(subjects) == 1 {
@@ -239,7 +244,8 @@ func (t *tick) free(id turnkeeper.TurnID) {
 func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	t.requeued = append(t.requeued, lost.TurnID)
 	t.free(lost.TurnID)
-	t.turns = append(slices.Clone(t.turns), granting.Candidate{TurnID: lost.TurnID, MessageID: lost.MessageID, Lane: lost.Lane})
+	t.turns = append(slices.Clone(t.turns), granting.Candidate{TurnID: lost.TurnID, MessageID: lost.MessageID,
+		Lane: lost.Lane})
 	return nil
 }
 
@@ -255,7 +261,9 @@ func (t *tick) DueSchedules(_ context.Context, limit int) ([]granting.DueSchedul
 
 func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	t.slots = append(t.slots, d)
-	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s granting.DueSchedule) bool { return s.Name == d.Schedule.Name })
+	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s granting.DueSchedule) bool {
+		return s.Name == d.Schedule.Name
+	})
 	if !d.Slot.IsZero() {
 		t.slotsAt = append(slices.Clone(t.slotsAt), time.Since(t.world.began))
 	}
@@ -271,7 +279,8 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 	return without(held, full, t.turns, limit), nil
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, held []string,
+	full ...string) ([]granting.Candidate, error) {
 	return without(held, full, t.messages, limit), nil
 }
 
@@ -331,7 +340,8 @@ func inLanes(n int) []granting.Candidate {
 	var ready []granting.Candidate
 	for i := range n {
 		ready = append(ready, granting.Candidate{
-			New: true, MessageID: turnkeeper.MessageID(i + 1), Lane: turnkeeper.Lane(rune('a' + i)), TurnID: turnkeeper.TurnID(i + 1),
+			New: true, MessageID: turnkeeper.MessageID(i + 1), Lane: turnkeeper.Lane(rune('a' + i)),
+			TurnID: turnkeeper.TurnID(i + 1),
 		})
 	}
 	return ready

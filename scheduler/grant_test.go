@@ -109,7 +109,8 @@ func TestLostGrants(t *testing.T) {
 				w.lost = []granting.LostGrant{c.lost}
 				report := w.tick(t, scheduler.New(scheduler.Config{Store: w, MaxLosses: c.max}))
 				got := slices.Contains(w.requeued, 5)
-				if got != c.requeued || slices.Contains(w.closed, 5) == c.requeued || report.Requeued+report.Closed != 1 {
+				if got != c.requeued || slices.Contains(w.closed, 5) == c.requeued || report.Requeued+
+					report.Closed != 1 {
 					t.Errorf("requeued %v, closed %v; want requeued %v", w.requeued, w.closed, c.requeued)
 				}
 			})

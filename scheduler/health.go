@@ -58,7 +58,8 @@ func (o *outage) held() (held []string) {
 // maxFailedLanes is the maximum number of failed lanes that a tick looks behind for a message to probe a model.
 const maxFailedLanes = 1000
 
-// failedLanes returns how many candidates to read beyond the limit, so that one in a lane that has not failed is among them.
+// failedLanes returns how many candidates to read beyond the limit, so that one in a lane that has not failed is among
+// them.
 func (o *outage) failedLanes() (n int) {
 	for _, h := range o.down {
 		n += max(1, len(h.Failed))
@@ -66,10 +67,11 @@ func (o *outage) failedLanes() (n int) {
 	return min(n, maxFailedLanes)
 }
 
-// admit returns the work that may be granted, at most limit items. Of the work that uses a model that is due for a probe, it
-// chooses the turn that probes it: the first in a lane that has not failed it, so that no message takes a model down for others.
-// Only if there is none, it is the first: its worker makes a request of its own before the turn's. Of an agent whose whole chain
-// is down, admit leaves out all work but such a turn and overdue work. left reports whether anything was left out.
+// admit returns the work that may be granted, at most limit items. Of the work that uses a model that is due for a
+// probe, it chooses the turn that probes it: the first in a lane that has not failed it, so that no message takes a
+// model down for others. Only if there is none, it is the first: its worker makes a request of its own before the
+// turn's. Of an agent whose whole chain is down, admit leaves out all work but such a turn and overdue work. left
+// reports whether anything was left out.
 func (o *outage) admit(ready []granting.Candidate, limit int) (admitted []granting.Candidate, left bool) {
 	o.choose(ready)
 	for _, r := range ready {

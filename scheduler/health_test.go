@@ -22,7 +22,8 @@ func TestOutage(t *testing.T) {
 		return modelhealth.Chain{Agent: agent, Models: models}
 	}
 	ready := func(id turnkeeper.MessageID, agent string) granting.Candidate {
-		return granting.Candidate{New: true, MessageID: id, Agent: agent, Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), Rank: since}
+		return granting.Candidate{New: true, MessageID: id, Agent: agent,
+			Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), Rank: since}
 	}
 	cases := map[string]struct {
 		down    []modelhealth.Health
@@ -80,7 +81,8 @@ func TestOutage(t *testing.T) {
 				if diff := cmp.Diff(c.want, got); diff != "" {
 					t.Errorf("granted, with the models that are tried (-want +got):\n%s", diff)
 				}
-				if left := len(c.ready)+len(c.overdue) > len(c.want); left && len(c.want) > 0 && name == "one turn tries it" && !report.More {
+				if left := len(c.ready)+len(c.overdue) > len(c.want); left && len(c.want) > 0 &&
+					name == "one turn tries it" && !report.More {
 					t.Error("what was left out may hide other work, and the scheduler does not look again")
 				}
 			})

@@ -28,7 +28,8 @@ func passes(of func(*testing.T) time.Duration) func(*testing.T, int) bool {
 	return func(t *testing.T, ms int) bool { return of(t) >= time.Duration(ms)*time.Millisecond }
 }
 
-// secondLook returns the time from the first tick of a scheduler to the next one, or to the next one that looks for everything.
+// secondLook returns the time from the first tick of a scheduler to the next one, or to the next one that looks for
+// everything.
 func secondLook(t *testing.T, everything bool, set func(*testEnv), c scheduler.Config) (d time.Duration) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, w *testEnv) {
@@ -105,11 +106,14 @@ func TestLimits(t *testing.T) {
 			return secondLook(t, false, func(w *testEnv) { w.locked = true }, scheduler.Config{})
 		})},
 		"holdPoll": {At: 1000, Takes: passes(func(t *testing.T) time.Duration {
-			return secondLook(t, false, func(w *testEnv) { w.sit.HoldUntil, w.sit.HoldReason = w.now().Add(time.Hour), "a step" }, scheduler.Config{PollInterval: time.Minute})
+			return secondLook(t, false, func(w *testEnv) {
+				w.sit.HoldUntil, w.sit.HoldReason = w.now().Add(time.Hour), "a step"
+			}, scheduler.Config{PollInterval: time.Minute})
 		})},
 		"nextDueDelay": {At: 20, Takes: passes(func(t *testing.T) (d time.Duration) {
 			return secondLook(t, false, func(w *testEnv) {
-				w.nextDue = func(time.Time) (time.Duration, error) { return time.Nanosecond, nil } // a tick follows at least a millisecond later
+				// a tick follows at least a millisecond later
+				w.nextDue = func(time.Time) (time.Duration, error) { return time.Nanosecond, nil }
 			}, scheduler.Config{}) - time.Millisecond
 		})},
 		"leastLookEvery": {At: 250, Takes: passes(func(t *testing.T) time.Duration {
@@ -147,7 +151,8 @@ func TestLimits(t *testing.T) {
 		}, func(_ *testEnv, r scheduler.Report) int { return r.Calls })},
 		"slotBatch": {At: 100, Takes: batch(func(w *testEnv, n int) {
 			for i := range n {
-				w.schedules = append(w.schedules, granting.DueSchedule{Name: fmt.Sprint(i), Cron: "* * * * *", NextDue: w.now()})
+				w.schedules = append(w.schedules, granting.DueSchedule{Name: fmt.Sprint(i), Cron: "* * * * *",
+					NextDue: w.now()})
 			}
 		}, func(_ *testEnv, r scheduler.Report) int { return r.Slots })},
 		"askBatch": {At: 100, Takes: batch(func(w *testEnv, n int) { w.sit.Asks, w.expired = true, n },
@@ -226,7 +231,8 @@ func probedBehind(t *testing.T, n int) (probed bool) {
 		w.sit.Room = 10 * n // an agent gets three quarters of the slots
 		for i := range n + 1 {
 			lane := turnkeeper.Lane(fmt.Sprint("lane ", i))
-			w.messages = append(w.messages, granting.Candidate{New: true, MessageID: turnkeeper.MessageID(i + 1), Agent: "a", Lane: lane})
+			w.messages = append(w.messages, granting.Candidate{New: true, MessageID: turnkeeper.MessageID(i + 1),
+				Agent: "a", Lane: lane})
 			if i < n {
 				h.Failed = append(h.Failed, lane)
 			}
@@ -252,7 +258,9 @@ func TestAFullBatchOfAnyKindAsksForMore(t *testing.T) {
 		"lost calls": func(w *testEnv, n int) {
 			w.calls = slices.Repeat([]granting.LostCall{{Name: "c", Trouble: granting.CallOverdue}}, n)
 		},
-		"schedules":  func(w *testEnv, n int) { w.schedules = slices.Repeat([]granting.DueSchedule{{Cron: "* * * * *"}}, n) },
+		"schedules": func(w *testEnv, n int) {
+			w.schedules = slices.Repeat([]granting.DueSchedule{{Cron: "* * * * *"}}, n)
+		},
 		"asks":       func(w *testEnv, n int) { w.sit.Asks, w.expired = true, n },
 		"sub-agents": func(w *testEnv, n int) { w.sit.Spawns, w.spawns = true, n },
 		"grants":     func(w *testEnv, n int) { w.messages = inLanes(n) },
@@ -280,7 +288,8 @@ type lossCounter struct{ ticks, losses int }
 func (o *lossCounter) Ticked(bool, time.Duration, error) { o.ticks++ }
 func (o *lossCounter) WorkerLost(string, bool, int)      { o.losses++ }
 
-// TestALossIsReportedOnce loses a turn in a tick that fails, in the next one, whose grants fail, and in none after that.
+// TestALossIsReportedOnce loses a turn in a tick that fails, in the next one, whose grants fail, and in none after
+// that.
 func TestALossIsReportedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		o := &lossCounter{}
@@ -302,8 +311,8 @@ func TestALossIsReportedOnce(t *testing.T) {
 	})
 }
 
-// TestEachKindOfWorkCounts does each kind of work alone, in a tick soon after another: the tick is recorded and logged, and it heeds
-// the turns that end afterwards. A number of the report without a row fails.
+// TestEachKindOfWorkCounts does each kind of work alone, in a tick soon after another: the tick is recorded and logged,
+// and it heeds the turns that end afterwards. A number of the report without a row fails.
 func TestEachKindOfWorkCounts(t *testing.T) {
 	rows := map[string]struct {
 		set  func(*testEnv)
@@ -311,12 +320,16 @@ func TestEachKindOfWorkCounts(t *testing.T) {
 	}{
 		"none":     {set: func(*testEnv) {}},
 		"Requeued": {func(w *testEnv) { w.lost = []granting.LostGrant{{TurnID: 1, Lane: "a"}} }, true},
-		"Closed":   {func(w *testEnv) { w.lost = []granting.LostGrant{{TurnID: 1, Lane: "a", WorkerID: "w", Losses: 2}} }, true},
-		"Calls":    {func(w *testEnv) { w.calls = []granting.LostCall{{Trouble: granting.CallOverdue}} }, true},
-		"Asks":     {func(w *testEnv) { w.sit.Asks, w.expired = true, 1 }, true},
-		"Spawns":   {set: func(w *testEnv) { w.sit.Spawns = true }},
-		"Slots":    {func(w *testEnv) { w.schedules = []granting.DueSchedule{{Cron: "* * * * *", NextDue: w.now()}} }, true},
-		"Granted":  {set: func(w *testEnv) { w.messages, w.sit.Waiting = inLanes(1), 1 }},
+		"Closed": {func(w *testEnv) {
+			w.lost = []granting.LostGrant{{TurnID: 1, Lane: "a", WorkerID: "w", Losses: 2}}
+		}, true},
+		"Calls":  {func(w *testEnv) { w.calls = []granting.LostCall{{Trouble: granting.CallOverdue}} }, true},
+		"Asks":   {func(w *testEnv) { w.sit.Asks, w.expired = true, 1 }, true},
+		"Spawns": {set: func(w *testEnv) { w.sit.Spawns = true }},
+		"Slots": {func(w *testEnv) {
+			w.schedules = []granting.DueSchedule{{Cron: "* * * * *", NextDue: w.now()}}
+		}, true},
+		"Granted": {set: func(w *testEnv) { w.messages, w.sit.Waiting = inLanes(1), 1 }},
 	}
 	for field := range reflect.TypeFor[scheduler.Report]().Fields() {
 		if _, ok := rows[field.Name]; !ok && field.IsExported() && field.Type.Kind() == reflect.Int {
@@ -338,13 +351,16 @@ func TestEachKindOfWorkCounts(t *testing.T) {
 				}
 				report := w.tick(t, s)
 				for field, value := range reflect.ValueOf(report).Fields() {
-					if is := field.Name == name; field.IsExported() && field.Type.Kind() == reflect.Int && (value.Int() == 1) != is {
+					if is := field.Name == name; field.IsExported() && field.Type.Kind() == reflect.Int &&
+						(value.Int() == 1) != is {
 						t.Errorf("the report has %d %s", value.Int(), field.Name)
 					}
 				}
 				does := name != "none"
-				if (w.notes > before) != does || (logs.FilterMessage("scheduler tick").Len() > 0) != does || report.Left != row.left {
-					t.Errorf("recorded %d times, logged %d times, heeds turns that end: %t", w.notes-before, logs.FilterMessage("scheduler tick").Len(), report.Left)
+				if (w.notes > before) != does || (logs.FilterMessage("scheduler tick").Len() > 0) != does ||
+					report.Left != row.left {
+					t.Errorf("recorded %d times, logged %d times, heeds turns that end: %t", w.notes-before,
+						logs.FilterMessage("scheduler tick").Len(), report.Left)
 				}
 			})
 		})

@@ -44,10 +44,12 @@ func TestWhatIsPicked(t *testing.T) {
 			w.sit.Queued, w.sit.Room = true, 2
 		}, []turnkeeper.MessageID{1, 5}},
 		"an agent with a healthy model": {func(w *testEnv) {
-			w.messages, w.sit.Down, w.chains = of("a"), down, []modelhealth.Chain{{Agent: "a", Models: []string{"p/down", "p/up"}}}
+			w.messages, w.sit.Down, w.chains = of("a"), down,
+				[]modelhealth.Chain{{Agent: "a", Models: []string{"p/down", "p/up"}}}
 		}, []turnkeeper.MessageID{1}},
 		"work behind that of an agent without one": {func(w *testEnv) {
-			w.messages, w.sit.Down, w.chains = of("a", "a", "a", "b"), down, []modelhealth.Chain{{Agent: "a", Models: []string{"p/down"}}}
+			w.messages, w.sit.Down, w.chains = of("a", "a", "a", "b"), down,
+				[]modelhealth.Chain{{Agent: "a", Models: []string{"p/down"}}}
 			w.sit.Room = 1
 			for i := range 3 {
 				w.messages[i].MaxRunning = 9

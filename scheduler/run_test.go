@@ -31,14 +31,17 @@ func TestRunLooksAgain(t *testing.T) {
 		want   []time.Duration
 	}{
 		"by the poll of 5 seconds": {for_: 11 * time.Second, want: seconds(0, 5, 10)},
-		"by the configured poll":   {for_: 3500 * time.Millisecond, config: scheduler.Config{PollInterval: time.Second}, want: seconds(0, 1, 2, 3)},
+		"by the configured poll": {for_: 3500 * time.Millisecond, config: scheduler.Config{PollInterval: time.Second},
+			want: seconds(0, 1, 2, 3)},
 		"by the operator's poll": {
 			set:  func(w *testEnv) { w.sit.PollInterval = 2 * time.Second },
 			for_: 5 * time.Second, config: scheduler.Config{PollInterval: time.Minute}, want: seconds(0, 2, 4),
 		},
 		"on the doorbell": {rings: seconds(1, 1.5), for_: 6 * time.Second, want: seconds(0, 1, 1.5)},
 		"when something comes due": {
-			set:  func(w *testEnv) { w.nextDue = func(time.Time) (time.Duration, error) { return 2 * time.Second, nil } },
+			set: func(w *testEnv) {
+				w.nextDue = func(time.Time) (time.Duration, error) { return 2 * time.Second, nil }
+			},
 			for_: 5 * time.Second, want: seconds(0, 2.02, 4.04), // queried after nextDueDelay
 		},
 		"when something came due since it looked": {
@@ -97,8 +100,9 @@ func TestRunLooksAgain(t *testing.T) {
 			for_: 9 * time.Second, want: seconds(0, 1, 2, 3, 8),
 		},
 		"at once while there is more": {
-			set:  func(w *testEnv) { w.messages = inLanes(5) },
-			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0, 0.25), // the last one looks for everything
+			set: func(w *testEnv) { w.messages = inLanes(5) },
+			// the last one looks for everything
+			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0, 0.25),
 		},
 	}
 	for name, c := range cases {
@@ -168,7 +172,8 @@ func TestRunLooksForEverythingMoreSeldomIfThatTakesLong(t *testing.T) {
 			}
 			w.runFor(t, 9995*time.Millisecond, scheduler.Config{Wake: wake})
 			if full := len(w.looks) - w.partial; len(w.looks) < 900 || full < want || full > want+1 {
-				t.Errorf("looking takes %s: %d of %d ticks in 10 s looked for everything, want %d", took, full, len(w.looks), want)
+				t.Errorf("looking takes %s: %d of %d ticks in 10 s looked for everything, want %d", took, full,
+					len(w.looks), want)
 			}
 		})
 	}

@@ -50,9 +50,9 @@ type Tick interface {
 	// Hold makes every scheduler hold off until the given time. A zero time ends the hold-off.
 	Hold(ctx context.Context, until time.Time, reason string) error
 
-	// Try runs a part of the tick that is about the subjects. If it fails, it is undone, and failed is its error. If it has one subject,
-	// this is then set aside: until its next try, the lists below leave it out. After a success no subject is set aside any more. err
-	// means that the tick must end, because the error is not of one row.
+	// Try runs a part of the tick that is about the subjects. If it fails, it is undone, and failed is its error. If it
+	// has one subject, this is then set aside: until its next try, the lists below leave it out. After a success no
+	// subject is set aside any more. err means that the tick must end, because the error is not of one row.
 	Try(ctx context.Context, subjects []granting.Subject, part func() error) (failed, err error)
 	// ForgetAside forgets the rows that are set aside and need no work any more.
 	ForgetAside(ctx context.Context) error
@@ -79,8 +79,8 @@ type Tick interface {
 	// ExpireAsks closes asks that nobody has answered in time, at most limit, and queues
 	// their turns. It returns how many it closed.
 	ExpireAsks(ctx context.Context, limit int) (int, error)
-	// MoveLevels moves messages that the survival levels of their agents hold out of the lanes that they would block, and back
-	// when they hold them no longer. It returns how many changed.
+	// MoveLevels moves messages that the survival levels of their agents hold out of the lanes that they would block,
+	// and back when they hold them no longer. It returns how many changed.
 	MoveLevels(ctx context.Context) (int, error)
 	// MoveHeld moves messages that a parked turn holds out of the lanes that they would
 	// block. It looks at the oldest waiting messages, and returns how many it moved.
@@ -154,7 +154,8 @@ const (
 
 // FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
-	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointExpired, PointFired, PointPicked, PointGranted, PointHanded, PointDone}
+	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointExpired, PointFired,
+		PointPicked, PointGranted, PointHanded, PointDone}
 }
 
 // An Observer records metrics of a scheduler. It must not block.
@@ -209,9 +210,9 @@ const (
 	afterBusy  = 100 * time.Millisecond
 )
 
-// While doorbells ask for grants all the time, ticks look for lost workers, due slots and other rare work every leastLookEvery, or
-// every mostLookEvery if looking for them would take the store more than a lookShare-th of the time. It does if another
-// transaction has been open for long, because the store then keeps all rows that were deleted since.
+// While doorbells ask for grants all the time, ticks look for lost workers, due slots and other rare work every
+// leastLookEvery, or every mostLookEvery if looking for them would take the store more than a lookShare-th of the time.
+// It does if another transaction has been open for long, because the store then keeps all rows that were deleted since.
 const (
 	leastLookEvery = 250 * time.Millisecond
 	mostLookEvery  = 5 * time.Second

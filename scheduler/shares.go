@@ -28,7 +28,9 @@ func newShares(running []string, slots int) *shares {
 // reports whether it left out work of an agent that was not full before.
 func (s *shares) take(picked, ready []granting.Candidate, limit int) (_ []granting.Candidate, more bool) {
 	for _, c := range ready {
-		if slices.Contains(s.full, c.Agent) || slices.ContainsFunc(picked, func(p granting.Candidate) bool { return p.Lane == c.Lane }) {
+		if slices.Contains(s.full, c.Agent) || slices.ContainsFunc(picked, func(p granting.Candidate) bool {
+			return p.Lane == c.Lane
+		}) {
 			continue
 		}
 		if s.running[c.Agent] >= s.bound(c) {

@@ -16,7 +16,8 @@ import (
 func Decide(d granting.DueSchedule, now time.Time) granting.SlotDecision {
 	decision := granting.SlotDecision{Schedule: d}
 	if len(d.Conversation) > turnkeeper.MaxKeyLength { // the message would be refused, and the tick would fail
-		decision.Error = fmt.Sprintf("the name of the schedule's conversation has %d bytes: at most %d are allowed", len(d.Conversation), turnkeeper.MaxKeyLength)
+		decision.Error = fmt.Sprintf("the name of the schedule's conversation has %d bytes: at most %d are allowed",
+			len(d.Conversation), turnkeeper.MaxKeyLength)
 		return decision
 	}
 	spec, err := parse(d.Cron, d.TimeZone)
@@ -70,7 +71,8 @@ func parse(expression, zone string) (slotSpec, error) {
 	if err != nil {
 		return slotSpec{}, fmt.Errorf("invalid schedule %q: %w", expression, err)
 	}
-	if fixed, ok := schedule.(*cron.SpecSchedule); ok && fixed.Location == time.Local { //nolint:gosmopolitan // the parser's default
+	if fixed, ok := schedule.(*cron.SpecSchedule); ok &&
+		fixed.Location == time.Local { //nolint:gosmopolitan // the parser's default
 		fixed.Location = location
 	}
 	return slotSpec{schedule, location}, nil
@@ -182,7 +184,8 @@ func (s slotSpec) after(last, now time.Time) time.Time {
 // lookBack lists the spans that are searched for the newest slot, shortest first. A frequent
 // schedule that was missed for a year is then found in a short span. The longest span contains
 // a 29th of February.
-var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
+var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour,
+	367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
 
 // newest returns the last slot from first to now. first is a slot.
 func (s slotSpec) newest(first, now time.Time) time.Time {

@@ -108,25 +108,30 @@ func TestDecide(t *testing.T) {
 			errorMention: `unknown time zone "Mars/Olympus"`,
 		},
 		"unreadable": {
-			cron: "every day", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z", errorMention: `invalid schedule "every day"`,
+			cron: "every day", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			errorMention: `invalid schedule "every day"`,
 		},
 		"a conversation with the longest name": {
-			cron: "*/10 * * * *", conversation: strings.Repeat("ж", 100), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			cron: "*/10 * * * *", conversation: strings.Repeat("ж", 100), due: "2026-03-01T12:00:00Z",
+			now:  "2026-03-01T12:00:00Z",
 			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:10:00Z",
 		},
 		"nothing after the zone": { // the library panics
-			cron: "TZ=0", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z", errorMention: `invalid schedule "TZ=0"`,
+			cron: "TZ=0", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			errorMention: `invalid schedule "TZ=0"`,
 		},
 		"Sunday as 7": {
 			cron: "0 9 * * 7", zone: "Europe/Berlin", due: "2026-03-01T08:00:00Z", now: "2026-03-01T08:00:01Z",
 			slot: "2026-03-01T08:00:00Z", next: "2026-03-08T08:00:00Z",
 		},
 		"a zone in the expression": { // invalid in agent files, but possible by SQL
-			cron: "TZ=Asia/Tokyo 0 9 * * *", zone: "Europe/Berlin", due: "2026-03-01T00:00:00Z", now: "2026-03-01T00:00:01Z",
+			cron: "TZ=Asia/Tokyo 0 9 * * *", zone: "Europe/Berlin", due: "2026-03-01T00:00:00Z",
+			now:  "2026-03-01T00:00:01Z",
 			slot: "2026-03-01T00:00:00Z", next: "2026-03-02T00:00:00Z",
 		},
 		"a conversation that no message may have": {
-			cron: "* * * * *", conversation: strings.Repeat("ж", 101), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			cron: "* * * * *", conversation: strings.Repeat("ж", 101), due: "2026-03-01T12:00:00Z",
+			now:          "2026-03-01T12:00:00Z",
 			errorMention: "has 202 bytes: at most 200",
 		},
 		"a year away from every minute": {
@@ -140,7 +145,8 @@ func TestDecide(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := granting.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone, Conversation: c.conversation, NextDue: at(t, c.due)}
+			d := granting.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone,
+				Conversation: c.conversation, NextDue: at(t, c.due)}
 			got := scheduler.Decide(d, at(t, c.now))
 			if c.errorMention != "" {
 				if !strings.Contains(got.Error, c.errorMention) || !got.Slot.IsZero() || !got.NextDue.IsZero() {
@@ -263,8 +269,10 @@ func TestDecideOnADayWithHalfAnHourMore(t *testing.T) {
 func TestDailyJobsRunEachDay(t *testing.T) {
 	jobs := []string{"0 0", "30 0", "30 1", "0 2", "15 2", "0 3", "0 4", "15 5", "59 23"}
 	for name, year := range map[string]int{
-		"Europe/Berlin": 2026, "America/New_York": 2026, "Australia/Lord_Howe": 2026, "Antarctica/Troll": 2026, "America/Havana": 2026,
-		"Atlantic/Azores": 2026, "America/Sao_Paulo": 2018, "Pacific/Apia": 2011, "America/Scoresbysund": 2026, "UTC": 2028,
+		"Europe/Berlin": 2026, "America/New_York": 2026, "Australia/Lord_Howe": 2026, "Antarctica/Troll": 2026,
+		"America/Havana":  2026,
+		"Atlantic/Azores": 2026, "America/Sao_Paulo": 2018, "Pacific/Apia": 2011,
+		"America/Scoresbysund": 2026, "UTC": 2028,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -320,7 +328,8 @@ func runsDaily(t *testing.T, job string, first, last time.Time) {
 		local := d.NextDue.In(zone)
 		runs[local.Format(time.DateOnly)]++
 		due := time.Date(local.Year(), local.Month(), local.Day(), hour, minute, 0, 0, zone)
-		if there := due.Hour() == hour && due.Minute() == minute; there != (local.Hour() == hour && local.Minute() == minute) {
+		if there := due.Hour() == hour && due.Minute() == minute; there != (local.Hour() == hour &&
+			local.Minute() == minute) {
 			t.Errorf("%q ran at %v", job, local)
 		}
 		next := scheduler.Decide(d, d.NextDue).NextDue

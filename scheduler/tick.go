@@ -90,7 +90,8 @@ func (s *Scheduler) handOver(ctx context.Context, t Tick, failed error) {
 	} else {
 		var err error
 		if handed, err = s.readBack(ctx); err != nil {
-			s.Log.Error("it is not known whether turns were granted to this worker; it gives them back", zap.Int("turns", len(s.reserved)), zap.Error(err))
+			s.Log.Error("it is not known whether turns were granted to this worker; it gives them back",
+				zap.Int("turns", len(s.reserved)), zap.Error(err))
 		}
 	}
 	if len(handed) > 0 {
@@ -285,11 +286,14 @@ func (s *Scheduler) reclaimOne(ctx context.Context, t Tick, grant granting.LostG
 	if closed {
 		report.Closed++
 		s.Log.Error("a message has lost its worker too often; answering it without running",
-			zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
+			zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
+			zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
 	} else {
 		report.Requeued++
-		s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
-			zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
+		s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)),
+			zap.String("agent", grant.Lane.Agent()),
+			zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed),
+			zap.Bool("worker_present", grant.Alive))
 	}
 	return nil
 }
@@ -320,14 +324,16 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, re
 	for _, schedule := range due {
 		d := Decide(schedule, sit.Now)
 		if d.Error != "" {
-			s.Log.Error("disabling a schedule", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name), zap.String("error", d.Error))
+			s.Log.Error("disabling a schedule", zap.String("agent", schedule.Agent), zap.String("schedule",
+				schedule.Name), zap.String("error", d.Error))
 		}
 		done, err := s.each(ctx, t, schedule.AsideOf(), func() error { return t.Fire(ctx, d) })
 		if err != nil {
 			return err
 		}
 		if done && d.Skipped != "" {
-			s.Log.Info("a schedule's slot does not run", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name),
+			s.Log.Info("a schedule's slot does not run", zap.String("agent", schedule.Agent), zap.String("schedule",
+				schedule.Name),
 				zap.Time("slot", d.Slot), zap.String("reason", d.Skipped))
 		} else if done && !d.Slot.IsZero() {
 			s.at(ctx, PointFired)
@@ -384,7 +390,8 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 // pick returns the work to grant, in order, at most limit: the heads of lanes with the lowest ranks, so that no agent
 // exceeds its share of the slots. It asks again without the agents that have their share, until nobody else waits or
 // no slot is left. What is left then goes to agents that have their share.
-func (s *Scheduler) pick(ctx context.Context, t Tick, sit granting.Snapshot, held []string, limit int, turns bool) (picked []granting.Candidate, err error) {
+func (s *Scheduler) pick(ctx context.Context, t Tick, sit granting.Snapshot, held []string, limit int,
+	turns bool) (picked []granting.Candidate, err error) {
 	shares := newShares(sit.Running, sit.Room+len(sit.Running))
 	for _, lost := range s.reclaimed {
 		shares.running[lost.agent]--
@@ -409,10 +416,11 @@ func (s *Scheduler) pick(ctx context.Context, t Tick, sit granting.Snapshot, hel
 // nothing before that.
 const recordInterval = time.Minute
 
-// record records the tick if the last record is old enough, or of another timeline or of a later time: the next tick must not see
-// that step again.
+// record records the tick if the last record is old enough, or of another timeline or of a later time: the next tick
+// must not see that step again.
 func (s *Scheduler) record(ctx context.Context, t Tick, sit granting.Snapshot, r Report) error {
-	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Asks == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
+	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Asks == 0 && r.Slots == 0 &&
+		r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)
 	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < recordInterval {
 		return nil
@@ -428,5 +436,6 @@ func (s *Scheduler) logReport(r Report) {
 		return
 	}
 	s.Log.Debug("scheduler tick", zap.Int("granted", r.Granted), zap.Int("slots", r.Slots),
-		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("sub_agents", r.Spawns), zap.Int("asks", r.Asks), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
+		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("sub_agents", r.Spawns),
+		zap.Int("asks", r.Asks), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
 }

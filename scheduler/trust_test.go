@@ -42,7 +42,8 @@ func TestClockStepsHoldOff(t *testing.T) {
 				w.messages = inLanes(1)
 				report := w.tick(t, s)
 				if (report.Held != "") != c.held || (len(w.requeued) == 0) != c.held || (len(w.slots) == 0) != c.held {
-					t.Fatalf("held %q; requeued %v, slots %d; want a hold-off: %v", report.Held, w.requeued, len(w.slots), c.held)
+					t.Fatalf("held %q; requeued %v, slots %d; want a hold-off: %v", report.Held, w.requeued,
+						len(w.slots), c.held)
 				}
 				if report.Granted == 0 {
 					t.Error("free lanes were not granted, though the leases can be trusted")
@@ -58,7 +59,8 @@ func TestClockStepsHoldOff(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				if report := w.tick(t, s); report.Held != "" || len(w.requeued) != 1 || len(w.slots) != 1 {
-					t.Errorf("after the hold-off: held %q, requeued %v, slots %v", report.Held, w.requeued, len(w.slots))
+					t.Errorf("after the hold-off: held %q, requeued %v, slots %v", report.Held,
+						w.requeued, len(w.slots))
 				}
 				if len(w.holds) != 2 {
 					t.Errorf("holds were written %d times, want begin and end: %q", len(w.holds), w.holds)

@@ -31,12 +31,13 @@ func (s *DB) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegist
 		if !pg.LockRefused(err) || tries == registerTries || pause.For(ctx, registerPause) != nil {
 			return err
 		}
-		s.core.Log.Warn("agents' rows are locked by another session; registering them is retried", zap.Int("tries", tries))
+		s.core.Log.Warn("agents' rows are locked by another session; registering them is retried",
+			zap.Int("tries", tries))
 	}
 }
 
-// RegisterEach registers agents like RegisterAgents. If the rows of some of them refuse to be written, it sets these aside, keeps their
-// last versions, registers the others, and returns the names of those that failed: see AgentsToTry.
+// RegisterEach registers agents like RegisterAgents. If the rows of some of them refuse to be written, it sets these
+// aside, keeps their last versions, registers the others, and returns the names of those that failed: see AgentsToTry.
 func (s *DB) RegisterEach(ctx context.Context, agents []turnkeeper.AgentRegistration) (failed []string, err error) {
 	err = s.RegisterAgents(ctx, agents)
 	if err == nil {
@@ -70,7 +71,8 @@ func (s *DB) notAside(ctx context.Context, agents []turnkeeper.AgentRegistration
 	}
 	err := pg.Translate(s.core.Q.ForgetAside(ctx, kinds, names))
 	if pg.BelongsToRow(err) {
-		s.core.Log.Error("could not delete from set_aside that agents could not be registered; they are now", zap.Error(err))
+		s.core.Log.Error("could not delete from set_aside that agents could not be registered; they are now",
+			zap.Error(err))
 		return nil
 	}
 	return err
@@ -114,8 +116,9 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 		levels = []byte("{}")
 	}
 	err := q.SaveAgent(ctx, dbsqlc.SaveAgentParams{
-		Name: a.Name, DefinitionHash: a.DefinitionHash, Description: a.Description, LanePerConversation: a.LanePerConversation,
-		Models: append([]string{}, a.Models...), GiveUpAfter: a.GiveUpAfter,
+		Name: a.Name, DefinitionHash: a.DefinitionHash, Description: a.Description,
+		LanePerConversation: a.LanePerConversation,
+		Models:              append([]string{}, a.Models...), GiveUpAfter: a.GiveUpAfter,
 		MaxRunning: int32(a.MaxRunning), //nolint:gosec // at most 1000
 		DayTokens:  a.DayTokens, DayCalls: a.DayCalls, Levels: levels,
 	})

@@ -37,7 +37,8 @@ func TestRegisteringAgentsOutlastsAStoppedTick(t *testing.T) {
 	starting := storagetest.OpenWith(t, storage.Options{
 		URL: h.URL, LockTimeout: 50 * time.Millisecond, Log: zap.New(core, zap.Hooks(goesOn)),
 	})
-	changed := storagetest.Registration("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "5 * * * *", TimeZone: "UTC"})
+	changed := storagetest.Registration("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "5 * * * *",
+		TimeZone: "UTC"})
 	if err := starting.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{changed}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,12 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestCausesOfRealConnections opens connections that fail in each way that a server on this machine can be made to fail.
+// TestCausesOfRealConnections opens connections that fail in each way that a server on this machine can be made to
+// fail.
 func TestCausesOfRealConnections(t *testing.T) {
 	store := storagetest.Open(t, storagetest.URL(t))
-	for _, statement := range []string{"create role nobody_may login password 'secret' connection limit 0", "create role no_login password 'secret'"} {
+	for _, statement := range []string{"create role nobody_may login password 'secret' connection limit 0",
+		"create role no_login password 'secret'"} {
 		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
@@ -56,9 +58,10 @@ func TestCausesOfRealConnections(t *testing.T) {
 		"nothing listens":      {at("127.0.0.1:1"), storage.CauseRefused},
 		"no such name":         {at("nowhere.invalid:5432"), storage.CauseName},
 		"it closes":            {at(listen(t, func(c net.Conn) { _ = c.Close() })), storage.CauseClosed},
-		"no TLS":               {at(listen(t, func(c net.Conn) { _, _ = c.Write([]byte("N")) }), "sslmode", "require"), storage.CauseTLS},
-		"it never answers":     {at(listen(t, func(net.Conn) {}), "connect_timeout", "1"), storage.CauseTimeout},
-		"no URL":               {"postgres://%zz", storage.CauseURL},
+		"no TLS": {at(listen(t, func(c net.Conn) { _, _ = c.Write([]byte("N")) }), "sslmode", "require"),
+			storage.CauseTLS},
+		"it never answers": {at(listen(t, func(net.Conn) {}), "connect_timeout", "1"), storage.CauseTimeout},
+		"no URL":           {"postgres://%zz", storage.CauseURL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -37,7 +37,9 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 			h.Submit("clerk", "", "x")
 		},
 		"a turn that was handed back": func(h *env) {
-			err := h.Turn("x").Append(h.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"})
+			err := h.Turn("x").Append(h.T.Context(),
+				turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}},
+				journal.Ending{Log: "handed_back"})
 			if err != nil {
 				h.T.Fatal(err)
 			}
@@ -97,7 +99,8 @@ func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
 		t.Fatalf("room for %d turns, want 9", sit.Room)
 	}
 	h.setBack(time.Hour)
-	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
+	h.Exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
 	sit, lost := h.Look()
 	if len(lost) != 1 || lost[0].GrantID != d.Grant.GrantID || lost[0].Lapsed {
 		t.Errorf("the worker's last beat is an hour ahead: lost are %+v", lost)
@@ -123,7 +126,8 @@ func TestALeaseGetsNoLongerByASetBackClock(t *testing.T) {
 	h.setBack(5 * time.Minute)
 	record, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID)
 	if err != nil || record.Remaining != storagetest.TTL || record.Elapsed != 0 {
-		t.Errorf("remaining %v, elapsed %v, %v; want the whole lease of %v and nothing", record.Remaining, record.Elapsed, err, storagetest.TTL)
+		t.Errorf("remaining %v, elapsed %v, %v; want the whole lease of %v and nothing", record.Remaining,
+			record.Elapsed, err, storagetest.TTL)
 	}
 }
 
@@ -142,10 +146,13 @@ func TestNoDurationIsNegative(t *testing.T) {
 	ways := map[string]func(*env, *storagetest.Dispatch){
 		"finished": func(h *env, d *storagetest.Dispatch) {
 			d.Write(h.T, turnlog.Entry{
-				Results: []turnlog.CallResult{storagetest.Result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
+				Results: []turnlog.CallResult{storagetest.Result(k, "n", turnkeeper.CallSucceeded, "ok")},
+				Events:  storagetest.Events(turnkeeper.EventToolResult),
 			})
-			d.Write(h.T, turnlog.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
-			err := d.Append(h.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
+			d.Write(h.T, turnlog.Entry{Round: storagetest.Round(2),
+				Events: storagetest.Events(turnkeeper.EventRoundStop)})
+			err := d.Append(h.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"),
+				Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			if err != nil {
 				h.T.Fatal(err)
 			}
@@ -158,7 +165,8 @@ func TestNoDurationIsNegative(t *testing.T) {
 				}
 				return errors.Join(
 					tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "not run", "ended"),
-					tick.Close(ctx, lost[0], *storagetest.Succeeded("sorry"), storagetest.Events(turnkeeper.EventTurnComplete)))
+					tick.Close(ctx, lost[0], *storagetest.Succeeded("sorry"),
+						storagetest.Events(turnkeeper.EventTurnComplete)))
 			})
 			if err := d.Late(h.T.Context(), storagetest.Result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {
 				h.T.Fatal(err)
@@ -169,8 +177,10 @@ func TestNoDurationIsNegative(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
 			d := h.Turn("x")
-			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventRoundStart)})
-			d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "n", 1, turnkeeper.EffectOnce)}, Events: storagetest.Events(turnkeeper.EventToolStarted)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce),
+				Events: storagetest.Events(turnkeeper.EventRoundStart)})
+			d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "n", 1, turnkeeper.EffectOnce)},
+				Events: storagetest.Events(turnkeeper.EventToolStarted)})
 			h.setBack(time.Hour)
 			end(h, d)
 			rows, err := h.Pool().Query(t.Context(), durations)
@@ -223,7 +233,8 @@ func TestFreshnessWhenTheClockWasSetBack(t *testing.T) {
 		Round:  storagetest.Round(1, turnkeeper.EffectNone),
 		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectNone)},
 	})
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n",
+		turnkeeper.CallSucceeded, "ok")}})
 	for _, step := range []struct {
 		by   time.Duration
 		want int

@@ -40,8 +40,8 @@ type caller struct {
 	id    int64                 // of the rows in arguments; 0: 1
 }
 
-// newCaller returns a caller for a database in which turn 1 runs, with an ask, an output and a call that may start, and turn 2 waits for
-// a detached call. Agents, schedules, webhooks and so on have the name clerk.
+// newCaller returns a caller for a database in which turn 1 runs, with an ask, an output and a call that may start, and
+// turn 2 waits for a detached call. Agents, schedules, webhooks and so on have the name clerk.
 func newCaller(t *testing.T) *caller {
 	t.Helper()
 	c := &caller{home: newEnv(t), began: time.Now()}
@@ -51,13 +51,16 @@ func newCaller(t *testing.T) *caller {
 	}
 	c.grant = c.home.Turn("running")
 	c.grant.Write(t, turnlog.Entry{
-		Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectNone), Events: storagetest.Events(turnkeeper.EventTurnStart),
-		Gates: []turnkeeper.CallKey{storagetest.Key(1, 1)},
+		Round:  storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectNone),
+		Events: storagetest.Events(turnkeeper.EventTurnStart),
+		Gates:  []turnkeeper.CallKey{storagetest.Key(1, 1)},
 		Asks: []asks.Question{{
-			Call: storagetest.Key(1, 1), Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Terms: asks.Terms{Timeout: time.Hour},
+			Call: storagetest.Key(1, 1), Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}",
+			Terms: asks.Terms{Timeout: time.Hour},
 		}},
 		Results: []turnlog.CallResult{{
-			Key: storagetest.Key(1, 3), State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{ID: "clerk", Text: "text", SizeBytes: 4},
+			Key: storagetest.Key(1, 3), State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{ID: "clerk",
+				Text: "text", SizeBytes: 4},
 		}},
 	})
 	record, err := c.home.Load(t.Context(), c.grant.Grant.TurnID, c.grant.Grant.GrantID)
@@ -79,7 +82,8 @@ var clerkSchedule = turnkeeper.Schedule{Agent: "clerk", Name: "clerk", Cron: "@d
 func (c *caller) stores() []any {
 	o := c.far.Store
 	return []any{
-		o.DB, o.Views, o.Reports, o.Control, o.Responses, o.TokenStore, o.WebhookStore, o.MCPStore, o.AskStore, c.far.Journals, c.far.Grants,
+		o.DB, o.Views, o.Reports, o.Control, o.Responses, o.TokenStore, o.WebhookStore, o.MCPStore, o.AskStore,
+		c.far.Journals, c.far.Grants,
 		(*journal.Writer)(nil), (*grants.Tick)(nil),
 	}
 }
@@ -244,7 +248,8 @@ func TestNothingIsAskedAfterTheContext(t *testing.T) {
 	}
 }
 
-// TestCallsOfADatabaseThatIsAway calls each method while the database is unavailable: it returns when its context ends, if not before.
+// TestCallsOfADatabaseThatIsAway calls each method while the database is unavailable: it returns when its context ends,
+// if not before.
 func TestCallsOfADatabaseThatIsAway(t *testing.T) {
 	c := newCaller(t)
 	c.proxy.Refuse(true)
@@ -254,7 +259,9 @@ func TestCallsOfADatabaseThatIsAway(t *testing.T) {
 	var group sync.WaitGroup
 	for _, m := range c.methods(c.stores()...) {
 		group.Go(func() {
-			if ok, err := returns(t, m.name, func() error { return m.call(ctx) }); ok && err == nil && m.name != "storage.DB.RecheckWrites" {
+			if ok, err := returns(t, m.name, func() error {
+				return m.call(ctx)
+			}); ok && err == nil && m.name != "storage.DB.RecheckWrites" {
 				t.Errorf("%s succeeded", m.name)
 			}
 		})
@@ -262,8 +269,8 @@ func TestCallsOfADatabaseThatIsAway(t *testing.T) {
 	group.Wait()
 }
 
-// TestCallsEndWithTheirContext calls each method, and ends its context while it waits for the first answer of the database, the second
-// one, and so on. It returns at once.
+// TestCallsEndWithTheirContext calls each method, and ends its context while it waits for the first answer of the
+// database, the second one, and so on. It returns at once.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	testrun.Slow(t)
 	groups := map[string]func(stores []any) []any{
@@ -295,10 +302,12 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// mostStatements is the number of statements of a method in which its context ends. Check has more: one for each promise.
+// mostStatements is the number of statements of a method in which its context ends. Check has more: one for each
+// promise.
 const mostStatements = 15
 
-// interrupt calls a method, and ends its context while the n-th unit that it sends is not answered. It reports whether there was one.
+// interrupt calls a method, and ends its context while the n-th unit that it sends is not answered. It reports whether
+// there was one.
 func (c *caller) interrupt(t *testing.T, m method, n int) (reached bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -17,9 +17,10 @@ import (
 )
 
 // ErrSharedSessions means that a connection pooler shares server sessions between connections.
-var ErrSharedSessions = errors.New("DATABASE_URL leads to a connection pooler that shares sessions between connections, as PgBouncer does with pool_mode = transaction; " +
-	"a worker needs its own sessions for notifications, timeouts and locks: set pool_mode = session for this database, or connect to Postgres directly " +
-	`("When a pooler is between" in docs/operating.md)`)
+var ErrSharedSessions = errors.New(
+	"DATABASE_URL leads to a connection pooler that shares sessions between connections, as PgBouncer does with pool_mode = transaction; " +
+		"a worker needs its own sessions for notifications, timeouts and locks: set pool_mode = session for this database, or connect to Postgres directly " +
+		`("When a pooler is between" in docs/operating.md)`)
 
 // CheckSessions fails with ErrSharedSessions if connections share server sessions. A pooler gives the
 // session of an idle connection to another one.
@@ -102,7 +103,9 @@ func (s *DB) CheckTables(ctx context.Context) error {
 		dropped := tablesOf(string(sql), droppedTable)
 		expected = slices.DeleteFunc(expected, func(name string) bool { return slices.Contains(dropped, name) })
 	}
-	rows, err := s.core.Pool.Query(ctx, "select name from unnest($1::text[]) name where to_regclass('turnkeeper.' || name) is null order by name", expected)
+	rows, err := s.core.Pool.Query(ctx,
+		"select name from unnest($1::text[]) name where to_regclass('turnkeeper.' || name) is null order by name",
+		expected)
 	if err != nil {
 		return pg.Translate(err)
 	}
@@ -111,7 +114,8 @@ func (s *DB) CheckTables(ctx context.Context) error {
 		return pg.Translate(err)
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("tables that the migrations created are missing: turnkeeper.%s; a migration is applied only once, so restore the database from a backup",
+		return fmt.Errorf(
+			"tables that the migrations created are missing: turnkeeper.%s; a migration is applied only once, so restore the database from a backup",
 			strings.Join(missing, ", turnkeeper."))
 	}
 	return nil
@@ -134,9 +138,9 @@ func (s *DB) ServerFacts(ctx context.Context) (ServerFacts, error) {
 	}, pg.Translate(err)
 }
 
-// rightsToRevoke finds rights on the schema that let roles write its rows, keep them from being deleted (references), or change what its
-// functions do. It omits superusers,
-// the schema's owner and its members, who are the workers' role. A grantee 0 is PUBLIC.
+// rightsToRevoke finds rights on the schema that let roles write its rows, keep them from being deleted (references),
+// or change what its functions do. It omits superusers, the schema's owner and its members, who are the workers' role.
+// A grantee 0 is PUBLIC.
 const rightsToRevoke = `
 with schema as (
     select n.oid, n.nspowner as owner, n.nspacl from pg_namespace n where n.nspname = 'turnkeeper'
@@ -168,8 +172,8 @@ select 'revoke pg_write_all_data from ' || o.name || ';' from pg_auth_members m 
 where m.roleid = 'pg_write_all_data'::regrole
 order by 1`
 
-// RightsToRevoke returns a REVOKE statement for the rights of each role that may write rows of the schema without the functions for
-// senders. Superusers and the workers' role are meant to.
+// RightsToRevoke returns a REVOKE statement for the rights of each role that may write rows of the schema without the
+// functions for senders. Superusers and the workers' role are meant to.
 func (s *DB) RightsToRevoke(ctx context.Context) ([]string, error) {
 	rows, err := s.core.Pool.Query(ctx, rightsToRevoke)
 	if err != nil {

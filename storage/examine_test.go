@@ -132,10 +132,12 @@ func (p *pooler) transaction(client *pgproto3.Backend, message pgproto3.Frontend
 
 func TestAPoolerThatSharesSessions(t *testing.T) {
 	url := storagetest.URL(t)
-	for name, sessions := range map[string]int{"one session": 1, "two sessions in turn": 2, "three sessions in turn": 3} {
+	for name, sessions := range map[string]int{"one session": 1, "two sessions in turn": 2,
+		"three sessions in turn": 3} {
 		t.Run(name, func(t *testing.T) {
 			s := storagetest.Open(t, newPooler(t, url, sessions))
-			if err := s.CheckSessions(t.Context()); !errors.Is(err, storage.ErrSharedSessions) || !strings.Contains(err.Error(), "pool_mode = session") {
+			if err := s.CheckSessions(t.Context()); !errors.Is(err, storage.ErrSharedSessions) ||
+				!strings.Contains(err.Error(), "pool_mode = session") {
 				t.Errorf("the error is %v", err)
 			}
 		})
@@ -159,7 +161,8 @@ func TestTablesThatAreMissing(t *testing.T) {
 	}
 	h.Exec("alter table turnkeeper.notes set schema public; alter table turnkeeper.river_queue rename to gone")
 	err := h.CheckTables(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "tables that the migrations created are missing: turnkeeper.notes, turnkeeper.river_queue;") {
+	if err == nil || !strings.Contains(err.Error(),
+		"tables that the migrations created are missing: turnkeeper.notes, turnkeeper.river_queue;") {
 		t.Errorf("the error is %v", err)
 	}
 	if _, err := storagetest.Migrate(t.Context(), h.Store.DB); err != nil {
@@ -190,8 +193,8 @@ func TestTheEncodingOfADatabase(t *testing.T) {
 	h.Exec("drop database " + quoted + " with (force)")
 }
 
-// TestRightsToRevoke grants each right that a sender must not have, directly, on a column, to everybody and by a role of the server, and
-// runs the statements that take it away.
+// TestRightsToRevoke grants each right that a sender must not have, directly, on a column, to everybody and by a role
+// of the server, and runs the statements that take it away.
 func TestRightsToRevoke(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
@@ -206,9 +209,11 @@ func TestRightsToRevoke(t *testing.T) {
 		}
 	}
 	check() // with the rights of the README
-	h.Exec("create role " + app.name + "_worker in role " + storagetest.One[string](h, "select quote_ident(current_user)"))
+	h.Exec("create role " + app.name + "_worker in role " + storagetest.One[string](h,
+		"select quote_ident(current_user)"))
 	t.Cleanup(func() {
-		if _, err := h.Pool().Exec(context.WithoutCancel(t.Context()), "drop owned by "+app.name+"_worker; drop role "+app.name+"_worker"); err != nil {
+		if _, err := h.Pool().Exec(context.WithoutCancel(t.Context()), "drop owned by "+app.name+"_worker; drop role "+
+			app.name+"_worker"); err != nil {
 			t.Error(err)
 		}
 	})

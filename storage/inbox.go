@@ -32,12 +32,14 @@ func (s *DB) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeeper.
 
 // A Sender is who sends a message.
 type Sender struct {
-	Token    int64 // id of its token of the HTTP API; 0: none, and the role of the database's session is recorded
-	Operates bool  // it may operate, and so use priorities above max_sender_priority; without a token it may if the role may
+	Token int64 // id of its token of the HTTP API; 0: none, and the role of the database's session is recorded
+	// it may operate, and so use priorities above max_sender_priority; without a token it may if the role may
+	Operates bool
 }
 
 // AcceptFrom is Accept for a message of this sender, which it records.
-func (s *DB) AcceptFrom(ctx context.Context, from Sender, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
+func (s *DB) AcceptFrom(ctx context.Context, from Sender,
+	m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
 	if err := s.CheckSubmission(m); err != nil {
 		return 0, false, err
 	}
@@ -45,15 +47,19 @@ func (s *DB) AcceptFrom(ctx context.Context, from Sender, m turnkeeper.Submissio
 	written := true
 	batch := &pgx.Batch{}
 	statement, args := dbsqlc.Enqueue, []any{
-		m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority, dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt), m.User,
+		m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority,
+		dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt), m.User,
 	}
 	if from.Token != 0 {
-		statement, args = dbsqlc.EnqueueBy, append([]any{from.Token, from.Operates, m.Agent, m.User}, args[1:len(args)-1]...)
+		statement, args = dbsqlc.EnqueueBy, append([]any{from.Token, from.Operates, m.Agent, m.User},
+			args[1:len(args)-1]...)
 	}
 	batch.Queue(statement, args...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 	if m.Key != "" {
-		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.User, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
+		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.User, m.Key).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&written)
+		})
 	}
 	s.core.At(ctx, PointAcceptBefore)
 	results := s.core.Pool.SendBatch(ctx, batch)
@@ -70,9 +76,11 @@ func (s *DB) CheckSubmission(m turnkeeper.Submission) error {
 	if err := m.Check(maxBody); err != nil {
 		return err
 	}
-	for _, name := range []struct{ what, text string }{{"user's name", m.User}, {"conversation's name", m.Conversation}, {"idempotency key", m.Key}} {
+	for _, name := range []struct{ what, text string }{{"user's name", m.User}, {"conversation's name", m.Conversation},
+		{"idempotency key", m.Key}} {
 		if s.core.Masked(name.text) != name.text {
-			return fmt.Errorf("%w: the %s has a secret in it, or what looks like one; names are stored and shown as they are, so choose another",
+			return fmt.Errorf(
+				"%w: the %s has a secret in it, or what looks like one; names are stored and shown as they are, so choose another",
 				turnkeeper.ErrInvalidMessage, name.what)
 		}
 	}

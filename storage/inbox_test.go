@@ -33,7 +33,8 @@ func TestEnqueueOrdersIds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Conversation != "main" || m.Lane != "clerk" || m.State != turnkeeper.MessageWaiting || m.Trigger != turnkeeper.TriggerMessage || m.Attempts != 0 {
+	if m.Conversation != "main" || m.Lane != "clerk" || m.State != turnkeeper.MessageWaiting ||
+		m.Trigger != turnkeeper.TriggerMessage || m.Attempts != 0 {
 		t.Errorf("accepted as %+v", m)
 	}
 	if m.DueAt.After(m.AcceptedAt) || m.DueAt.Nanosecond() != 0 {
@@ -56,14 +57,20 @@ func TestEnqueueKey(t *testing.T) {
 		same   bool
 		want   error
 	}{
-		"the same again":        {change: func(*turnkeeper.Submission) {}, same: true},
-		"at another time":       {change: func(s *turnkeeper.Submission) { s.DueAt = time.Now().Add(time.Hour) }, same: true},
+		"the same again": {change: func(*turnkeeper.Submission) {}, same: true},
+		"at another time": {change: func(s *turnkeeper.Submission) {
+			s.DueAt = time.Now().Add(time.Hour)
+		}, same: true},
 		"with another priority": {change: func(s *turnkeeper.Submission) { s.Priority = 9 }, same: true},
 		"named main":            {change: func(s *turnkeeper.Submission) { s.Conversation = "main" }, same: true},
-		"another body":          {change: func(s *turnkeeper.Submission) { s.Body = "pay 50" }, want: turnkeeper.ErrKeyConflict},
-		"another conversation":  {change: func(s *turnkeeper.Submission) { s.Conversation = "b" }, want: turnkeeper.ErrKeyConflict},
-		"another agent":         {change: func(s *turnkeeper.Submission) { s.Agent = "desk" }},
-		"another key":           {change: func(s *turnkeeper.Submission) { s.Key = "order-2" }},
+		"another body": {change: func(s *turnkeeper.Submission) {
+			s.Body = "pay 50"
+		}, want: turnkeeper.ErrKeyConflict},
+		"another conversation": {change: func(s *turnkeeper.Submission) {
+			s.Conversation = "b"
+		}, want: turnkeeper.ErrKeyConflict},
+		"another agent": {change: func(s *turnkeeper.Submission) { s.Agent = "desk" }},
+		"another key":   {change: func(s *turnkeeper.Submission) { s.Key = "order-2" }},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -121,18 +128,42 @@ func TestEnqueueRefusals(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"empty":                      {func(s *turnkeeper.Submission) { s.Body = "" }, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
-		"blank":                      {func(s *turnkeeper.Submission) { s.Body = " \n\t " }, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
-		"too long for the settings":  {func(s *turnkeeper.Submission) { s.Body = strings.Repeat("ä", 501) }, turnkeeper.ErrInvalidMessage, "the body has 1002 bytes, the limit is 1000"},
-		"NUL in the body":            {func(s *turnkeeper.Submission) { s.Body = "a\x00b" }, turnkeeper.ErrInvalidMessage, "NUL"},
-		"not UTF-8":                  {func(s *turnkeeper.Submission) { s.Body = "a\xffb" }, turnkeeper.ErrInvalidMessage, "not valid UTF-8"},
-		"NUL in the conversation":    {func(s *turnkeeper.Submission) { s.Conversation = "a\x00" }, turnkeeper.ErrInvalidMessage, "conversation"},
-		"a key that is not UTF-8":    {func(s *turnkeeper.Submission) { s.Key = "\xff" }, turnkeeper.ErrInvalidMessage, "idempotency key"},
-		"a long key":                 {func(s *turnkeeper.Submission) { s.Key = strings.Repeat("k", 201) }, turnkeeper.ErrInvalidMessage, "200 bytes"},
-		"a long conversation":        {func(s *turnkeeper.Submission) { s.Conversation = strings.Repeat("k", 201) }, turnkeeper.ErrInvalidMessage, "200 bytes"},
-		"too high a priority":        {func(s *turnkeeper.Submission) { s.Priority = 1001 }, turnkeeper.ErrInvalidMessage, "1001"},
-		"an unknown agent":           {func(s *turnkeeper.Submission) { s.Agent = "nobody" }, turnkeeper.ErrUnknownAgent, "the registered agents are clerk, desk"},
-		"an impossible agent's name": {func(s *turnkeeper.Submission) { s.Agent = "../x" }, turnkeeper.ErrInvalidMessage, "../x"},
+		"empty": {func(s *turnkeeper.Submission) {
+			s.Body = ""
+		}, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
+		"blank": {func(s *turnkeeper.Submission) {
+			s.Body = " \n\t "
+		}, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
+		"too long for the settings": {func(s *turnkeeper.Submission) {
+			s.Body = strings.Repeat("ä", 501)
+		}, turnkeeper.ErrInvalidMessage, "the body has 1002 bytes, the limit is 1000"},
+		"NUL in the body": {func(s *turnkeeper.Submission) {
+			s.Body = "a\x00b"
+		}, turnkeeper.ErrInvalidMessage, "NUL"},
+		"not UTF-8": {func(s *turnkeeper.Submission) {
+			s.Body = "a\xffb"
+		}, turnkeeper.ErrInvalidMessage, "not valid UTF-8"},
+		"NUL in the conversation": {func(s *turnkeeper.Submission) {
+			s.Conversation = "a\x00"
+		}, turnkeeper.ErrInvalidMessage, "conversation"},
+		"a key that is not UTF-8": {func(s *turnkeeper.Submission) {
+			s.Key = "\xff"
+		}, turnkeeper.ErrInvalidMessage, "idempotency key"},
+		"a long key": {func(s *turnkeeper.Submission) {
+			s.Key = strings.Repeat("k", 201)
+		}, turnkeeper.ErrInvalidMessage, "200 bytes"},
+		"a long conversation": {func(s *turnkeeper.Submission) {
+			s.Conversation = strings.Repeat("k", 201)
+		}, turnkeeper.ErrInvalidMessage, "200 bytes"},
+		"too high a priority": {func(s *turnkeeper.Submission) {
+			s.Priority = 1001
+		}, turnkeeper.ErrInvalidMessage, "1001"},
+		"an unknown agent": {func(s *turnkeeper.Submission) {
+			s.Agent = "nobody"
+		}, turnkeeper.ErrUnknownAgent, "the registered agents are clerk, desk"},
+		"an impossible agent's name": {func(s *turnkeeper.Submission) {
+			s.Agent = "../x"
+		}, turnkeeper.ErrInvalidMessage, "../x"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +177,9 @@ func TestEnqueueRefusals(t *testing.T) {
 	}
 	for name, s := range map[string]turnkeeper.Submission{
 		"exactly at the limit": {Agent: "clerk", Body: strings.Repeat("ä", 500)},
-		"bounds":               {Agent: "clerk", Body: "x", Key: strings.Repeat("k", 200), Conversation: strings.Repeat("c", 200), Priority: -1000},
-		"bad trace context":    {Agent: "clerk", Body: "x", TraceParent: "00-\xff\x00"},
+		"bounds": {Agent: "clerk", Body: "x", Key: strings.Repeat("k", 200),
+			Conversation: strings.Repeat("c", 200), Priority: -1000},
+		"bad trace context": {Agent: "clerk", Body: "x", TraceParent: "00-\xff\x00"},
 	} {
 		if _, err := h.Enqueue(t.Context(), s); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -162,7 +194,9 @@ func TestEnqueueRefusals(t *testing.T) {
 func TestNamesThatHoldASecret(t *testing.T) {
 	h := newEnv(t)
 	const secret = "hunter2-hunter2"
-	store := storagetest.OpenWith(t, storage.Options{URL: h.URL, Mask: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") }})
+	store := storagetest.OpenWith(t, storage.Options{URL: h.URL, Mask: func(s string) string {
+		return strings.ReplaceAll(s, secret, "[redacted]")
+	}})
 	for name, m := range map[string]turnkeeper.Submission{
 		"conversation's name": {Agent: "clerk", Body: "x", Conversation: "about " + secret},
 		"idempotency key":     {Agent: "clerk", Body: "x", Key: secret},
@@ -170,12 +204,14 @@ func TestNamesThatHoldASecret(t *testing.T) {
 		_, err := store.Enqueue(t.Context(), m)
 		_, err2 := store.AcceptResponse(t.Context(), operate.NewResponse{Submission: m})
 		for _, err := range []error{err, err2} {
-			if !errors.Is(err, turnkeeper.ErrInvalidMessage) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret) {
+			if !errors.Is(err, turnkeeper.ErrInvalidMessage) || !strings.Contains(err.Error(), name) ||
+				strings.Contains(err.Error(), secret) {
 				t.Errorf("%s: error %v", name, err)
 			}
 		}
 	}
-	id, err := store.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "about " + secret, Conversation: "c", Key: "k"})
+	id, err := store.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "about " + secret,
+		Conversation: "c", Key: "k"})
 	if m, err2 := store.Message(t.Context(), id); err != nil || err2 != nil || m.Body != "about [redacted]" || id != 1 {
 		t.Errorf("message %d, %q; errors %v, %v", id, m.Body, err, err2)
 	}
@@ -187,23 +223,29 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Pool().Exec(t.Context(), "insert into turnkeeper.messages (agent, lane, body, idempotency_key, state, closed_at) values ('clerk', 'clerk', 'x', 'of another agent', 'cancelled', now())"); err != nil {
+	if _, err := h.Pool().Exec(t.Context(),
+		"insert into turnkeeper.messages (agent, lane, body, idempotency_key, state, closed_at) values ('clerk', 'clerk', 'x', 'of another agent', 'cancelled', now())"); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ sql, code string }{
-		"null body":           {"select turnkeeper.enqueue('clerk', null)", "TK003"},
-		"blank body":          {`select turnkeeper.enqueue('clerk', E' \n\t')`, "TK003"},
-		"too long":            {"select turnkeeper.enqueue('clerk', repeat('x', 65537))", "TK004"},
-		"long key":            {"select turnkeeper.enqueue('clerk', 'x', idempotency_key => repeat('x', 201))", "TK004"},
-		"long conversation":   {"select turnkeeper.enqueue('clerk', 'x', repeat('x', 201))", "TK004"},
-		"priority":            {"select turnkeeper.enqueue('clerk', 'x', priority => 1001)", "TK004"},
-		"too far ahead":       {"select turnkeeper.enqueue('clerk', 'x', due_at => now() + interval '3661 days')", "TK004"},
-		"never due":           {"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')", "TK004"},
-		"retired agent":       {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'new')", "TK010"},
-		"retired, known key":  {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'of another agent')", "TK010"},
-		"unknown agent":       {"select turnkeeper.enqueue('nobody', 'x')", "TK005"},
-		"null agent":          {"select turnkeeper.enqueue(null, 'x')", "TK005"},
-		"key conflict itself": {"select turnkeeper.enqueue('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)", "TK006"},
+		"null body":  {"select turnkeeper.enqueue('clerk', null)", "TK003"},
+		"blank body": {`select turnkeeper.enqueue('clerk', E' \n\t')`, "TK003"},
+		"too long":   {"select turnkeeper.enqueue('clerk', repeat('x', 65537))", "TK004"},
+		"long key": {"select turnkeeper.enqueue('clerk', 'x', idempotency_key => repeat('x', 201))",
+			"TK004"},
+		"long conversation": {"select turnkeeper.enqueue('clerk', 'x', repeat('x', 201))", "TK004"},
+		"priority":          {"select turnkeeper.enqueue('clerk', 'x', priority => 1001)", "TK004"},
+		"too far ahead": {"select turnkeeper.enqueue('clerk', 'x', due_at => now() + interval '3661 days')",
+			"TK004"},
+		"never due":     {"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')", "TK004"},
+		"retired agent": {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'new')", "TK010"},
+		"retired, known key": {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'of another agent')",
+			"TK010"},
+		"unknown agent": {"select turnkeeper.enqueue('nobody', 'x')", "TK005"},
+		"null agent":    {"select turnkeeper.enqueue(null, 'x')", "TK005"},
+		"key conflict itself": {
+			"select turnkeeper.enqueue('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)",
+			"TK006"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := h.Pool().Exec(t.Context(), c.sql)
@@ -223,7 +265,8 @@ func TestEnqueueInAnApplicationsTransaction(t *testing.T) {
 	undone := errors.New("undone")
 	for _, end := range []error{undone, nil} {
 		err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "insert into orders values (1, turnkeeper.enqueue('clerk', 'order 1', idempotency_key => 'order-1'))"); err != nil {
+			if _, err := tx.Exec(t.Context(),
+				"insert into orders values (1, turnkeeper.enqueue('clerk', 'order 1', idempotency_key => 'order-1'))"); err != nil {
 				return err
 			}
 			return end
@@ -235,7 +278,8 @@ func TestEnqueueInAnApplicationsTransaction(t *testing.T) {
 		if end == nil {
 			want = 1
 		}
-		if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages m join orders o on o.message_id = m.id"); n != want {
+		if n := storagetest.One[int](h,
+			"select count(*) from turnkeeper.messages m join orders o on o.message_id = m.id"); n != want {
 			t.Errorf("after %v: %d messages, want %d", end, n, want)
 		}
 	}
@@ -249,7 +293,8 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "select turnkeeper.enqueue('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		"select turnkeeper.enqueue('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
@@ -257,13 +302,15 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	if err := running.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
 		t.Errorf("a step of a running turn: %v", err)
 	}
-	if err := running.Append(ctx, turnlog.Entry{Outcome: storagetest.Succeeded("done")}, storagetest.Answered); err != nil {
+	if err := running.Append(ctx, turnlog.Entry{Outcome: storagetest.Succeeded("done")},
+		storagetest.Answered); err != nil {
 		t.Errorf("the end of a running turn: %v", err)
 	}
 	if _, err := h.Enqueue(ctx, turnkeeper.Submission{Agent: "clerk", Body: "other"}); err != nil {
 		t.Errorf("another message: %v", err)
 	}
-	if err := h.RegisterAgents(ctx, []turnkeeper.AgentRegistration{storagetest.Registration("clerk", true)}); err != nil {
+	if err := h.RegisterAgents(ctx, []turnkeeper.AgentRegistration{storagetest.Registration("clerk",
+		true)}); err != nil {
 		t.Errorf("a change of the agent: %v", err)
 	}
 	if all := h.Dispatch("worker-2"); len(all) != 1 || all[0].Record.Message.Body != "other" {
@@ -272,7 +319,8 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages where state = 'waiting' and body = 'not yet'"); n != 1 {
+	if n := storagetest.One[int](h,
+		"select count(*) from turnkeeper.messages where state = 'waiting' and body = 'not yet'"); n != 1 {
 		t.Error("the application's message is not there after its commit")
 	}
 }
@@ -318,13 +366,17 @@ func TestAcceptTellsRepeats(t *testing.T) {
 		agent, user, key string
 		repeated         bool
 	}{
-		{"clerk", "", "a", false}, {"desk", "", "a", false}, {"desk", "", "b", false}, {"clerk", "", "b", false}, {"desk", "anna", "a", false}, {"desk", "bert", "a", false},
-		{"desk", "", "b", true}, {"clerk", "", "b", true}, {"clerk", "", "a", true}, {"desk", "", "a", true}, {"desk", "bert", "a", true}, {"desk", "anna", "a", true},
+		{"clerk", "", "a", false}, {"desk", "", "a", false}, {"desk", "", "b", false}, {"clerk", "", "b", false},
+		{"desk", "anna", "a", false}, {"desk", "bert", "a", false},
+		{"desk", "", "b", true}, {"clerk", "", "b", true}, {"clerk", "", "a", true}, {"desk", "", "a", true},
+		{"desk", "bert", "a", true}, {"desk", "anna", "a", true},
 		{"clerk", "", "", false}, {"clerk", "", "", false},
 	} {
-		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, User: c.user, Key: c.key, Body: "x"})
+		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, User: c.user,
+			Key: c.key, Body: "x"})
 		if err != nil || repeated != c.repeated || (ids[c.agent+"@"+c.user+c.key] == id) != c.repeated {
-			t.Errorf("to %s of %q with the key %q: message %d, repeated %t, error %v", c.agent, c.user, c.key, id, repeated, err)
+			t.Errorf("to %s of %q with the key %q: message %d, repeated %t, error %v", c.agent, c.user, c.key, id,
+				repeated, err)
 		}
 		ids[c.agent+"@"+c.user+c.key] = id
 	}

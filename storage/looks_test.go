@@ -18,19 +18,24 @@ import (
 // passing ignores what differs with each look: durations, and the time of the look itself.
 var passing = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(time.Duration(0)), cmp.Exporter(func(reflect.Type) bool { return true }),
-	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Now" || p.Last().String() == ".Took" }, cmp.Ignore()),
+	cmp.FilterPath(func(p cmp.Path) bool {
+		return p.Last().String() == ".Now" || p.Last().String() == ".Took"
+	}, cmp.Ignore()),
 }
 
-// changing are the methods among those that read that change something, whose result is the time, or that also return what other tests do
-// with roles of the server.
+// changing are the methods among those that read that change something, whose result is the time, or that also return
+// what other tests do with roles of the server.
 var changing = map[string]bool{
-	"TokenStore.CreateToken": true, "TokenStore.SignIn": true, "WebhookStore.ClaimDeliveries": true, "MCPStore.SeeMCPTools": true,
-	"Store.Claim": true, "Store.ReserveSpend": true, "DB.Now": true, "DB.Migrate": true, "DB.AcceptFrom": true, "DB.Accept": true, "DB.Enqueue": true, "DB.RightsToRevoke": true,
-	"AskStore.AnswerAsk": true, "Responses.AcceptResponse": true, "Responses.CreateConversation": true, "Store.BindGrant": true, "WebhookStore.EndDelivery": true,
+	"TokenStore.CreateToken": true, "TokenStore.SignIn": true, "WebhookStore.ClaimDeliveries": true,
+	"MCPStore.SeeMCPTools": true,
+	"Store.Claim":          true, "Store.ReserveSpend": true, "DB.Now": true, "DB.Migrate": true, "DB.AcceptFrom": true,
+	"DB.Accept": true, "DB.Enqueue": true, "DB.RightsToRevoke": true,
+	"AskStore.AnswerAsk": true, "Responses.AcceptResponse": true, "Responses.CreateConversation": true,
+	"Store.BindGrant": true, "WebhookStore.EndDelivery": true,
 }
 
-// TestASecondLookShowsTheSame calls each method that returns something twice, with two rows: what it returns differs only where time has
-// passed. A time that is made up by the program differs.
+// TestASecondLookShowsTheSame calls each method that returns something twice, with two rows: what it returns differs
+// only where time has passed. A time that is made up by the program differs.
 func TestASecondLookShowsTheSame(t *testing.T) {
 	c := newCaller(t)
 	c.home.HeartBeat("clerk", 3, time.Minute)
@@ -71,8 +76,8 @@ func same(t *testing.T, what string, want, got any) {
 	}
 }
 
-// TestWorkersSeeWhatOperatorsSee sends a message whose fields all differ, and compares what the scheduler and workers get of it and of
-// its turn with what operators see.
+// TestWorkersSeeWhatOperatorsSee sends a message whose fields all differ, and compares what the scheduler and workers
+// get of it and of its turn with what operators see.
 func TestWorkersSeeWhatOperatorsSee(t *testing.T) {
 	h := newEnv(t)
 	h.Turn("another message, so that the ids of messages and turns differ").Cancel(t)
@@ -90,13 +95,15 @@ func TestWorkersSeeWhatOperatorsSee(t *testing.T) {
 			d = granted
 		}
 	}
-	h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '2 minutes' where id = $1", id)
+	h.Exec(
+		"update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '2 minutes' where id = $1", id)
 	h.Exec("update turnkeeper.turns set created_at = created_at - interval '3 minutes' where id = $1", d.Grant.TurnID)
 	start := storagetest.Start(storagetest.Key(1, 1), "nonce of the start", 1, turnkeeper.EffectKeyed)
 	start.Detached = time.Hour
-	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectKeyed), Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{
-		{Key: start.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: "runs", OutputID: "out"},
-	}})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectKeyed), Starts: []turnlog.CallStart{start},
+		Results: []turnlog.CallResult{
+			{Key: start.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: "runs", OutputID: "out"},
+		}})
 	record, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID)
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +116,13 @@ func TestWorkersSeeWhatOperatorsSee(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := h.Claim(t.Context(), turnlog.CallRef{TurnID: d.Grant.TurnID, Key: start.Key, Attempt: 1}, "worker-2", []string{"tool"})
+	claimed, err := h.Claim(t.Context(), turnlog.CallRef{TurnID: d.Grant.TurnID, Key: start.Key, Attempt: 1},
+		"worker-2", []string{"tool"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if claimed.TraceParent != message.TraceParent || claimed.Turn.User == "" || claimed.Turn.Conversation == "" || claimed.Turn.CreatedAt.IsZero() {
+	if claimed.TraceParent != message.TraceParent || claimed.Turn.User == "" || claimed.Turn.Conversation == "" ||
+		claimed.Turn.CreatedAt.IsZero() {
 		t.Errorf("the claim has trace parent %s and turn %+v", claimed.TraceParent, claimed.Turn)
 	}
 	same(t, "the claimed turn", view.Turn, claimed.Turn)

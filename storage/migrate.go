@@ -72,8 +72,8 @@ func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]
 	return applied, err
 }
 
-// revokePublic takes the right to execute functions of the schema from the role PUBLIC, which has it on each new function, River's
-// too. Rights of other roles stay.
+// revokePublic takes the right to execute functions of the schema from the role PUBLIC, which has it on each new
+// function, River's too. Rights of other roles stay.
 func revokePublic(ctx context.Context, conn *pgxpool.Conn) error {
 	var open bool
 	err := conn.QueryRow(ctx, `select exists (select from pg_proc p where p.pronamespace = 'turnkeeper'::regnamespace
@@ -172,13 +172,16 @@ func (s *DB) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
 	}
 	for {
 		err := pg.Translate(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", pg.Millis(s.migrationLockTime)); err != nil {
+			if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)",
+				pg.Millis(s.migrationLockTime)); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, string(sql)); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, "insert into turnkeeper.schema_migrations (version, name, oldest_program) values ($1, $2, $3)",
+			_,
+				err := tx.Exec(ctx,
+				"insert into turnkeeper.schema_migrations (version, name, oldest_program) values ($1, $2, $3)",
 				m.Version, m.Name, m.OldestProgram)
 			return err
 		}))
@@ -300,7 +303,8 @@ func CheckCompatible(all []Migration) error {
 	}
 	for _, m := range all {
 		if m.Newer && m.OldestProgram > known {
-			return fmt.Errorf("%w: migration %s needs a program that knows migration %03d, but this one ends at %03d; use the newer program",
+			return fmt.Errorf(
+				"%w: migration %s needs a program that knows migration %03d, but this one ends at %03d; use the newer program",
 				ErrNewerSchema, m, m.OldestProgram, known)
 		}
 	}

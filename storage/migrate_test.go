@@ -88,7 +88,8 @@ func TestMigrationsDownAndUp(t *testing.T) {
 	if n := storagetest.One[int](h, left); n != 0 {
 		t.Errorf("%d tables are left", n)
 	}
-	if n := storagetest.One[int](h, "select count(*) from pg_proc where pronamespace = 'turnkeeper'::regnamespace and proname !~ '^river_'"); n != 0 {
+	if n := storagetest.One[int](h,
+		"select count(*) from pg_proc where pronamespace = 'turnkeeper'::regnamespace and proname !~ '^river_'"); n != 0 {
 		t.Errorf("%d functions are left", n)
 	}
 	for _, m := range all {

@@ -61,7 +61,8 @@ func TestBell(t *testing.T) {
 	awaitRing(t, "a turn goes back into the queue", inbox)
 	quiet(t, "room alone, for a turn that goes back", freed)
 
-	if n := storagetest.One[int](h, "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%' and datname = current_database()) k"); n != 1 {
+	if n := storagetest.One[int](h,
+		"select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%' and datname = current_database()) k"); n != 1 {
 		t.Fatalf("%d listening sessions, want 1", n)
 	}
 	awaitRing(t, "all ring after the connection broke", inbox)

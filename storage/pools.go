@@ -16,7 +16,8 @@ type PoolStats struct {
 
 // Pools returns the statistics of the connection pools, the main pool first.
 func (s *DB) Pools() []PoolStats {
-	return []PoolStats{poolStats("work", s.core.Pool), poolStats("finish", s.core.Finish), poolStats("queue", s.core.Queue)}
+	return []PoolStats{poolStats("work", s.core.Pool), poolStats("finish", s.core.Finish),
+		poolStats("queue", s.core.Queue)}
 }
 
 func poolStats(name string, pool *pgxpool.Pool) PoolStats {

@@ -104,7 +104,8 @@ func TestABellOfAServerThatBecameReadOnly(t *testing.T) {
 	awaitRing(t, "the bell listens", inbox)
 	name := storagetest.One[string](h, "select quote_ident(current_database())")
 	h.Exec("alter database " + name + " set default_transaction_read_only = on")
-	if storagetest.One[int](h, "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'turnkeeper bell' and datname = current_database()) k") == 0 {
+	if storagetest.One[int](h,
+		"select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'turnkeeper bell' and datname = current_database()) k") == 0 {
 		t.Fatal("there is no bell")
 	}
 	awaitRing(t, "the bell listens to a server that is read-only", inbox)

@@ -55,7 +55,8 @@ func (h *env) reader() *sender {
 			h.T.Error(err)
 		}
 	}
-	admin(h.T.Context(), strings.ReplaceAll(string(rights[1]), "turnkeeper_reader", quoted)+"; alter role "+quoted+" login password 'reader'")
+	admin(h.T.Context(), strings.ReplaceAll(string(rights[1]), "turnkeeper_reader", quoted)+"; alter role "+quoted+
+		" login password 'reader'")
 	h.T.Cleanup(func() { admin(context.WithoutCancel(h.T.Context()), "drop owned by "+quoted+"; drop role "+quoted) })
 	u.User = url.UserPassword(role, "reader")
 	conn, err := pgx.Connect(h.T.Context(), u.String())
@@ -68,7 +69,8 @@ func (h *env) reader() *sender {
 
 // granted lists what a role may read and execute.
 func (h *env) granted(role string) []string {
-	return texts(h, `select relname::text from pg_class c where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'v',
+	return texts(h,
+		`select relname::text from pg_class c where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'v',
 		'm', 'p') and has_table_privilege($1, c.oid, 'select')
 		union all select proname || '()' from pg_proc p where pronamespace = 'turnkeeper'::regnamespace and has_function_privilege($1,
 		p.oid, 'execute') order by 1`, role)
@@ -81,7 +83,8 @@ type sent struct {
 	reply           string // empty: none
 }
 
-// correspondence sends as two roles to two agents, as two users and none. All messages but the last of each role are answered.
+// correspondence sends as two roles to two agents, as two users and none. All messages but the last of each role are
+// answered.
 func correspondence(h *env, senders map[string]*sender) (all []sent) {
 	h.T.Helper()
 	h.Register("clerk", true)
@@ -89,7 +92,8 @@ func correspondence(h *env, senders map[string]*sender) (all []sent) {
 		for _, by := range []string{"app", "other"} {
 			for _, agent := range []string{"clerk", "desk"} {
 				for _, user := range []string{"", "anna", "bert"} {
-					id := senders[by].one("select turnkeeper.enqueue($1, $2, $3, user_name => $4)", agent, "of "+by, fmt.Sprint(by, n), user)
+					id := senders[by].one("select turnkeeper.enqueue($1, $2, $3, user_name => $4)", agent, "of "+by,
+						fmt.Sprint(by, n), user)
 					all = append(all, sent{by: by, agent: agent, user: user, id: id})
 				}
 			}
@@ -99,19 +103,24 @@ func correspondence(h *env, senders map[string]*sender) (all []sent) {
 		d.Finish(h.T, "done")
 	}
 	for _, by := range []string{"app", "other"} {
-		all = append(all, sent{by: by, agent: "desk", id: senders[by].one("select turnkeeper.enqueue('desk', 'waits')")})
+		all = append(all, sent{by: by, agent: "desk",
+			id: senders[by].one("select turnkeeper.enqueue('desk', 'waits')")})
 	}
 	for i := range all {
-		all[i].reply = strings.Join(texts(h, "select id::text from turnkeeper.replies where message_id = $1", all[i].id), "")
+		all[i].reply = strings.Join(texts(h, "select id::text from turnkeeper.replies where message_id = $1",
+			all[i].id), "")
 	}
-	slices.SortFunc(all, func(a, b sent) int { return strings.Compare(fmt.Sprintf("%9s", a.reply), fmt.Sprintf("%9s", b.reply)) })
+	slices.SortFunc(all, func(a, b sent) int {
+		return strings.Compare(fmt.Sprintf("%9s", a.reply), fmt.Sprintf("%9s", b.reply))
+	})
 	return all
 }
 
 // repliesOf returns the ids of replies that a page must have.
 func repliesOf(all []sent, by, agent, user string) (ids []string) {
 	for _, m := range all {
-		if m.reply != "" && (by == "" || m.by == by) && (agent == "" || m.agent == agent) && (user == "" || m.user == user) {
+		if m.reply != "" && (by == "" || m.by == by) && (agent == "" || m.agent == agent) &&
+			(user == "" || m.user == user) {
 			ids = append(ids, m.reply)
 		}
 	}
@@ -143,8 +152,9 @@ func checkReplies(t *testing.T, s *sender, function, by string, all []sent) {
 	}
 }
 
-// TestWhatEachRoleSees compares all that the roles of the documents may read and execute with the rows of two senders, two agents and two
-// users: a sender's are its own, a reader's are all. Another sender's message is answered like one that does not exist.
+// TestWhatEachRoleSees compares all that the roles of the documents may read and execute with the rows of two senders,
+// two agents and two users: a sender's are its own, a reader's are all. Another sender's message is answered like one
+// that does not exist.
 func TestWhatEachRoleSees(t *testing.T) {
 	h := newEnv(t)
 	senders, reader := map[string]*sender{"app": h.sender("_app"), "other": h.sender("_other")}, h.reader()
@@ -158,7 +168,8 @@ func TestWhatEachRoleSees(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			got := s.texts(`select concat_ws(' ', id, agent, user_name, coalesce(reply_id::text, '')) from turnkeeper.my_messages`)
+			got := s.texts(
+				`select concat_ws(' ', id, agent, user_name, coalesce(reply_id::text, '')) from turnkeeper.my_messages`)
 			if slices.Sort(got); !slices.Equal(got, want) {
 				t.Errorf("%s sees the messages %q, want %q", by, got, want)
 			}
@@ -186,7 +197,8 @@ func TestWhatEachRoleSees(t *testing.T) {
 		case "replies_after()":
 			checkReplies(t, reader, `select id::text from turnkeeper.replies_after(%s, %d, $1, false, $2)`, "", all)
 		case "settled_replies()", "first_turn()":
-			got := reader.texts(`select turnkeeper.settled_replies(0, max(id)) || ' ' || turnkeeper.first_turn('2000-01-01')
+			got := reader.texts(
+				`select turnkeeper.settled_replies(0, max(id)) || ' ' || turnkeeper.first_turn('2000-01-01')
 				from turnkeeper.replies`)
 			want := texts(h, "select max(r.id) || ' ' || min(t.id) from turnkeeper.replies r, turnkeeper.turns t")
 			if !slices.Equal(got, want) {
@@ -210,7 +222,8 @@ func TestWhatEachRoleSees(t *testing.T) {
 func checkOthers(t *testing.T, s *sender, by, call string, all []sent) {
 	t.Helper()
 	say := func(id int64) string {
-		return strings.ReplaceAll(s.refused("select turnkeeper."+fmt.Sprintf(call, id)), "message "+itoa(id), "message ID")
+		return strings.ReplaceAll(s.refused("select turnkeeper."+fmt.Sprintf(call, id)),
+			"message "+itoa(id), "message ID")
 	}
 	none := say(987654321)
 	for _, m := range all {
@@ -241,7 +254,8 @@ func checkEvents(t *testing.T, h *env, reader *sender) {
 	for limit := 1; limit <= 5; limit++ {
 		var got []string
 		for after := "0"; len(got) <= len(want); after = got[len(got)-1] {
-			page := reader.texts(fmt.Sprintf("select seq::text from turnkeeper.events_after(%d, %s, %d)", turn, after, limit))
+			page := reader.texts(fmt.Sprintf("select seq::text from turnkeeper.events_after(%d, %s, %d)", turn,
+				after, limit))
 			if got = append(got, page...); len(page) < limit {
 				break
 			}
@@ -253,5 +267,6 @@ func checkEvents(t *testing.T, h *env, reader *sender) {
 }
 
 func turnEvents(n int) turnlog.Entry {
-	return turnlog.Entry{Events: storagetest.Events(slices.Repeat([]turnkeeper.EventType{turnkeeper.EventNotice}, n)...)}
+	return turnlog.Entry{Events: storagetest.Events(slices.Repeat([]turnkeeper.EventType{turnkeeper.EventNotice},
+		n)...)}
 }

@@ -58,8 +58,8 @@ const (
 	denied = "42501 "
 )
 
-// TestARoleWithTheRightsOfTheREADME sends, repeats, changes and drops messages, and reads them and their replies. It gets nothing of
-// another sender.
+// TestARoleWithTheRightsOfTheREADME sends, repeats, changes and drops messages, and reads them and their replies. It
+// gets nothing of another sender.
 func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	h := newEnv(t)
 	app, other := h.sender("_app"), h.sender("_other")
@@ -68,12 +68,15 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	if again := other.one(send); again != first {
 		t.Errorf("a repeat by another role is %d, want %d", again, first)
 	}
-	if by := storagetest.One[string](h, "select sent_by from turnkeeper.messages where id = $1", first); by != "role:"+app.name {
+	if by := storagetest.One[string](h, "select sent_by from turnkeeper.messages where id = $1",
+		first); by != "role:"+app.name {
 		t.Errorf("it was sent by %s", by)
 	}
-	second := app.one(`select turnkeeper.enqueue_message('{"agent":"clerk","body":"Stop.","conversation":"c","idempotency_key":"k","priority":-5,` +
-		`"trace_parent":null,"due_at":"2000-01-01T00:00:00Z"}')`)
-	if n := app.one("select count(*) from turnkeeper.my_messages where id = $1 and conversation = 'c' and priority = -5 and idempotency_key = 'k'", second); n != 1 {
+	second := app.one(
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"Stop.","conversation":"c","idempotency_key":"k","priority":-5,` +
+			`"trace_parent":null,"due_at":"2000-01-01T00:00:00Z"}')`)
+	if n := app.one(
+		"select count(*) from turnkeeper.my_messages where id = $1 and conversation = 'c' and priority = -5 and idempotency_key = 'k'", second); n != 1 {
 		t.Error("the sender does not see what it sent")
 	}
 	for _, sql := range []string{"select turnkeeper.edit_message($1, 'mine')", "select turnkeeper.drop_message($1)"} {
@@ -96,14 +99,16 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 		t.Errorf("an empty body: %s", got)
 	}
 	app.one("select 1 from turnkeeper.drop_message($1)", second)
-	if got := app.refused("select turnkeeper.edit_message($1, 'x')", second); got != "TK008 message "+itoa(second)+" no longer waits: it is dropped" {
+	if got := app.refused("select turnkeeper.edit_message($1, 'x')", second); got != "TK008 message "+itoa(second)+
+		" no longer waits: it is dropped" {
 		t.Errorf("an edit of a dropped message: %s", got)
 	}
 	d := h.Dispatch("a")[0]
 	if d.Record.Message.Body != "Order 19." {
 		t.Errorf("the turn got %q", d.Record.Message.Body)
 	}
-	if got := app.refused("select turnkeeper.drop_message($1)", first); got != "TK008 message "+itoa(first)+" no longer waits: it is running" {
+	if got := app.refused("select turnkeeper.drop_message($1)", first); got != "TK008 message "+itoa(first)+
+		" no longer waits: it is running" {
 		t.Errorf("a drop of a running message: %s", got)
 	}
 	d.Finish(t, "done")
@@ -111,13 +116,15 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	if n := app.one("select count(*) from turnkeeper.my_replies_after(0)"); n != 2 {
 		t.Errorf("%d replies, want that of the turn and that of the dropped message", n)
 	}
-	if n := app.one("select count(*) from turnkeeper.my_messages m join turnkeeper.my_replies_after(0) r on r.id = m.reply_id and r.message_id = m.id"); n != 2 {
+	if n := app.one(
+		"select count(*) from turnkeeper.my_messages m join turnkeeper.my_replies_after(0) r on r.id = m.reply_id and r.message_id = m.id"); n != 2 {
 		t.Errorf("%d messages have a reply", n)
 	}
 	if n := other.one("select count(*) from turnkeeper.my_replies_after(0)"); n != 0 {
 		t.Errorf("another role reads %d replies", n)
 	}
-	if state := storagetest.One[string](h, "select m.state || ' ' || c.reason from turnkeeper.messages m join turnkeeper.requested_ends c on c.turn_id = m.turn_id where m.id = $1", second); state != "cancelled dropped by its sender" {
+	if state := storagetest.One[string](h,
+		"select m.state || ' ' || c.reason from turnkeeper.messages m join turnkeeper.requested_ends c on c.turn_id = m.turn_id where m.id = $1", second); state != "cancelled dropped by its sender" {
 		t.Errorf("the dropped message is %s", state)
 	}
 }
@@ -149,7 +156,8 @@ func TestWhatASenderMayNotSay(t *testing.T) {
 			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
 	}
-	if odd := texts(h, "select trigger || ' ' || lane || ' ' || sent_by from turnkeeper.messages where (trigger, lane, sent_by) <> ('message', 'clerk', $1)", "role:"+app.name); len(odd) > 0 {
+	if odd := texts(h,
+		"select trigger || ' ' || lane || ' ' || sent_by from turnkeeper.messages where (trigger, lane, sent_by) <> ('message', 'clerk', $1)", "role:"+app.name); len(odd) > 0 {
 		t.Errorf("messages of a sender: %q", odd) // inbox_labels apply to the trigger message
 	}
 	if err := h.SetMaxSenderPriority(t.Context(), 7); err != nil {
@@ -162,13 +170,14 @@ func TestWhatASenderMayNotSay(t *testing.T) {
 	storagetest.One[int64](h, "select turnkeeper.enqueue('clerk', 'x', priority => 1000)")
 }
 
-// TestRightsOfASender tries every function in PL/pgSQL (Postgres may fold one in SQL without a look at rights), table, view and sequence of the schema as a role with the rights of the README.
-// Only what the README grants is allowed.
+// TestRightsOfASender tries every function in PL/pgSQL (Postgres may fold one in SQL without a look at rights), table,
+// view and sequence of the schema as a role with the rights of the README. Only what the README grants is allowed.
 func TestRightsOfASender(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
 	allowed := []string{"enqueue", "enqueue_message", "edit_message", "drop_message", "my_replies_after"}
-	functions := texts(h, `select p.proname || ' ' || format('select turnkeeper.%I(%s)', p.proname, (select coalesce(string_agg(format('null::%s.%I', y.typnamespace::regnamespace, y.typname), ', '
+	functions := texts(h,
+		`select p.proname || ' ' || format('select turnkeeper.%I(%s)', p.proname, (select coalesce(string_agg(format('null::%s.%I', y.typnamespace::regnamespace, y.typname), ', '
 		order by i), '') from unnest(p.proargtypes) with ordinality u(a, i) join pg_type y on y.oid = a))
 		from pg_proc p where p.pronamespace = 'turnkeeper'::regnamespace and p.prolang = (select l.oid from pg_language l where l.lanname = 'plpgsql') and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype order by 1`)
 	var open []string
@@ -191,7 +200,8 @@ func TestRightsOfASender(t *testing.T) {
 		and has_function_privilege($1, p.oid, 'execute') order by 1`, app.name); !slices.Equal(got, allowed) {
 		t.Errorf("a sender has the right to execute %v, want %v", got, allowed)
 	}
-	relations := texts(h, "select relname::text from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'v', 'm', 'p') order by 1")
+	relations := texts(h,
+		"select relname::text from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'v', 'm', 'p') order by 1")
 	if len(functions) < 60 || len(relations) < 40 {
 		t.Fatalf("%d functions and %d relations were tried", len(functions), len(relations))
 	}
@@ -199,18 +209,23 @@ func TestRightsOfASender(t *testing.T) {
 		r := "turnkeeper." + pgx.Identifier{r}.Sanitize()
 		for _, sql := range []string{
 			"select from " + r, "insert into " + r + " default values", "delete from " + r, "truncate " + r,
-			"create trigger mine before insert on " + r + " for each row execute function suppress_redundant_updates_trigger()", "drop table if exists " + r,
+			"create trigger mine before insert on " + r +
+				" for each row execute function suppress_redundant_updates_trigger()", "drop table if exists " + r,
 		} {
 			got, mine := app.refused(sql), r == `turnkeeper."my_messages"`
-			if mine && strings.HasPrefix(sql, "select") == (got == "done") || !mine && strings.HasPrefix(got, denied) || strings.HasPrefix(got, "42809 ") || strings.HasPrefix(got, "55000 ") {
+			if mine && strings.HasPrefix(sql, "select") == (got == "done") || !mine && strings.HasPrefix(got, denied) ||
+				strings.HasPrefix(got, "42809 ") || strings.HasPrefix(got, "55000 ") {
 				continue
 			}
 			t.Errorf("%s: %s", sql, got)
 		}
 	}
 	for _, sql := range []string{
-		"create table turnkeeper.mine (i int)", "create function turnkeeper.enqueue(jsonb) returns int language sql as 'select 1'", "update turnkeeper.messages set attempts = 1",
-		"select nextval('turnkeeper.messages_id_seq')", "drop schema turnkeeper cascade", "insert into turnkeeper.my_messages (agent, body) values ('clerk', 'x')",
+		"create table turnkeeper.mine (i int)",
+		"create function turnkeeper.enqueue(jsonb) returns int language sql as 'select 1'",
+		"update turnkeeper.messages set attempts = 1",
+		"select nextval('turnkeeper.messages_id_seq')", "drop schema turnkeeper cascade",
+		"insert into turnkeeper.my_messages (agent, body) values ('clerk', 'x')",
 		"update turnkeeper.my_messages set priority = 1000", "delete from turnkeeper.my_messages",
 	} {
 		if got := app.refused(sql); got == "done" {
@@ -219,7 +234,8 @@ func TestRightsOfASender(t *testing.T) {
 	}
 	// A function of the sender in a query of the view must not be given rows of others.
 	storagetest.One[int64](h, "select turnkeeper.enqueue('clerk', 'secret')")
-	if got := app.refused("create function pg_temp.leak(text) returns boolean cost 0.0001 language plpgsql as $$ begin raise exception 'read %', $1; end $$"); got != "done" {
+	if got := app.refused(
+		"create function pg_temp.leak(text) returns boolean cost 0.0001 language plpgsql as $$ begin raise exception 'read %', $1; end $$"); got != "done" {
 		t.Fatal(got)
 	}
 	if got := app.refused("select from turnkeeper.my_messages where pg_temp.leak(body)"); got != "done" {
@@ -253,13 +269,14 @@ func TestWhatASenderWroteByHand(t *testing.T) {
 	}
 }
 
-// TestASendersOpenTransaction changes and drops messages in transactions that stay open. Ticks, turns of other lanes, an operator's
-// cancel of another message, and the outbox go on. The lane itself waits.
+// TestASendersOpenTransaction changes and drops messages in transactions that stay open. Ticks, turns of other lanes,
+// an operator's cancel of another message, and the outbox go on. The lane itself waits.
 func TestASendersOpenTransaction(t *testing.T) {
 	h := newEnv(t)
 	h.Register("wide", true)
 	app := h.sender("_app")
-	edited, dropped := app.one("select turnkeeper.enqueue('wide', 'x', 'a')"), app.one("select turnkeeper.enqueue('wide', 'x', 'b')")
+	edited, dropped := app.one("select turnkeeper.enqueue('wide', 'x', 'a')"),
+		app.one("select turnkeeper.enqueue('wide', 'x', 'b')")
 	behind, other := h.Submit("wide", "a", "behind"), h.Submit("wide", "c", "other")
 	tx, err := app.conn.Begin(t.Context())
 	if err != nil {
@@ -283,7 +300,8 @@ func TestASendersOpenTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(h)
-	if state := storagetest.One[string](h, "select state from turnkeeper.messages where id = $1", dropped); state != "cancelled" {
+	if state := storagetest.One[string](h, "select state from turnkeeper.messages where id = $1",
+		dropped); state != "cancelled" {
 		t.Errorf("the dropped message is %s", state)
 	}
 }
@@ -313,13 +331,15 @@ func texts(h *env, sql string, args ...any) []string {
 	return found
 }
 
-// TestAMigrationOfEnqueueKeepsRights replaces the function enqueue in a migration. "create or replace" keeps the rights that were granted
-// on it. A function with another signature would lack them, so docs/upgrading.md forbids that. Nobody else gets a right.
+// TestAMigrationOfEnqueueKeepsRights replaces the function enqueue in a migration. "create or replace" keeps the rights
+// that were granted on it. A function with another signature would lack them, so docs/upgrading.md forbids that. Nobody
+// else gets a right.
 func TestAMigrationOfEnqueueKeepsRights(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
 	sql := storagetest.One[string](h, "select pg_get_functiondef(to_regproc('turnkeeper.enqueue'))")
-	files, _ := newer("-- Oldest program: 1\n" + sql + "; create function turnkeeper.added() returns integer language sql as 'select 1';")
+	files, _ := newer("-- Oldest program: 1\n" + sql +
+		"; create function turnkeeper.added() returns integer language sql as 'select 1';")
 	program := storagetest.Open(t, h.URL)
 	program.SetMigrations(files)
 	if applied, err := storagetest.Migrate(t.Context(), program.DB); err != nil || len(applied) != 1 {
@@ -336,7 +356,8 @@ func TestOtherRolesCannotTakeTheSchedulersLock(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
 	for _, sql := range []string{
-		"select turnkeeper.lock_scheduler()", "select turnkeeper.share_scheduler_lock()", "select turnkeeper.try_scheduler_lock()",
+		"select turnkeeper.lock_scheduler()", "select turnkeeper.share_scheduler_lock()",
+		"select turnkeeper.try_scheduler_lock()",
 		"do $$ begin lock table turnkeeper.scheduler_lock in exclusive mode; end $$",
 		"do $$ begin lock table turnkeeper.scheduler_lock in access share mode; end $$",
 		"select from turnkeeper.scheduler_lock for update", "insert into turnkeeper.scheduler_lock default values",
@@ -352,29 +373,36 @@ func TestOtherRolesCannotTakeTheSchedulersLock(t *testing.T) {
 	}
 }
 
-// TestAnEditedMessageOfAResponse edits a message that has earlier messages before its text. The new text has none, and nobody continues
-// the response by what was said before. Another response keeps its own, and cannot be edited once it has had a turn.
+// TestAnEditedMessageOfAResponse edits a message that has earlier messages before its text. The new text has none, and
+// nobody continues the response by what was said before. Another response keeps its own, and cannot be edited once it
+// has had a turn.
 func TestAnEditedMessageOfAResponse(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
-	edited, other := app.one("select turnkeeper.enqueue('clerk', 'hello')"), app.one("select turnkeeper.enqueue('clerk', 'hello')")
-	h.Exec(`insert into turnkeeper.responses (message_id, background, drafts, metadata, preface, request_sha256, history_sha256)
+	edited, other := app.one("select turnkeeper.enqueue('clerk', 'hello')"),
+		app.one("select turnkeeper.enqueue('clerk', 'hello')")
+	h.Exec(
+		`insert into turnkeeper.responses (message_id, background, drafts, metadata, preface, request_sha256, history_sha256)
 		select id, true, false, '{}', 3, '', 'x' from turnkeeper.messages`)
 	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", edited); got != "done" {
 		t.Fatal(got)
 	}
-	left := storagetest.One[int64](h, "select message_id from turnkeeper.responses where preface = 3 and history_sha256 is not null")
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.responses where preface = 0 and history_sha256 is null"); n != 1 || left != other {
+	left := storagetest.One[int64](h,
+		"select message_id from turnkeeper.responses where preface = 3 and history_sha256 is not null")
+	if n := storagetest.One[int](h,
+		"select count(*) from turnkeeper.responses where preface = 0 and history_sha256 is null"); n != 1 ||
+		left != other {
 		t.Errorf("%d responses have no preface; message %d keeps it, want %d", n, left, other)
 	}
 	h.Exec("update turnkeeper.messages set attempts = 1 where id = $1", other)
-	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", other); !strings.Contains(got, "because it has had a turn") {
+	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", other); !strings.Contains(got,
+		"because it has had a turn") {
 		t.Errorf("a message that has had a turn is edited: %s", got)
 	}
 }
 
-// TestWhichTransactionsChangeARow asks whether transactions are open that may change a row: the one that asks, which counts as none,
-// one that began after its snapshot, and the same after its end.
+// TestWhichTransactionsChangeARow asks whether transactions are open that may change a row: the one that asks, which
+// counts as none, one that began after its snapshot, and the same after its end.
 func TestWhichTransactionsChangeARow(t *testing.T) {
 	h := newEnv(t)
 	ctx := t.Context()
@@ -384,13 +412,15 @@ func TestWhichTransactionsChangeARow(t *testing.T) {
 	}
 	defer func() { _ = asks.Rollback(context.Background()) }()
 	var own string
-	if err := asks.QueryRow(ctx, "select pg_current_xact_id()::xid::text from turnkeeper.settings").Scan(&own); err != nil {
+	if err := asks.QueryRow(ctx, "select pg_current_xact_id()::xid::text from turnkeeper.settings").Scan(
+		&own); err != nil {
 		t.Fatal(err)
 	}
 	wants := func(what, xid string, want bool) {
 		t.Helper()
 		var open bool
-		if err := asks.QueryRow(ctx, "select turnkeeper.being_changed($1::text::xid)", xid).Scan(&open); err != nil || open != want {
+		if err := asks.QueryRow(ctx, "select turnkeeper.being_changed($1::text::xid)", xid).Scan(&open); err != nil ||
+			open != want {
 			t.Errorf("%s is open: %t, %v", what, open, err)
 		}
 	}
@@ -418,15 +448,20 @@ func TestWhoseRepliesASenderReads(t *testing.T) {
 	for i, c := range []struct {
 		sent        *sender
 		agent, user string
-	}{{other, "clerk", "anna"}, {app, "clerk", ""}, {other, "desk", ""}, {app, "desk", "anna"}, {app, "clerk", "anna"}, {other, "clerk", "anna"}, {app, "clerk", ""}} {
+	}{{other, "clerk", "anna"}, {app, "clerk", ""}, {other, "desk", ""}, {app, "desk", "anna"}, {app, "clerk", "anna"},
+		{other, "clerk", "anna"}, {app, "clerk", ""}} {
 		id := c.sent.one("select turnkeeper.enqueue($1, 'x', user_name => $2)", c.agent, c.user)
-		h.Exec(`insert into turnkeeper.replies (id, message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
+		h.Exec(
+			`insert into turnkeeper.replies (id, message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
 			select $1, m.id, m.id, m.agent, m.user_name, m.conversation, 'succeeded', 'none', 'said', '[]', m.sent_by from turnkeeper.messages m where m.id = $2`, i+1, id)
 	}
 	for arguments, want := range map[string]int64{
-		"0": 2457, "0, 1": 2, "2, 1": 4, "4": 57, "7": 0, "0, 25, 'clerk'": 257, "0, 1, 'desk'": 4, "0, 25, '', 'anna'": 45, "0, 1, 'clerk', 'anna'": 5, "4, 1, '', 'anna'": 5, "0, 25, 'nobody'": 0,
+		"0": 2457, "0, 1": 2, "2, 1": 4, "4": 57, "7": 0, "0, 25, 'clerk'": 257, "0, 1, 'desk'": 4,
+		"0, 25, '', 'anna'": 45, "0, 1, 'clerk', 'anna'": 5, "4, 1, '', 'anna'": 5, "0, 25, 'nobody'": 0,
 	} {
-		if got := app.one("select coalesce(string_agg(r.id::text, '' order by r.id), '0')::bigint from turnkeeper.my_replies_after(" + arguments + ") r"); got != want {
+		if got := app.one(
+			"select coalesce(string_agg(r.id::text, '' order by r.id), '0')::bigint from turnkeeper.my_replies_after(" +
+				arguments + ") r"); got != want {
 			t.Errorf("the replies after %s are %d, want %d", arguments, got, want)
 		}
 	}
@@ -438,7 +473,8 @@ func TestASenderMissesNoReply(t *testing.T) {
 	app := h.sender("_app")
 	const reply = `insert into turnkeeper.replies (id, message_id, turn_id, agent, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
 		select $1::bigint, m.id, m.id, m.agent, m.conversation, 'succeeded', 'none', 'said', '[]', m.sent_by from turnkeeper.messages m where m.id = $2`
-	first, second := app.one("select turnkeeper.enqueue('clerk', 'x')"), app.one("select turnkeeper.enqueue('clerk', 'x')")
+	first, second := app.one("select turnkeeper.enqueue('clerk', 'x')"),
+		app.one("select turnkeeper.enqueue('clerk', 'x')")
 	writer, err := h.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ var turnStates = []turnkeeper.TurnState{
 }
 
 var callStates = []turnkeeper.CallState{
-	turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+	turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+	turnkeeper.CallFailed,
 	turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
 }
 
@@ -56,7 +57,9 @@ func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
 			}
 			allowed := from.MoveTo(to) == nil
 			got := h.moved(t, func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error) {
-				_, err := tx.Exec(ctx, `insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
+				_,
+					err := tx.Exec(ctx,
+					`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
 						state, token, grant_id, lease_until, ended_at, stop_reason)
 					select 1, $1, 1, 'clerk', 'main', 'clerk', 'message', definition_hash, $2::text, 1, gen_random_uuid(), now(),
 						case when $3::boolean then now() end, case when $3 then 'none' end from turnkeeper.agents where name = 'clerk'`,
@@ -64,7 +67,8 @@ func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
 				if err != nil {
 					return pgconn.CommandTag{}, err
 				}
-				return tx.Exec(ctx, `update turnkeeper.turns set state = $1, ended_at = case when $2::boolean then now() end,
+				return tx.Exec(ctx,
+					`update turnkeeper.turns set state = $1, ended_at = case when $2::boolean then now() end,
 					stop_reason = case when $2 then 'none' end where id = 1`, to, to.Terminal())
 			})
 			if got != allowed {
@@ -74,8 +78,8 @@ func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
 	}
 }
 
-// The writer must allow the same state transitions of calls as type CallState. For results, the same open state again is not a
-// transition. A call becomes started only by a start.
+// The writer must allow the same state transitions of calls as type CallState. For results, the same open state again
+// is not a transition. A call becomes started only by a start.
 func TestCallMovesAgreeWithTheNouns(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -95,10 +99,12 @@ func TestCallMovesAgreeWithTheNouns(t *testing.T) {
 			}
 			e := turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, call.Nonce, to, "x")}}
 			if to == turnkeeper.CallStarted {
-				e = turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "from "+string(from), call.Starts+1, turnkeeper.EffectKeyed)}}
+				e = turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "from "+string(from), call.Starts+1,
+					turnkeeper.EffectKeyed)}}
 			}
 			err := h.Writer(record, d.Grant).Append(t.Context(), e, journal.Ending{})
-			if (err == nil) != allowed || err != nil && !errors.Is(err, turnkeeper.ErrBadMove) && !errors.Is(err, turnkeeper.ErrJournalMoved) {
+			if (err == nil) != allowed || err != nil && !errors.Is(err, turnkeeper.ErrBadMove) &&
+				!errors.Is(err, turnkeeper.ErrJournalMoved) {
 				t.Errorf("call from %s to %s: the writer says %v, MoveTo %v", from, to, err, allowed)
 			}
 		}
@@ -161,9 +167,11 @@ func TestConstraintsOfTheHouse(t *testing.T) {
 			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, sent_by)
 				select message_id + 1, turn_id, agent, conversation, outcome, body, sent_by from turnkeeper.replies`, "replies_turn_id_key",
 		},
-		"an empty reply":         {"update turnkeeper.replies set body = ''", "replies_body_check"},
-		"a second answer":        {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)", "turns_one_answer_per_message"},
-		"the same attempt again": {turn + "'failed', token, now(), 'none' from turnkeeper.turns, (values (0)) v(n)", "turns_message_id_attempt_key"},
+		"an empty reply": {"update turnkeeper.replies set body = ''", "replies_body_check"},
+		"a second answer": {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)",
+			"turns_one_answer_per_message"},
+		"the same attempt again": {turn + "'failed', token, now(), 'none' from turnkeeper.turns, (values (0)) v(n)",
+			"turns_message_id_attempt_key"},
 	} {
 		_, err := h.Pool().Exec(t.Context(), c.sql)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || !strings.HasPrefix(pg.ConstraintName, c.constraint) {
@@ -177,7 +185,8 @@ func TestOneOpenTurnALane(t *testing.T) {
 	h.Submit("clerk", "", "first")
 	second := h.Submit("clerk", "", "second")
 	h.Dispatch("w")
-	_, err := h.Pool().Exec(t.Context(), `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
+	_, err := h.Pool().Exec(t.Context(),
+		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
 		select $1, 1, agent, conversation, lane, trigger, definition_hash, 'queued', token from turnkeeper.turns`, second)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.ConstraintName != "turns_one_open_per_lane" {
 		t.Errorf("a second open turn: %v", err)

@@ -21,9 +21,9 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// TestStatements shows for each query, and for functions of the schema, what it returns and writes in one world, in which no two values of
-// different things are equal: see testdata/statements. Every row that it changes is shown with all columns that it changes, and no other
-// row changes. A file consists of cases:
+// TestStatements shows for each query, and for functions of the schema, what it returns and writes in one world, in
+// which no two values of different things are equal: see testdata/statements. Every row that it changes is shown with
+// all columns that it changes, and no other row changes. A file consists of cases:
 //
 //	-- a comment
 //	given STATEMENT            changes the world for this case
@@ -77,7 +77,8 @@ func (w *world) play(text string) string {
 			for _, line := range w.run(s) {
 				got += "    " + line + "\n"
 			}
-			if diff := cmp.Diff(strings.Split(s.did, "\n"), strings.Split(got, "\n")); diff != "" && !golden.Updating() {
+			if diff := cmp.Diff(strings.Split(s.did, "\n"), strings.Split(got, "\n")); diff != "" &&
+				!golden.Updating() {
 				w.t.Errorf("%s\n%s (-want +got):\n%s", strings.Join(s.given, "\n"), s.text, diff)
 			}
 			b.WriteString(got)
@@ -112,8 +113,8 @@ func (w *world) play(text string) string {
 	return b.String()
 }
 
-// A case may take less than a second, because its times are shown in whole seconds; and the clock of the process may be later than that of
-// the database by some time.
+// A case may take less than a second, because its times are shown in whole seconds; and the clock of the process may be
+// later than that of the database by some time.
 const slow, early = 850 * time.Millisecond, 50 * time.Millisecond
 
 // run runs a case, and undoes it.
@@ -168,7 +169,8 @@ func (w *world) once(s statement) (lines []string) {
 // give changes the world for a case.
 func (w *world) give(given []string) bool {
 	w.t.Helper()
-	sql := "set local session_replication_role = replica; " + strings.Join(given, ";") + "; set local session_replication_role = origin"
+	sql := "set local session_replication_role = replica; " + strings.Join(given, ";") +
+		"; set local session_replication_role = origin"
 	if _, err := w.conn.PgConn().Exec(context.Background(), sql).ReadAll(); err != nil {
 		w.t.Errorf("%s: %v", strings.Join(given, "\n"), err)
 		return false
@@ -178,7 +180,8 @@ func (w *world) give(given []string) bool {
 		for _, i := range tables {
 			names = append(names, "'"+w.tables[i].name+"'")
 		}
-		w.exec("delete from tracked.before where name in (" + strings.Join(names, ",") + "); insert into tracked.before " + w.rowsOf(tables))
+		w.exec("delete from tracked.before where name in (" + strings.Join(names,
+			",") + "); insert into tracked.before " + w.rowsOf(tables))
 	}
 	return true
 }
@@ -255,7 +258,9 @@ func (w *world) arguments(method reflect.Type, list string) (args []reflect.Valu
 	fields := rows.FieldDescriptions()
 	for i, d := range fields {
 		if hasFields(args[0]) {
-			field := args[0].FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(d.Name, "_", "")) })
+			field := args[0].FieldByNameFunc(func(n string) bool {
+				return strings.EqualFold(n, strings.ReplaceAll(d.Name, "_", ""))
+			})
 			if !field.IsValid() {
 				w.t.Errorf("%s has no %s", args[0].Type(), d.Name)
 				return args
@@ -309,7 +314,8 @@ func (w *world) complete() {
 		}
 	}
 	w.exec("select pg_stat_force_next_flush()")
-	rows, _ := w.conn.Query(w.t.Context(), `select p.proname::text from pg_proc p join pg_language l on l.oid = p.prolang
+	rows, _ := w.conn.Query(w.t.Context(),
+		`select p.proname::text from pg_proc p join pg_language l on l.oid = p.prolang
 		left join pg_stat_user_functions s on s.funcid = p.oid
 		where p.pronamespace = 'turnkeeper'::regnamespace and l.lanname = 'plpgsql' and coalesce(s.calls, 0) = 0
 		  and p.proname not like 'river%' order by 1`)
@@ -325,7 +331,8 @@ func (w *world) complete() {
 	for _, table := range w.tables {
 		for _, column := range slices.Sorted(maps.Keys(table.types)) {
 			name := strings.TrimPrefix(table.name, "turnkeeper.") + "." + column
-			ours := !slices.Contains(table.key, column) && !strings.HasPrefix(name, "river_job.") && !slices.Contains(notWritten, name)
+			ours := !slices.Contains(table.key, column) && !strings.HasPrefix(name, "river_job.") &&
+				!slices.Contains(notWritten, name)
 			if ours && !w.written[name] {
 				w.t.Errorf("no case writes %s", name)
 			}
@@ -335,14 +342,17 @@ func (w *world) complete() {
 
 // unordered are the queries that return their rows in no order.
 var unordered = []string{
-	"AsksByID", "BlockersOf", "CallsSoFar", "ClaimsHeld", "EndsRequested", "Holders", "LostCalls", "MessagesWithWords", "PinMCPTools",
-	"RepliesByID", "RepliesOfMessages", "RequestParts", "SeeWebhooks", "StatesOfTurns", "TakenGrants", "TurnForWorker", "TurnsOfGrants",
+	"AsksByID", "BlockersOf", "CallsSoFar", "ClaimsHeld", "EndsRequested", "Holders", "LostCalls", "MessagesWithWords",
+	"PinMCPTools",
+	"RepliesByID", "RepliesOfMessages", "RequestParts", "SeeWebhooks", "StatesOfTurns", "TakenGrants", "TurnForWorker",
+	"TurnsOfGrants",
 	"WatchedMessages",
 }
 
-// notRun are functions that no case runs: those that "turnctl check" calls for each row; and those that only raise errors, whose calls
-// Postgres does not count.
+// notRun are functions that no case runs: those that "turnctl check" calls for each row; and those that only raise
+// errors, whose calls Postgres does not count.
 var notRun = []string{"call_holds", "lease_holds", "check_token", "refuse_new_answer"}
 
 // notWritten are columns that only migrations write.
-var notWritten = []string{"schema_migrations.applied_at", "schema_migrations.name", "schema_migrations.oldest_program", "settings.kept_for"}
+var notWritten = []string{"schema_migrations.applied_at", "schema_migrations.name", "schema_migrations.oldest_program",
+	"settings.kept_for"}

@@ -70,7 +70,8 @@ func (w *world) value(name string, v any) string {
 			unit = time.Microsecond
 		}
 		// Cases write durations of one to two seconds; others are of the clock.
-		if d := time.Duration(v) * unit; ofClock.MatchString(name) && (!stored.MatchString(name) || d < time.Second || d > 2*time.Second) {
+		if d := time.Duration(v) * unit; ofClock.MatchString(name) && (!stored.MatchString(name) || d < time.Second ||
+			d > 2*time.Second) {
 			return "about " + d.Round(time.Minute).String()
 		}
 		return fmt.Sprint(v)

@@ -53,7 +53,8 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, called: map[string]bool{}, written: map[string]bool{}}
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		w.warned = append(w.warned, fmt.Sprintf("%s %s: %s, %s %s", n.Severity, n.Code, n.Message, n.TableName, n.ColumnName))
+		w.warned = append(w.warned, fmt.Sprintf("%s %s: %s, %s %s", n.Severity, n.Code, n.Message, n.TableName,
+			n.ColumnName))
 	}
 	config.RuntimeParams["timezone"] = "UTC"
 	for _, conn := range []**pgx.Conn{&w.conn, &w.other} {
@@ -81,11 +82,13 @@ func newWorld(t *testing.T) *world {
 	})
 	w.build = "begin; truncate tracked.began, tracked.before, " + strings.Join(emptied, ", ") +
 		"; insert into tracked.began values (date_trunc('second', clock_timestamp()) + interval '123456 us');" +
-		"set local session_replication_role = replica;" + string(rows) + "; insert into tracked.before " + w.rowsOf(all) + "; commit"
+		"set local session_replication_role = replica;" + string(rows) + "; insert into tracked.before " +
+		w.rowsOf(all) + "; commit"
 	return w
 }
 
-// tracked has the functions of world.sql. Functions of the schema call its pg_notify, because it comes first in the search path.
+// tracked has the functions of world.sql. Functions of the schema call its pg_notify, because it comes first in the
+// search path.
 const tracked = `
 	create schema tracked;
 	create table tracked.began (at timestamptz);
@@ -167,7 +170,8 @@ func (w *world) rowsOf(tables []int) string {
 		if len(table.key) > 0 {
 			key = "concat_ws(' ', x." + strings.Join(table.key, ", x.") + ")"
 		}
-		all = append(all, fmt.Sprintf("select '%s' as name, %s as key, to_jsonb(x)::text as row from %s x", table.name, key, table.name))
+		all = append(all, fmt.Sprintf("select '%s' as name, %s as key, to_jsonb(x)::text as row from %s x", table.name,
+			key, table.name))
 	}
 	return strings.Join(all, " union all ")
 }
@@ -223,7 +227,8 @@ func (w *world) changes(locked map[string]bool) (lines []string) {
 	}
 	rows, _ := w.conn.Query(context.Background(),
 		"select coalesce(b.name, a.name), coalesce(b.key, a.key), coalesce(b.row, ''), coalesce(a.row, '')"+
-			" from (select * from tracked.before where name = any($1)) b full join ("+w.rowsOf(tables)+") a on (a.name, a.key) = (b.name, b.key)"+
+			" from (select * from tracked.before where name = any($1)) b full join ("+w.rowsOf(tables)+
+			") a on (a.name, a.key) = (b.name, b.key)"+
 			" where b.row is distinct from a.row order by 1, 2", pgx.QueryExecModeExec, written)
 	var name, key, before, after string
 	_, err := pgx.ForEachRow(rows, []any{&name, &key, &before, &after}, func() error {
@@ -267,7 +272,8 @@ func (w *world) locks() map[string]bool {
 	for i, table := range w.tables {
 		if len(table.key) > 0 {
 			all, name := w.rowsOf([]int{i}), fmt.Sprint("t", i)
-			free = append(free, name+" as ("+strings.Replace(all, ", to_jsonb(x)::text as row", "", 1)+" for no key update skip locked)")
+			free = append(free, name+" as ("+strings.Replace(all, ", to_jsonb(x)::text as row", "",
+				1)+" for no key update skip locked)")
 			named = append(named, "select * from "+name)
 		}
 	}

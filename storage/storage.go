@@ -54,7 +54,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{core: core, files: migrations.Files, migrationLockTime: migrationLockTime, migrationPause: migrationPause}, nil
+	return &DB{core: core, files: migrations.Files, migrationLockTime: migrationLockTime,
+		migrationPause: migrationPause}, nil
 }
 
 // Core returns the connections. It is for the packages under this one.

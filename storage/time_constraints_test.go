@@ -17,9 +17,12 @@ import (
 // the time of the statement.
 func TestTimeRules(t *testing.T) {
 	h := newEnv(t)
-	h.Exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('live', 'h', 1, 'v', 1, '{worker}', '15 s')")
-	h.Exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, beat_at) values ('silent', 'h', 1, 'v', 1, '{worker}', '15 s', now() - interval '1 minute')")
-	h.Exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, stopped_at) values ('stopped', 'h', 1, 'v', 1, '{worker}', '15 s', now())")
+	h.Exec(
+		"insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('live', 'h', 1, 'v', 1, '{worker}', '15 s')")
+	h.Exec(
+		"insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, beat_at) values ('silent', 'h', 1, 'v', 1, '{worker}', '15 s', now() - interval '1 minute')")
+	h.Exec(
+		"insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, stopped_at) values ('stopped', 'h', 1, 'v', 1, '{worker}', '15 s', now())")
 	bell := storage.NewNotifier(h.URL, zap.NewNop())
 	bell.Worker = "here"
 	rings, _ := bell.Subscribe(storage.TopicInbox)
@@ -34,10 +37,11 @@ func TestTimeRules(t *testing.T) {
 		return fmt.Sprintf("'turns_' || left(encode(sha256('%s'), 'hex'), 32)", worker)
 	}
 	for call, want := range map[string]string{
-		"lease_over(NOW - '240 s', NOW + '1 us')":                               "false",
-		"lease_over(NOW - '240 s', NOW)":                                        "true",
-		"lease_over(NOW + '10 s', NOW + '240 s')":                               "false",
-		"lease_over(NOW + '10 s' + '1 us', NOW + '250 s')":                      "true", // granted before the clock was set back
+		"lease_over(NOW - '240 s', NOW + '1 us')": "false",
+		"lease_over(NOW - '240 s', NOW)":          "true",
+		"lease_over(NOW + '10 s', NOW + '240 s')": "false",
+		// granted before the clock was set back
+		"lease_over(NOW + '10 s' + '1 us', NOW + '250 s')":                      "true",
 		"heart_silent(NOW - '15 s', '15 s')":                                    "true",
 		"heart_silent(NOW - '15 s' + '1 us', '15 s')":                           "false",
 		"heart_silent(NOW - '1 h', '0')":                                        "false",
@@ -68,14 +72,19 @@ func TestTimeRules(t *testing.T) {
 		"fetch_overlooked(NOW + '10 s')":                                        "false",
 		"fetch_overlooked(NOW + '10 s' + '1 us')":                               "true",
 		// The arguments are worker, granted, until, ended, stopped, beat.
-		"loss_counts('gone', NOW - '240 s', NOW, NOW, null, NOW + '1 us')":                    "true", // it was lost at the end of its lease
-		"loss_counts('gone', NOW - '240 s', NOW + '1 s', NOW, NOW, NOW)":                      "true", // its worker has stopped
-		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW, null, NOW)":                    "true",
-		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW)":           "false", // a heartbeat came later
-		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW + '11 s')":  "true",  // the heartbeat came before the clock was set back
-		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW, null, null)":                   "true",
-		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW)":                    "false",
-		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW - '240 s')":          "true", // silent for a whole lease
+		// it was lost at the end of its lease
+		"loss_counts('gone', NOW - '240 s', NOW, NOW, null, NOW + '1 us')": "true",
+		// its worker has stopped
+		"loss_counts('gone', NOW - '240 s', NOW + '1 s', NOW, NOW, NOW)":   "true",
+		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW, null, NOW)": "true",
+		// a heartbeat came later
+		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW)": "false",
+		// the heartbeat came before the clock was set back
+		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW + '11 s')": "true",
+		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW, null, null)":                  "true",
+		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW)":                   "false",
+		// silent for a whole lease
+		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW - '240 s')":          "true",
 		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW - '240 s' + '1 us')": "false",
 		"silent_from(null)":                    "null",
 		"owner_gone('turns')":                  "false",
@@ -86,18 +95,21 @@ func TestTimeRules(t *testing.T) {
 		"owner_gone(" + queue("silent") + ")":  "true",
 		"owner_gone(" + queue("stopped") + ")": "true",
 	} {
-		sql := strings.NewReplacer("NOW", "statement_timestamp()", "+ '", "+ interval '", "- '", "- interval '").Replace(call)
+		sql := strings.NewReplacer("NOW", "statement_timestamp()", "+ '", "+ interval '", "- '",
+			"- interval '").Replace(call)
 		if got := storagetest.One[string](h, "select coalesce(turnkeeper."+sql+"::text, 'null')"); got != want {
 			t.Errorf("%s is %s", call, got)
 		}
 	}
 	h.Exec("update turnkeeper.settings set silence_from = now() - interval '1 minute'")
-	if !storagetest.One[bool](h, "select turnkeeper.silent_from(now()) = now() and turnkeeper.silent_from(now() - interval '2 minutes') = silence_from from turnkeeper.settings") {
+	if !storagetest.One[bool](h,
+		"select turnkeeper.silent_from(now()) = now() and turnkeeper.silent_from(now() - interval '2 minutes') = silence_from from turnkeeper.settings") {
 		t.Error("silence does not count from silence_from")
 	}
 	stop()
 	<-ended
-	for deadline := time.Now().Add(storagetest.Patience); storagetest.One[bool](h, "select turnkeeper.worker_present('here') from pg_sleep(0.01)"); {
+	for deadline := time.Now().Add(storagetest.Patience); storagetest.One[bool](h,
+		"select turnkeeper.worker_present('here') from pg_sleep(0.01)"); {
 		if time.Now().After(deadline) {
 			t.Fatal("a process that is gone is present")
 		}

@@ -27,7 +27,8 @@ func impatient(t *testing.T, h *env) (*storagetest.Proxy, *storagetest.DB) {
 
 func TestADeadConnectionDelaysAStep(t *testing.T) {
 	testrun.Guard(t)
-	for name, what := range map[string]storagetest.Cut{"after the commit": storagetest.Hush, "before the server has it": storagetest.Freeze} {
+	for name, what := range map[string]storagetest.Cut{"after the commit": storagetest.Hush,
+		"before the server has it": storagetest.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
 			p, far := impatient(t, h)
@@ -35,7 +36,8 @@ func TestADeadConnectionDelaysAStep(t *testing.T) {
 			d.Writer = far.Writer(d.Record, d.Grant)
 			began := time.Now()
 			happened := p.CutNext(what, storagetest.Sent.Executes)
-			d.Write(t, turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventRoundStart)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1),
+				Events: storagetest.Events(turnkeeper.EventRoundStart)})
 			<-happened
 			p.FreezeAll()
 			d.Finish(t, "done")

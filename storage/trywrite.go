@@ -8,8 +8,9 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// tryWrite inserts rows into the tables that a worker inserts into during a turn, and looks whether it may change the others. The row
-// of the journal is too large for its page, so that the server needs room for it, and no turn has its number.
+// tryWrite inserts rows into the tables that a worker inserts into during a turn, and looks whether it may change the
+// others. The row of the journal is too large for its page, so that the server needs room for it, and no turn has its
+// number.
 const tryWrite = `
 insert into turnkeeper.journal (turn_id, n, write_id, seq, last_seq, at, types, rounds, blocks, data, raw)
 select -pg_backend_pid(), 1, gen_random_uuid(), 1, 0, clock_timestamp(), '{}', '{}', '{}', '{}', string_agg(md5(random()::text), '') from generate_series(1, 2000);
@@ -30,13 +31,15 @@ func (s *DB) RecheckWrites(ctx context.Context) {
 	s.core.Refusals.Recheck(func() error { return s.TryWrite(ctx) })
 }
 
-// TryWrite writes as the turns of a worker do, and rolls the transaction back. It fails as they would, and waits for locks for 2 s.
+// TryWrite writes as the turns of a worker do, and rolls the transaction back. It fails as they would, and waits for
+// locks for 2 s.
 func (s *DB) TryWrite(ctx context.Context) error {
 	tx, err := s.core.Pool.Begin(ctx)
 	if err != nil {
 		return pg.Translate(err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // if ctx has ended, this closes the connection
-	_, err = tx.Exec(ctx, "set local lock_timeout = '2s'; set local statement_timeout = '10s';"+tryWrite, pgx.QueryExecModeSimpleProtocol)
+	_, err = tx.Exec(ctx, "set local lock_timeout = '2s'; set local statement_timeout = '10s';"+tryWrite,
+		pgx.QueryExecModeSimpleProtocol)
 	return pg.Translate(err)
 }

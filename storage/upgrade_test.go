@@ -97,13 +97,15 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if last := all[len(all)-1]; !last.Newer || !last.Applied || last.Version != next.Version || last.Name != "next" {
+			if last := all[len(all)-1]; !last.Newer || !last.Applied || last.Version != next.Version ||
+				last.Name != "next" {
 				t.Errorf("the old program sees %+v", last)
 			}
 			if err := storage.CheckCompatible(all); errors.Is(err, storage.ErrNewerSchema) != c.refuse {
 				t.Errorf("the check says %v", err)
 			}
-			if again, err := storagetest.Migrate(t.Context(), old.DB); errors.Is(err, storage.ErrNewerSchema) != c.refuse || len(again) != 0 {
+			if again, err := storagetest.Migrate(t.Context(), old.DB); errors.Is(err,
+				storage.ErrNewerSchema) != c.refuse || len(again) != 0 {
 				t.Errorf("the old program applied %v, error %v", again, err)
 			}
 		})
@@ -141,7 +143,8 @@ func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
 		}
 	}
 	h.Turn("hello").Finish(t, "here") // writes to the table that the reader locks until below
-	if storagetest.One[bool](h, "select exists (select from turnkeeper.schema_migrations where version = $1)", next.Version) {
+	if storagetest.One[bool](h, "select exists (select from turnkeeper.schema_migrations where version = $1)",
+		next.Version) {
 		t.Error("the migration was done although the table was held")
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
@@ -156,12 +159,15 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 	call := storagetest.Key(1, 1)
 	for name, change := range map[string]func(*env, turnkeeper.TurnID){
 		"version": func(h *env, turn turnkeeper.TurnID) {
-			h.Exec(`update turnkeeper.journal set answer = (answer::jsonb || '{"version": 9}')::json where turn_id = $1`, turn)
+			h.Exec(
+				`update turnkeeper.journal set answer = (answer::jsonb || '{"version": 9}')::json where turn_id = $1`,
+				turn)
 		},
 		"state":  func(h *env, turn turnkeeper.TurnID) { h.Replan(turn, call, `{"state": "dreamt"}`) },
 		"effect": func(h *env, turn turnkeeper.TurnID) { h.Replan(turn, call, `{"effect": "half"}`) },
 		"state of result": func(h *env, turn turnkeeper.TurnID) {
-			h.Exec(`update turnkeeper.journal set results = '[{"round": 1, "ordinal": 1, "state": "dreamt"}]' where turn_id = $1`, turn)
+			h.Exec(
+				`update turnkeeper.journal set results = '[{"round": 1, "ordinal": 1, "state": "dreamt"}]' where turn_id = $1`, turn)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +191,8 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 			h.offered("")
 			h.HeartBeat("worker-2", 1, 0)
 			h.offered("worker-2")
-			h.Exec("update turnkeeper.worker_heartbeat set beat_at = beat_at - interval '1 hour' where worker_id = 'worker-2'")
+			h.Exec(
+				"update turnkeeper.worker_heartbeat set beat_at = beat_at - interval '1 hour' where worker_id = 'worker-2'")
 			h.offered("")
 			h.Exec("update turnkeeper.turns set due_at = clock_timestamp()")
 			if left := h.offers(); len(left) != 1 || left[0].WorkerID != "" {
@@ -223,7 +230,8 @@ func TestHistoryOfANewerProgramIsItsMessageAndReply(t *testing.T) {
 		d.Finish(t, "re: "+body)
 	}
 	h.DB = storagetest.Open(t, h.URL) // the other store keeps what it has read
-	h.Exec(`update turnkeeper.journal set answer = (answer::jsonb || '{"version": 99}')::json where turn_id = (select min(id) from turnkeeper.turns) and round = 1`)
+	h.Exec(
+		`update turnkeeper.journal set answer = (answer::jsonb || '{"version": 99}')::json where turn_id = (select min(id) from turnkeeper.turns) and round = 1`)
 	history := h.Turn("three").Record.History
 	if len(history) != 2 || history[0].Rounds != nil || len(history[1].Rounds) != 1 {
 		t.Fatalf("%+v", history)

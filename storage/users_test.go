@@ -10,8 +10,10 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// awkward are pieces of names: what the rule for lanes writes in another way, or puts between names, and other characters.
-var awkward = []string{"", "a", "b", "main", "/", "%", "%2F", "%25", "2F", "@", "#", "\\", "'", " ", "ä", "日", "e\u0301", "'; --"}
+// awkward are pieces of names: what the rule for lanes writes in another way, or puts between names, and other
+// characters.
+var awkward = []string{"", "a", "b", "main", "/", "%", "%2F", "%25", "2F", "@", "#", "\\", "'", " ", "ä", "日",
+	"e\u0301", "'; --"}
 
 func anyName(r *rand.Rand) string {
 	var b strings.Builder
@@ -21,14 +23,15 @@ func anyName(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestLanesOfConversations checks that Go and SQL give a conversation the same lane, that no two have one, and that the lane names
-// its agent.
+// TestLanesOfConversations checks that Go and SQL give a conversation the same lane, that no two have one, and that the
+// lane names its agent.
 func TestLanesOfConversations(t *testing.T) {
 	h := newEnv(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	keys := map[turnkeeper.ConversationKey]bool{}
 	for len(keys) < 3000 {
-		keys[turnkeeper.ConversationKey{Agent: []string{"a", "a-b", "a_b"}[r.IntN(3)], User: anyName(r), Name: "c" + anyName(r)}] = true
+		keys[turnkeeper.ConversationKey{Agent: []string{"a", "a-b", "a_b"}[r.IntN(3)], User: anyName(r),
+			Name: "c" + anyName(r)}] = true
 	}
 	of := map[turnkeeper.Lane]turnkeeper.ConversationKey{}
 	var agents, users, names, lanes []string
@@ -41,9 +44,11 @@ func TestLanesOfConversations(t *testing.T) {
 			t.Errorf("the agent of lane %s is %s", lane, lane.Agent())
 		}
 		of[lane] = key
-		agents, users, names, lanes = append(agents, key.Agent), append(users, key.User), append(names, key.Name), append(lanes, string(lane))
+		agents, users, names, lanes = append(agents, key.Agent), append(users, key.User), append(names, key.Name),
+			append(lanes, string(lane))
 	}
-	differ := texts(h, `select k.lane || ' in Go, and ' || turnkeeper.lane_of(k.agent, k.user_name, k.name, true) || ' in SQL'
+	differ := texts(h,
+		`select k.lane || ' in Go, and ' || turnkeeper.lane_of(k.agent, k.user_name, k.name, true) || ' in SQL'
 		from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as k (agent, user_name, name, lane)
 		where k.lane <> turnkeeper.lane_of(k.agent, k.user_name, k.name, true) or turnkeeper.lane_of(k.agent, k.user_name, k.name, false) <> k.agent`,
 		agents, users, names, lanes)
@@ -55,7 +60,8 @@ func TestLanesOfConversations(t *testing.T) {
 // TestNamesOfUsers checks that Go and SQL accept the same names, and that the table refuses the others.
 func TestNamesOfUsers(t *testing.T) {
 	h := newEnv(t)
-	names := []string{"", "a", strings.Repeat("a", 200), strings.Repeat("a", 201), strings.Repeat("ä", 100), strings.Repeat("ä", 101), " ", "'; --"}
+	names := []string{"", "a", strings.Repeat("a", 200), strings.Repeat("a", 201), strings.Repeat("ä", 100),
+		strings.Repeat("ä", 101), " ", "'; --"}
 	for c := rune(1); c < 0xa3; c++ {
 		names = append(names, "x"+string(c))
 	}
@@ -68,7 +74,8 @@ func TestNamesOfUsers(t *testing.T) {
 		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "invalid message: the user's name") {
 			t.Errorf("%q is enqueued: %v", name, err)
 		}
-		_, err = h.Pool().Exec(t.Context(), "insert into turnkeeper.messages (agent, user_name, lane, body) values ('clerk', $1, 'clerk', 'x')", name)
+		_, err = h.Pool().Exec(t.Context(),
+			"insert into turnkeeper.messages (agent, user_name, lane, body) values ('clerk', $1, 'clerk', 'x')", name)
 		if (err == nil) != good {
 			t.Errorf("%q is inserted: %v", name, err)
 		}
@@ -77,12 +84,14 @@ func TestNamesOfUsers(t *testing.T) {
 	if err := latin.CheckUser(); err == nil || !strings.Contains(err.Error(), "not valid UTF-8") {
 		t.Errorf("a name in Latin-1: %v", err)
 	}
-	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", User: latin.User, Body: "x"}); err == nil {
+	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", User: latin.User,
+		Body: "x"}); err == nil {
 		t.Error("a name in Latin-1 is enqueued")
 	}
 }
 
-// TestAUserInEachWayToSend enqueues for a user by position, by name and by JSON, and reads it back with the rights of a sender.
+// TestAUserInEachWayToSend enqueues for a user by position, by name and by JSON, and reads it back with the rights of a
+// sender.
 func TestAUserInEachWayToSend(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
@@ -96,16 +105,21 @@ func TestAUserInEachWayToSend(t *testing.T) {
 		}
 	}
 	app.one("select turnkeeper.enqueue('clerk', 'y', idempotency_key => 'k')") // nobody's key
-	if got := app.refused("select turnkeeper.enqueue('clerk', 'y', idempotency_key => 'k', user_name => 'anna')"); !strings.Contains(got, "TK006") {
+	if got := app.refused(
+		"select turnkeeper.enqueue('clerk', 'y', idempotency_key => 'k', user_name => 'anna')"); !strings.Contains(
+		got, "TK006") {
 		t.Errorf("another message with the key: %s", got)
 	}
-	if got := app.refused(`select turnkeeper.enqueue_message('{"agent": "clerk", "user": 7, "body": "x"}')`); !strings.Contains(got, "user must be a string") {
+	if got := app.refused(
+		`select turnkeeper.enqueue_message('{"agent": "clerk", "user": 7, "body": "x"}')`); !strings.Contains(got,
+		"user must be a string") {
 		t.Errorf("a number as the user: %s", got)
 	}
 	for name, want := range map[string]string{
 		"repeat('a', 201)": "is longer than 200 bytes", "repeat('a', 199) || chr(7)": "has a control character",
 	} {
-		if got := app.refused("select turnkeeper.enqueue('clerk', 'y', user_name => " + name + ")"); !strings.Contains(got, "the user's name "+want) {
+		if got := app.refused("select turnkeeper.enqueue('clerk', 'y', user_name => " + name + ")"); !strings.Contains(
+			got, "the user's name "+want) {
 			t.Errorf("the user %s: %s", name, got)
 		}
 	}

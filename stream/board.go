@@ -13,7 +13,8 @@ import (
 // A MessageSource also reads messages. Implementations are safe for concurrent use.
 type MessageSource interface {
 	Source
-	// WatchedMessages reads ID, State, TurnID, ClosedAt, Waits and Turns of messages, in any order, without those that do not exist.
+	// WatchedMessages reads ID, State, TurnID, ClosedAt, Waits and Turns of messages, in any order, without those that
+	// do not exist.
 	WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error)
 }
 
@@ -43,7 +44,8 @@ type state struct {
 }
 
 func newBoard(source MessageSource, faults *faults) *board {
-	return &board{source: source, faults: faults, joined: make(chan struct{}, 1), watched: map[turnkeeper.MessageID]*watched{}}
+	return &board{source: source, faults: faults, joined: make(chan struct{}, 1),
+		watched: map[turnkeeper.MessageID]*watched{}}
 }
 
 func (b *board) join(ctx context.Context, id turnkeeper.MessageID, bell chan struct{}) {
@@ -88,7 +90,8 @@ func (b *board) now(id turnkeeper.MessageID) (now state, known bool) {
 	return now, !now.asked.IsZero()
 }
 
-// read reads the states at each ring and poll. It polls less often while nothing changes, and never more often than minPoll.
+// read reads the states at each ring and poll. It polls less often while nothing changes, and never more often than
+// minPoll.
 func (b *board) read(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	rings, cancel := b.source.Subscribe()
@@ -154,7 +157,8 @@ func (b *board) set(states map[turnkeeper.MessageID]state) (changed bool) {
 			continue
 		}
 		before := w.state.message
-		changed = changed || w.state.asked.IsZero() || before.State != s.message.State || before.TurnID != s.message.TurnID || before.ClosedAt != s.message.ClosedAt
+		changed = changed || w.state.asked.IsZero() || before.State != s.message.State ||
+			before.TurnID != s.message.TurnID || before.ClosedAt != s.message.ClosedAt
 		w.state = s
 		for bell := range w.bells {
 			ring(bell)

@@ -11,8 +11,8 @@ import (
 	"turnkeeper"
 )
 
-// A Hub follows turns and messages for many watchers, and reads the new events of each turn, and the state of each message, once
-// for all of them. It is safe for concurrent use.
+// A Hub follows turns and messages for many watchers, and reads the new events of each turn, and the state of each
+// message, once for all of them. It is safe for concurrent use.
 type Hub struct {
 	source MessageSource
 	faults *faults
@@ -22,8 +22,8 @@ type Hub struct {
 	tails map[turnkeeper.TurnID]*tail
 }
 
-// NewHub returns a Hub. It reads only while there are watchers. It retries errors of the source, and reports at most one a minute, with
-// what could not be read; a nil report is not called.
+// NewHub returns a Hub. It reads only while there are watchers. It retries errors of the source, and reports at most
+// one a minute, with what could not be read; a nil report is not called.
 func NewHub(source MessageSource, report func(what string, err error)) *Hub {
 	f := &faults{report: report}
 	return &Hub{source: source, faults: f, board: newBoard(source, f), tails: map[turnkeeper.TurnID]*tail{}}
@@ -81,7 +81,8 @@ func (h *Hub) join(ctx context.Context, turn turnkeeper.TurnID, after int64) *ta
 	t := h.tails[turn]
 	if t == nil {
 		reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-		t = &tail{source: h.source, faults: h.faults, before: after, stop: stop, done: make(chan struct{}), subs: map[chan struct{}]struct{}{}}
+		t = &tail{source: h.source, faults: h.faults, before: after, stop: stop, done: make(chan struct{}),
+			subs: map[chan struct{}]struct{}{}}
 		h.tails[turn] = t
 		go t.read(reading, turn, after)
 	}
@@ -163,7 +164,9 @@ func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, ok bool
 		return nil, false
 	}
 	// Numbers have a gap where old events were deleted.
-	from, _ := slices.BinarySearchFunc(t.events, after+1, func(e turnkeeper.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
+	from, _ := slices.BinarySearchFunc(t.events, after+1, func(e turnkeeper.Event, seq int64) int {
+		return cmp.Compare(e.Seq, seq)
+	})
 	rest := t.events[from:]
 	return rest[:min(limit, len(rest))], true
 }

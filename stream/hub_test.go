@@ -91,11 +91,13 @@ func TestALateWatcherMissesNothing(t *testing.T) {
 	})
 }
 
-// TestWatchersOfDeletedEvents follows a turn whose last two events are left, from each position, while another watcher is attached.
+// TestWatchersOfDeletedEvents follows a turn whose last two events are left, from each position, while another watcher
+// is attached.
 func TestWatchersOfDeletedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
-		source.events = []turnkeeper.Event{{TurnID: turn, Seq: 9, Type: turnkeeper.EventNotice}, {TurnID: turn, Seq: 10, Type: turnkeeper.EventTurnComplete}}
+		source.events = []turnkeeper.Event{{TurnID: turn, Seq: 9, Type: turnkeeper.EventNotice}, {TurnID: turn, Seq: 10,
+			Type: turnkeeper.EventTurnComplete}}
 		hub := stream.NewHub(source, nil)
 		stay := make(chan struct{})
 		go func() { // keeps what it has read for the others

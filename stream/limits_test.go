@@ -91,7 +91,8 @@ func TestLimits(t *testing.T) {
 			_, ok = tail.since(0, 1)
 			return ok
 		}},
-		"reportEvery": {At: 59, Takes: func(t *testing.T, n int) (silent bool) { // an error is not reported within n seconds of another
+		// an error is not reported within n seconds of another
+		"reportEvery": {At: 59, Takes: func(t *testing.T, n int) (silent bool) {
 			synctest.Test(t, func(t *testing.T) {
 				told := 0
 				f := &faults{report: func(string, error) { told++ }}
@@ -116,7 +117,8 @@ func drain[E any](events iter.Seq2[E, error]) {
 	}
 }
 
-// TestHowOftenASourceIsRead checks when a turn and a message are read without a doorbell: less and less often while nothing happens.
+// TestHowOftenASourceIsRead checks when a turn and a message are read without a doorbell: less and less often while
+// nothing happens.
 func TestHowOftenASourceIsRead(t *testing.T) {
 	ms := func(all ...float64) (times []time.Duration) {
 		for _, n := range all {
@@ -152,8 +154,8 @@ func TestHowOftenASourceIsRead(t *testing.T) {
 	})
 }
 
-// TestWatchersWhoLeave lets either of two watchers leave first, by the end of its context and by the end of its loop: the other one misses
-// nothing, and one that comes after both reads as if there had been nobody.
+// TestWatchersWhoLeave lets either of two watchers leave first, by the end of its context and by the end of its loop:
+// the other one misses nothing, and one that comes after both reads as if there had been nobody.
 func TestWatchersWhoLeave(t *testing.T) {
 	type hub struct {
 		*Hub
@@ -214,7 +216,8 @@ func TestWatchersWhoLeave(t *testing.T) {
 					s.close()
 					<-gone[1-leaver]
 					if n := seen[1-leaver].Load(); n != c.all {
-						t.Errorf("%s: after watcher %d left (by its context: %t) the other has seen %d of %d events", name, leaver, byContext, n, c.all)
+						t.Errorf("%s: after watcher %d left (by its context: %t) the other has seen %d of %d events",
+							name, leaver, byContext, n, c.all)
 					}
 					reads, looks := len(s.reads), len(s.looks)
 					time.Sleep(time.Minute)
@@ -224,7 +227,8 @@ func TestWatchersWhoLeave(t *testing.T) {
 					late := int64(0)
 					c.watch(t.Context(), h, func() bool { late++; return true })
 					if late != c.all || h.Watchers() != 0 {
-						t.Errorf("%s: a later watcher sees %d of %d events; %d are left", name, late, c.all, h.Watchers())
+						t.Errorf("%s: a later watcher sees %d of %d events; %d are left", name, late,
+							c.all, h.Watchers())
 					}
 					end[0]()
 					end[1]()

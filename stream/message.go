@@ -27,8 +27,8 @@ type MessageEvent struct {
 	After   Cursor          // the position behind the event
 }
 
-// ID returns the id of the event, for ParseCursor. It is empty for MessageWaiting, which is not stored: a client that reconnects sends the
-// id of the event before it, and gets the reasons of that moment.
+// ID returns the id of the event, for ParseCursor. It is empty for MessageWaiting, which is not stored: a client that
+// reconnects sends the id of the event before it, and gets the reasons of that moment.
 func (e MessageEvent) ID() string {
 	if e.Type == MessageWaiting {
 		return ""
@@ -72,12 +72,12 @@ func ParseCursor(text string) (c Cursor, err error) {
 	return c, nil
 }
 
-// Message yields the events of a message after a position, until its last one: MessageWaiting whenever the reasons why it waits have
-// changed, the events of all its turns, and MessageClosed once it is closed. A turn that ends with turn_error and retry is followed by
-// another one: what the first has streamed is void.
+// Message yields the events of a message after a position, until its last one: MessageWaiting whenever the reasons why
+// it waits have changed, the events of all its turns, and MessageClosed once it is closed. A turn that ends with
+// turn_error and retry is followed by another one: what the first has streamed is void.
 //
-// An error ends the sequence. It matches turnkeeper.ErrNotFound if the message does not exist, or was purged, and is the cause of ctx
-// when that has ended. Errors of the source are retried.
+// An error ends the sequence. It matches turnkeeper.ErrNotFound if the message does not exist, or was purged, and is
+// the cause of ctx when that has ended. Errors of the source are retried.
 func (h *Hub) Message(ctx context.Context, id turnkeeper.MessageID, after Cursor) iter.Seq2[MessageEvent, error] {
 	return func(yield func(MessageEvent, error) bool) {
 		w := &messageWatcher{hub: h, id: id, at: after, bell: make(chan struct{}, 1), yield: yield}
@@ -135,13 +135,15 @@ func (w *messageWatcher) catchUp(ctx context.Context) bool {
 		}
 	}
 	if closed {
-		w.yield(MessageEvent{Event: turnkeeper.Event{Type: MessageClosed, At: now.message.ClosedAt}, Message: now.message, After: Cursor{Over: true}}, nil)
+		w.yield(MessageEvent{Event: turnkeeper.Event{Type: MessageClosed, At: now.message.ClosedAt},
+			Message: now.message, After: Cursor{Over: true}}, nil)
 		return true
 	}
 	return !w.waits(now)
 }
 
-// ahead returns the turns whose events are still to be yielded. known is false if the turn at the position is not among all.
+// ahead returns the turns whose events are still to be yielded. known is false if the turn at the position is not among
+// all.
 func (w *messageWatcher) ahead(all []turnkeeper.TurnID) (ahead []turnkeeper.TurnID, known bool) {
 	if w.at.Turn == 0 {
 		return all, true
@@ -165,8 +167,8 @@ const (
 	stopped                    // the consumer wants no more
 )
 
-// events yields the events of a turn that there are. ended says that the turn has ended, so that no more are written. With all, it also
-// yields those that the tail has not read yet.
+// events yields the events of a turn that there are. ended says that the turn has ended, so that no more are written.
+// With all, it also yields those that the tail has not read yet.
 func (w *messageWatcher) events(ctx context.Context, turn turnkeeper.TurnID, ended, all bool) progress {
 	if !w.enter(ctx, turn) {
 		return unfinished
@@ -224,7 +226,8 @@ func (w *messageWatcher) leave() {
 	}
 }
 
-// stored returns seq, or the number of the turn's newest event if that is lower, as after the database was restored from a backup.
+// stored returns seq, or the number of the turn's newest event if that is lower, as after the database was restored
+// from a backup.
 func stored(ctx context.Context, source Source, turn turnkeeper.TurnID, seq int64) (int64, error) {
 	if seq == 0 {
 		return 0, nil
@@ -243,8 +246,8 @@ func stored(ctx context.Context, source Source, turn turnkeeper.TurnID, seq int6
 	}
 }
 
-// waits yields the reasons why the message waits, if they have changed and are newer than the events. It returns false if the
-// consumer wants no more.
+// waits yields the reasons why the message waits, if they have changed and are newer than the events. It returns false
+// if the consumer wants no more.
 func (w *messageWatcher) waits(now state) bool {
 	text := reasonsOf(now)
 	if text == "" || text == w.shown || !now.asked.After(w.last) {
@@ -255,8 +258,8 @@ func (w *messageWatcher) waits(now state) bool {
 	return w.yield(MessageEvent{Event: e, Message: now.message, After: w.at}, nil)
 }
 
-// reasonsOf returns a text that differs if the reasons why a message waits do; empty: it does not wait. Times since when something is
-// so are no news.
+// reasonsOf returns a text that differs if the reasons why a message waits do; empty: it does not wait. Times since
+// when something is so are no news.
 func reasonsOf(now state) string {
 	if len(now.message.Waits) == 0 {
 		return ""

@@ -92,7 +92,8 @@ func (s *inbox) say(turn turnkeeper.TurnID, kinds ...turnkeeper.EventType) {
 		}
 		m.TurnID, m.State, m.Waits = turn, turnkeeper.MessageRunning, nil
 		for _, kind := range kinds {
-			s.events[turn] = append(s.events[turn], turnkeeper.Event{TurnID: turn, Seq: int64(len(s.events[turn]) + 1), Type: kind})
+			s.events[turn] = append(s.events[turn], turnkeeper.Event{TurnID: turn,
+				Seq: int64(len(s.events[turn]) + 1), Type: kind})
 		}
 	})
 }
@@ -100,7 +101,8 @@ func (s *inbox) say(turn turnkeeper.TurnID, kinds ...turnkeeper.EventType) {
 func newInbox() *inbox {
 	return &inbox{
 		message: waiting.Message{
-			Message: turnkeeper.Message{ID: 1, State: turnkeeper.MessageWaiting}, Waits: []waiting.Wait{{Reason: waiting.NoWorker}},
+			Message: turnkeeper.Message{ID: 1, State: turnkeeper.MessageWaiting},
+			Waits:   []waiting.Wait{{Reason: waiting.NoWorker}},
 		},
 		events: map[turnkeeper.TurnID][]turnkeeper.Event{},
 	}
@@ -124,8 +126,10 @@ func (s *inbox) play() {
 }
 
 var played = []string{
-	" message_waiting no_worker", " message_waiting next_tick", "7.1 turn_start", "7.2 block_delta", "7.3 turn_error", " message_waiting lane_backoff",
-	"9.1 turn_start", "9.2 turn_waiting", " message_waiting person", "9.3 turn_resumed", "9.4 turn_complete", "end message_closed",
+	" message_waiting no_worker", " message_waiting next_tick", "7.1 turn_start", "7.2 block_delta", "7.3 turn_error",
+	" message_waiting lane_backoff",
+	"9.1 turn_start", "9.2 turn_waiting", " message_waiting person", "9.3 turn_resumed", "9.4 turn_complete",
+	"end message_closed",
 }
 
 // watch collects what Message yields, at most limit events.
@@ -200,12 +204,14 @@ func TestReasonsThatAreOver(t *testing.T) {
 		source.say(7, turnkeeper.EventTurnStart, turnkeeper.EventTurnWaiting)
 		source.message.Waits = []waiting.Wait{{Reason: waiting.Person}}
 		source.onRead = func() {
-			source.events[7] = append(source.events[7], turnkeeper.Event{TurnID: 7, Seq: 3, Type: turnkeeper.EventTurnResumed})
+			source.events[7] = append(source.events[7], turnkeeper.Event{TurnID: 7, Seq: 3,
+				Type: turnkeeper.EventTurnResumed})
 			source.message.Waits = nil
 		}
 		go source.say(7, turnkeeper.EventTurnComplete)
 		all, err := watch(t.Context(), stream.NewHub(source, nil), "", 4)
-		if want := []string{"7.1 turn_start", "7.2 turn_waiting", "7.3 turn_resumed", "7.4 turn_complete"}; !slices.Equal(all, want) || err != nil {
+		if want := []string{"7.1 turn_start", "7.2 turn_waiting", "7.3 turn_resumed",
+			"7.4 turn_complete"}; !slices.Equal(all, want) || err != nil {
 			t.Errorf("saw %q, %v", all, err)
 		}
 	})
@@ -242,8 +248,10 @@ func TestWatchersOfAMessageShareTheReading(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if most := int(time.Since(began)/(100*time.Millisecond)) + 2; source.looks > most || source.reads > most+2*watchers {
-			t.Errorf("%d watchers caused %d looks at the message and %d reads of events in %s", watchers, source.looks, source.reads, time.Since(began))
+		if most := int(time.Since(began)/(100*time.Millisecond)) + 2; source.looks > most ||
+			source.reads > most+2*watchers {
+			t.Errorf("%d watchers caused %d looks at the message and %d reads of events in %s", watchers, source.looks,
+				source.reads, time.Since(began))
 		}
 	})
 }
@@ -291,7 +299,8 @@ func TestTheEndOfWatchingAMessage(t *testing.T) {
 }
 
 func FuzzCursors(f *testing.F) {
-	for _, text := range []string{"", "end", "0.0", "7.9", "7", ".", "-1.1", "1.-1", "01.1", "9223372036854775808.1", "1.1.1"} {
+	for _, text := range []string{"", "end", "0.0", "7.9", "7", ".", "-1.1", "1.-1", "01.1",
+		"9223372036854775808.1", "1.1.1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

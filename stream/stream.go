@@ -40,7 +40,8 @@ const (
 // An error of the source is yielded with a zero event, and does not end the sequence: Follow
 // reads again if the consumer continues. When ctx ends, Follow yields its cause as an error
 // and ends. For an unknown turn it yields nothing until then.
-func Follow(ctx context.Context, source Source, turn turnkeeper.TurnID, after int64) iter.Seq2[turnkeeper.Event, error] {
+func Follow(ctx context.Context, source Source, turn turnkeeper.TurnID,
+	after int64) iter.Seq2[turnkeeper.Event, error] {
 	return func(yield func(turnkeeper.Event, error) bool) {
 		rings, cancel := source.Subscribe()
 		defer cancel()

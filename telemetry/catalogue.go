@@ -90,16 +90,19 @@ var (
 		Doc: "Turns that ended after the model was called again with tool results.",
 	}
 	mIterations = Metric{
-		Name: "tool_continuation_iterations", Kind: Histogram, Unit: "{round}", Labels: []string{labelAgent}, exact: true, bounds: fewRounds,
+		Name: "tool_continuation_iterations", Kind: Histogram, Unit: "{round}", Labels: []string{labelAgent},
+		exact: true, bounds: fewRounds,
 		Doc: "Rounds of such a turn after the first.",
 	}
 	mContinuationErrors = Metric{
-		Name: "tool_continuation_errors", Kind: Counter, Unit: "{turn}", Labels: []string{labelAgent, labelStop}, exact: true,
+		Name: "tool_continuation_errors", Kind: Counter, Unit: "{turn}", Labels: []string{labelAgent,
+			labelStop}, exact: true,
 		Doc: "Turns that an error ended after they had called tools, including the first model call with the results: a model error (inference_error), a lost worker (worker_lost; also if the scheduler closed the turn), or a spent budget (budget).",
 	}
 	mContinuationTime = Metric{
-		Name: "tool_continuation_duration", Kind: Histogram, Unit: "s", Labels: []string{labelAgent}, exact: true, bounds: workSeconds,
-		Doc: "Seconds from the first model answer of such a turn to its end, including waits and lost workers.",
+		Name: "tool_continuation_duration", Kind: Histogram, Unit: "s", Labels: []string{labelAgent}, exact: true,
+		bounds: workSeconds,
+		Doc:    "Seconds from the first model answer of such a turn to its end, including waits and lost workers.",
 	}
 
 	mTurns = Metric{
@@ -107,41 +110,48 @@ var (
 		Doc: "Turns that ended on this process, or were closed by its scheduler. Turns cancelled while no worker ran them are not counted.",
 	}
 	mTurnTime = Metric{
-		Name: "turnkeeper.turn.duration", Kind: Histogram, Unit: "s", Labels: []string{labelAgent, labelState}, bounds: workSeconds,
-		Doc: "From the first grant of a turn to its end, including waits and lost workers.",
+		Name: "turnkeeper.turn.duration", Kind: Histogram, Unit: "s", Labels: []string{labelAgent, labelState},
+		bounds: workSeconds,
+		Doc:    "From the first grant of a turn to its end, including waits and lost workers.",
 	}
 	mDispatches = Metric{
 		Name: "turnkeeper.dispatches", Kind: Counter, Unit: "{dispatch}", Labels: []string{labelAgent, labelOutcome},
 		Doc: "Dispatches that this process ran: finished, waiting, deferred, handed_back, fenced (the lease was lost), unwritten (the end could not be written).",
 	}
 	mLatency = Metric{
-		Name: "turnkeeper.dispatch.latency", Kind: Histogram, Unit: "s", Labels: []string{labelAgent}, bounds: fastSeconds,
-		Doc: "From when a message was due (first grant), or its turn could continue (later grants), until a worker started it.",
+		Name: "turnkeeper.dispatch.latency", Kind: Histogram, Unit: "s", Labels: []string{labelAgent},
+		bounds: fastSeconds,
+		Doc:    "From when a message was due (first grant), or its turn could continue (later grants), until a worker started it.",
 	}
 	mLeases = Metric{
-		Name: "turnkeeper.leases.held", Kind: Gauge, Unit: "{lease}", Doc: "Turns that this process is running, each under a lease.",
+		Name: "turnkeeper.leases.held", Kind: Gauge, Unit: "{lease}",
+		Doc: "Turns that this process is running, each under a lease.",
 	}
 	mLost = Metric{
 		Name: "turnkeeper.leases.lost", Kind: Counter, Unit: "{lease}", Labels: []string{labelAgent},
 		Doc: "Leases that this process's scheduler reclaimed from lost workers.",
 	}
 	mToolTime = Metric{
-		Name: "turnkeeper.tool.duration", Kind: Histogram, Unit: "s", Labels: []string{labelTool, labelState}, bounds: workSeconds,
-		Doc: "Duration of tool calls, including detached ones on the process that runs them; for spawn_agent, the time until its replies.",
+		Name: "turnkeeper.tool.duration", Kind: Histogram, Unit: "s", Labels: []string{labelTool, labelState},
+		bounds: workSeconds,
+		Doc:    "Duration of tool calls, including detached ones on the process that runs them; for spawn_agent, the time until its replies.",
 	}
 	mResultMemory = Metric{
 		Name: "turnkeeper.result.memory", Kind: Gauge, Unit: "By",
 		Doc: "Memory that results of tools hold in this process until they are recorded; max_result_memory limits it.",
 	}
 	mResultsWaiting = Metric{
-		Name: "turnkeeper.results.waiting", Kind: Gauge, Unit: "{result}", Doc: "Results of tools that wait for memory in this process.",
+		Name: "turnkeeper.results.waiting", Kind: Gauge, Unit: "{result}",
+		Doc: "Results of tools that wait for memory in this process.",
 	}
 	mTokens = Metric{
-		Name: "turnkeeper.tokens", Kind: Counter, Unit: "{token}", Labels: []string{labelAgent, labelProvider, labelModel, labelType},
+		Name: "turnkeeper.tokens", Kind: Counter, Unit: "{token}", Labels: []string{labelAgent, labelProvider,
+			labelModel, labelType},
 		Doc: "Tokens of answered model calls: input, output; cached and reasoning as parts of these; estimated_input and estimated_output if the provider reported none.",
 	}
 	mCost = Metric{
-		Name: "turnkeeper.cost", Kind: Counter, Unit: "{credit}", Labels: []string{labelAgent, labelProvider, labelModel},
+		Name: "turnkeeper.cost", Kind: Counter, Unit: "{credit}", Labels: []string{labelAgent,
+			labelProvider, labelModel},
 		Doc: "Cost as reported by providers, in their unit; most report none.",
 	}
 
@@ -150,7 +160,8 @@ var (
 		Doc: "Waiting messages of the whole database that are due, counted up to 100,000.",
 	}
 	mQueueAge = Metric{
-		Name: "turnkeeper.queue.age", Kind: Gauge, Unit: "s", Doc: "How long the oldest of them has been due; 0 if there is none.",
+		Name: "turnkeeper.queue.age", Kind: Gauge, Unit: "s",
+		Doc: "How long the oldest of them has been due; 0 if there is none.",
 	}
 	mOpen = Metric{
 		Name: "turnkeeper.turns.open", Kind: Gauge, Unit: "{turn}", Labels: []string{labelState},
@@ -189,11 +200,13 @@ var (
 		Doc: "Time since the last tick of this process's scheduler, or since it found another scheduler at work.",
 	}
 	mTicks = Metric{
-		Name: "turnkeeper.scheduler.tick.duration", Kind: Histogram, Unit: "s", Labels: []string{labelOutcome}, bounds: fastSeconds,
-		Doc: "Ticks of this process's scheduler: done, busy (another scheduler was at work), failed.",
+		Name: "turnkeeper.scheduler.tick.duration", Kind: Histogram, Unit: "s", Labels: []string{labelOutcome},
+		bounds: fastSeconds,
+		Doc:    "Ticks of this process's scheduler: done, busy (another scheduler was at work), failed.",
 	}
 	mWatchers = Metric{
-		Name: "turnkeeper.event.watchers", Kind: Gauge, Unit: "{watcher}", Doc: "Clients that follow a turn's events through this process.",
+		Name: "turnkeeper.event.watchers", Kind: Gauge, Unit: "{watcher}",
+		Doc: "Clients that follow a turn's events through this process.",
 	}
 	mPool = Metric{
 		Name: "turnkeeper.db.connections", Kind: Gauge, Unit: "{connection}", Labels: []string{labelPool, labelState},
@@ -204,7 +217,8 @@ var (
 		Doc: "Operations of this process, writes of turns among them, that the database refuses now and that are repeated, by SQLSTATE.",
 	}
 	mRefusedAge = Metric{
-		Name: "turnkeeper.db.refused.age", Kind: Gauge, Unit: "s", Doc: "How long the database has refused the oldest of them; 0 if there is none.",
+		Name: "turnkeeper.db.refused.age", Kind: Gauge, Unit: "s",
+		Doc: "How long the database has refused the oldest of them; 0 if there is none.",
 	}
 	mRefusedAttempts = Metric{
 		Name: "turnkeeper.db.refused.attempts", Kind: Counter, Unit: "{attempt}", Labels: []string{labelSQLState},
@@ -215,7 +229,8 @@ var (
 		Doc: "Number of waits for a connection.",
 	}
 	mPoolWaitTime = Metric{
-		Name: "turnkeeper.db.wait.time", Kind: Counter, Unit: "s", Labels: []string{labelPool}, Doc: "Total time of these waits.",
+		Name: "turnkeeper.db.wait.time", Kind: Counter, Unit: "s", Labels: []string{labelPool},
+		Doc: "Total time of these waits.",
 	}
 	mHTTP = Metric{
 		Name: "http.server.request.duration", Kind: Histogram, Unit: "s", bounds: fastSeconds,
@@ -223,7 +238,8 @@ var (
 		Doc:    "Requests to the HTTP API, including streams, which last as long as the client follows. The route is the pattern of the OpenAPI document, or empty for an unknown path. Status 499: the client disconnected before the response.",
 	}
 	mDeliveries = Metric{
-		Name: "turnkeeper.webhook.attempt.duration", Kind: Histogram, Unit: "s", Labels: []string{labelWebhook, labelOutcome}, bounds: fastSeconds,
+		Name: "turnkeeper.webhook.attempt.duration", Kind: Histogram, Unit: "s", Labels: []string{labelWebhook,
+			labelOutcome}, bounds: fastSeconds,
 		Doc: "Attempts of this process to push a reply: delivered, failed (to be retried), dead (given up), gone (the endpoint answered 410).",
 	}
 
@@ -245,7 +261,8 @@ func Metrics() []Metric {
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mResultMemory, mResultsWaiting, mTokens, mCost, mUsage, mOperation,
-		mQueue, mQueueAge, mOpen, mWaits, mWaitAge, mWaitLeft, mModelDown, mAside, mLevel, mQueueFailures, mTickAge, mTicks, mRefused, mRefusedAge, mRefusedAttempts,
+		mQueue, mQueueAge, mOpen, mWaits, mWaitAge, mWaitLeft, mModelDown, mAside, mLevel, mQueueFailures, mTickAge,
+		mTicks, mRefused, mRefusedAge, mRefusedAttempts,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

@@ -53,7 +53,8 @@ func (t *Telemetry) asked(r inference.Request) []attribute.KeyValue {
 		messages = append(messages, message{Role: string(m.Role), Parts: t.partsOf(m)})
 	}
 	messages = messages[max(0, len(messages)-shownMessages):]
-	return []attribute.KeyValue{jsonAttribute("gen_ai.system_instructions", system), jsonAttribute("gen_ai.input.messages", messages)}
+	return []attribute.KeyValue{jsonAttribute("gen_ai.system_instructions", system),
+		jsonAttribute("gen_ai.input.messages", messages)}
 }
 
 func (t *Telemetry) partsOf(m inference.Message) []part {

@@ -20,9 +20,12 @@ func TestContinuationErrors(t *testing.T) {
 		stop   turnkeeper.StopReason
 		want   string // counted stop reason; empty: none
 	}{
-		"first":    {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "inference_error"},
-		"retried":  {[]turnkeeper.Round{called}, turnkeeper.TurnFailed, turnkeeper.StopInferenceError, "inference_error"},
-		"later":    {[]turnkeeper.Round{called, called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "inference_error"},
+		"first": {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError,
+			"inference_error"},
+		"retried": {[]turnkeeper.Round{called}, turnkeeper.TurnFailed, turnkeeper.StopInferenceError,
+			"inference_error"},
+		"later": {[]turnkeeper.Round{called, called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError,
+			"inference_error"},
 		"budget":   {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopBudget, "budget"},
 		"lost":     {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost, "worker_lost"},
 		"none":     {nil, turnkeeper.TurnFailed, turnkeeper.StopInferenceError, ""},
@@ -33,17 +36,20 @@ func TestContinuationErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: &turnlog.Record{Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
+		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: &turnlog.Record{
+			Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
 		end(agentturn.DispatchEnd{Outcome: turnlog.Outcome{State: c.state, StopReason: c.stop}, Rounds: c.rounds})
 		text := read(t, told)
 		line := "\ntool_continuation_errors{agent=\"" + agent + "\",stop_reason=\"" + c.want + "\"} 1\n"
-		if strings.Contains(text, "tool_continuation_errors{") != (c.want != "") || c.want != "" && !strings.Contains(text, line) {
+		if strings.Contains(text, "tool_continuation_errors{") != (c.want != "") || c.want != "" &&
+			!strings.Contains(text, line) {
 			t.Errorf("%s: want a count by %q:\n%s", agent, c.want, text)
 		}
 	}
 }
 
-// TestContinuationErrorsOfClosedTurns checks that a turn closed by the scheduler is counted if it was to continue after tools.
+// TestContinuationErrorsOfClosedTurns checks that a turn closed by the scheduler is counted if it was to continue after
+// tools.
 func TestContinuationErrorsOfClosedTurns(t *testing.T) {
 	t.Parallel()
 	told, err := start(t, nil, "")
@@ -54,7 +60,8 @@ func TestContinuationErrorsOfClosedTurns(t *testing.T) {
 	told.WorkerLost("fresh", true, 0)
 	told.WorkerLost("open", false, 2)
 	text := read(t, told)
-	if strings.Count(text, "\ntool_continuation_errors{") != 1 || !strings.Contains(text, `tool_continuation_errors{agent="clerk",stop_reason="worker_lost"} 1`) {
+	if strings.Count(text, "\ntool_continuation_errors{") != 1 || !strings.Contains(text,
+		`tool_continuation_errors{agent="clerk",stop_reason="worker_lost"} 1`) {
 		t.Error(text)
 	}
 }
@@ -76,7 +83,8 @@ func TestTokensAndCostOfAModelCall(t *testing.T) {
 	const model = `{agent="clerk",model="m",provider="p"`
 	for _, line := range []string{
 		"turnkeeper_cost_total" + model + "} 0.75\n", "turnkeeper_tokens_total" + model + `,type="input"} 300`,
-		"turnkeeper_tokens_total" + model + `,type="output"} 30`, "turnkeeper_tokens_total" + model + `,type="cached"} 180`,
+		"turnkeeper_tokens_total" + model + `,type="output"} 30`, "turnkeeper_tokens_total" + model +
+			`,type="cached"} 180`,
 		"turnkeeper_tokens_total" + model + `,type="reasoning"} 12`,
 	} {
 		if !strings.Contains(text, "\n"+line) {

@@ -30,7 +30,8 @@ func TestTheDocumentationHasEveryMetric(t *testing.T) {
 		if len(m.Labels) > 0 {
 			labels = "`" + strings.Join(m.PrometheusLabels(), "`, `") + "`"
 		}
-		fmt.Fprintf(&table, "| `%s` | `%s` | %s, %s | %s | %s |\n", m.Name, m.Prometheus(), m.Kind, strings.Trim(m.Unit, "{}"), labels, m.Doc)
+		fmt.Fprintf(&table, "| `%s` | `%s` | %s, %s | %s | %s |\n", m.Name, m.Prometheus(), m.Kind,
+			strings.Trim(m.Unit, "{}"), labels, m.Doc)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -60,7 +61,8 @@ var (
 )
 
 // promQL lists the words of PromQL that these queries use.
-var promQL = []string{"rate", "increase", "sum", "max", "min", "avg", "histogram_quantile", "by", "on", "or", "and", "unless", "clamp_min", "absent", "time", "s", "m", "h", "__rate_interval"}
+var promQL = []string{"rate", "increase", "sum", "max", "min", "avg", "histogram_quantile", "by", "on", "or", "and",
+	"unless", "clamp_min", "absent", "time", "s", "m", "h", "__rate_interval"}
 
 // ours lists labels that Prometheus and OpenTelemetry add to series.
 var ours = []string{"instance", "job", "le", "service_instance_id"}
@@ -125,8 +127,8 @@ func TestCheckQuery(t *testing.T) {
 	}
 }
 
-// TestExamplesAskForWhatThereIs checks that the queries of the example dashboard and rules use existing metrics and labels,
-// and that together they use every metric.
+// TestExamplesAskForWhatThereIs checks that the queries of the example dashboard and rules use existing metrics and
+// labels, and that together they use every metric.
 func TestExamplesAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/dashboards/turnkeeper.json")

@@ -12,7 +12,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// TestTheLastExportEndsWithItsContext checks that a receiver that does not answer does not hold up the end of a process that must stop.
+// TestTheLastExportEndsWithItsContext checks that a receiver that does not answer does not hold up the end of a process
+// that must stop.
 func TestTheLastExportEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	endtest.Each(t, func(t *testing.T, h *endtest.Hang) {
@@ -22,7 +23,8 @@ func TestTheLastExportEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: &turnlog.Record{Turn: turnkeeper.Turn{ID: 1, Agent: "clerk"}}})
+		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: &turnlog.Record{
+			Turn: turnkeeper.Turn{ID: 1, Agent: "clerk"}}})
 		end(agentturn.DispatchEnd{})
 		if err := h.Check(t, told.Close); !errors.Is(err, context.Canceled) {
 			t.Errorf("its error is %v", err)

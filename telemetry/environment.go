@@ -117,10 +117,12 @@ func (e *environment) check(s signal) {
 		e.millis("OTEL_METRIC_EXPORT_TIMEOUT")
 		return
 	}
-	for _, name := range []string{"OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"} {
+	for _, name := range []string{"OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE"} {
 		e.millis(name)
 	}
-	e.oneOf("OTEL_TRACES_SAMPLER", "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio")
+	e.oneOf("OTEL_TRACES_SAMPLER", "always_on", "always_off", "traceidratio", "parentbased_always_on",
+		"parentbased_always_off", "parentbased_traceidratio")
 	if ratio := e.get("OTEL_TRACES_SAMPLER_ARG"); ratio != "" {
 		if n, err := strconv.ParseFloat(ratio, 64); err != nil || n < 0 || n > 1 {
 			e.bad("OTEL_TRACES_SAMPLER_ARG is %q: it must be a number from 0 to 1", ratio)

@@ -36,8 +36,8 @@ func Record(ctx context.Context, o Options) (*Recorder, error) {
 // epoch is when the clock of package synctest begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Spans returns the ended spans as texts, in order of their ends: each has the name, what its id is made of, the parent's name or what
-// its id is made of, kind, status, duration, start, links and attributes.
+// Spans returns the ended spans as texts, in order of their ends: each has the name, what its id is made of, the
+// parent's name or what its id is made of, kind, status, duration, start, links and attributes.
 func (r *Recorder) Spans() []string {
 	names := map[[8]byte]string{}
 	for _, s := range r.kept.GetSpans() {
@@ -58,7 +58,8 @@ func (r *Recorder) Spans() []string {
 		}
 		var lines []string
 		for _, l := range s.Links {
-			lines = append(lines, fmt.Sprintf("\n  link to %s, same trace: %t", cmp.Or(r.Named[l.SpanContext.SpanID()], "another"), l.SpanContext.TraceID() == s.SpanContext.TraceID()))
+			lines = append(lines, fmt.Sprintf("\n  link to %s, same trace: %t", cmp.Or(r.Named[l.SpanContext.SpanID()],
+				"another"), l.SpanContext.TraceID() == s.SpanContext.TraceID()))
 		}
 		for _, a := range s.Attributes {
 			lines = append(lines, fmt.Sprintf("\n  %s: %s", a.Key, a.Value.String()))

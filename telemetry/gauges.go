@@ -49,8 +49,8 @@ type Sources struct {
 	Aside func(context.Context) (map[string]int, error)
 	// Levels returns the survival levels of agents, 0 for normal, at most as often as Queue.
 	Levels func(context.Context) (map[string]int, error)
-	// Refused returns for how long the database has refused each operation that this process repeats, by SQLSTATE, and how
-	// many attempts it has refused.
+	// Refused returns for how long the database has refused each operation that this process repeats, by SQLSTATE, and
+	// how many attempts it has refused.
 	Refused  func() (now map[string][]time.Duration, attempts map[string]int64)
 	Pools    func() []Pool
 	Leases   func() int // held by this process
@@ -75,9 +75,11 @@ func (t *Telemetry) Watch(s Sources) error {
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
 	w.modelDown, w.aside, w.level = m.gauge(mModelDown), m.gauge(mAside), m.gauge(mLevel)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
-	w.refused, w.refusedAge, w.refusedAttempts = m.gauge(mRefused), m.gauge(mRefusedAge), m.observedCounter(mRefusedAttempts)
+	w.refused, w.refusedAge, w.refusedAttempts = m.gauge(mRefused), m.gauge(mRefusedAge),
+		m.observedCounter(mRefusedAttempts)
 	w.resultMemory, w.resultsWaiting = m.gauge(mResultMemory), m.gauge(mResultsWaiting)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.waits, w.waitAge, w.waitLeft, w.modelDown, w.aside, w.level, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.waits, w.waitAge, w.waitLeft, w.modelDown, w.aside,
+		w.level, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
 		w.refused, w.refusedAge, w.refusedAttempts}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)

@@ -38,7 +38,8 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		turns: m.counter(mTurns), dispatches: m.counter(mDispatches), lost: m.counter(mLost),
 		turnTime: m.times(mTurnTime), latency: m.times(mLatency), toolTime: m.times(mToolTime), ticks: m.times(mTicks),
 		tokens: m.counter(mTokens), cost: m.sums(mCost), usage: m.sizes(mUsage),
-		operation: m.times(mOperation), http: m.times(mHTTP), deliveries: m.times(mDeliveries), queueFailures: m.counter(mQueueFailures),
+		operation: m.times(mOperation), http: m.times(mHTTP), deliveries: m.times(mDeliveries),
+		queueFailures: m.counter(mQueueFailures),
 	}
 	return i, errors.Join(m.errs...)
 }
@@ -62,13 +63,15 @@ func (m *maker) sums(d Metric) metric.Float64Counter {
 }
 
 func (m *maker) sizes(d Metric) metric.Int64Histogram {
-	h, err := m.meter.Int64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Doc), metric.WithExplicitBucketBoundaries(d.bounds...))
+	h, err := m.meter.Int64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Doc),
+		metric.WithExplicitBucketBoundaries(d.bounds...))
 	m.errs = append(m.errs, err)
 	return h
 }
 
 func (m *maker) times(d Metric) metric.Float64Histogram {
-	h, err := m.meter.Float64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Doc), metric.WithExplicitBucketBoundaries(d.bounds...))
+	h, err := m.meter.Float64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Doc),
+		metric.WithExplicitBucketBoundaries(d.bounds...))
 	m.errs = append(m.errs, err)
 	return h
 }
@@ -154,7 +157,8 @@ func failedToContinue(e agentturn.DispatchEnd) bool {
 
 // modelCalled records one attempt at a model call.
 func (i *instruments) modelCalled(b agentturn.ModelBegin, e agentturn.ModelEnd, took time.Duration) {
-	labels := []string{"gen_ai.operation.name", "chat", "gen_ai.provider.name", providerName(b.Provider), "gen_ai.request.model", b.Model}
+	labels := []string{"gen_ai.operation.name", "chat", "gen_ai.provider.name", providerName(b.Provider),
+		"gen_ai.request.model", b.Model}
 	if e.Err != nil {
 		i.operation.Record(always, took.Seconds(), with(append(labels, "error.type", modelError(e.Err))...))
 		return
@@ -172,7 +176,8 @@ func (i *instruments) modelCalled(b agentturn.ModelBegin, e agentturn.ModelEnd, 
 		{"cached", used.CachedTokens}, {"reasoning", used.ReasoningTokens},
 	} {
 		if part.n > 0 {
-			i.tokens.Add(always, part.n, with(labelAgent, b.Agent, labelProvider, b.Provider, labelModel, b.Model, labelType, part.kind))
+			i.tokens.Add(always, part.n, with(labelAgent, b.Agent, labelProvider, b.Provider, labelModel, b.Model,
+				labelType, part.kind))
 		}
 	}
 	if !used.Estimated {

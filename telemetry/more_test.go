@@ -20,45 +20,55 @@ import (
 const sender = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // grant reports a grant of a turn, the calls in it, and its end.
-func grant(ctx context.Context, o agentturn.Observer, r *turnlog.Record, before turnkeeper.Dispatch, within func(context.Context), e agentturn.DispatchEnd) {
+func grant(ctx context.Context, o agentturn.Observer, r *turnlog.Record, before turnkeeper.Dispatch,
+	within func(context.Context), e agentturn.DispatchEnd) {
 	ctx, end := o.Dispatch(ctx, agentturn.DispatchBegin{Record: r, Before: before})
 	time.Sleep(100 * time.Millisecond)
 	within(ctx)
 	end(e)
 }
 
-// observeTheRest reports what observe does not: turns with a sender's trace, all outcomes of a grant, failures without a class, and
-// calls that say as little as they can.
+// observeTheRest reports what observe does not: turns with a sender's trace, all outcomes of a grant, failures without
+// a class, and calls that say as little as they can.
 func observeTheRest(ctx context.Context, o agentturn.Observer) {
 	now := time.Now()
 	turn := turnkeeper.Turn{
-		ID: 41, MessageID: 42, Agent: "guest", User: "bob", Attempt: 1, Dispatches: 1, Trigger: "schedule", GrantID: "g1",
+		ID: 41, MessageID: 42, Agent: "guest", User: "bob", Attempt: 1, Dispatches: 1, Trigger: "schedule",
+		GrantID:   "g1",
 		CreatedAt: now.Add(-time.Hour), GrantedAt: now.Add(-time.Hour),
 	}
-	message := turnkeeper.Message{ID: 42, AcceptedAt: now.Add(-2 * time.Hour), DueAt: now.Add(-90 * time.Minute), TraceParent: sender}
-	record := &turnlog.Record{Turn: turn, Message: message, ReadySince: now.Add(-3 * time.Hour), Elapsed: 2 * time.Second}
+	message := turnkeeper.Message{ID: 42, AcceptedAt: now.Add(-2 * time.Hour), DueAt: now.Add(-90 * time.Minute),
+		TraceParent: sender}
+	record := &turnlog.Record{Turn: turn, Message: message, ReadySince: now.Add(-3 * time.Hour),
+		Elapsed: 2 * time.Second}
 	earlier := *record
 	earlier.Message.DueAt = now.Add(-3 * time.Hour) // before it was accepted
 	later := *record
-	later.Turn.Dispatches, later.Turn.GrantID, later.Turn.GrantedAt, later.ReadySince = 2, "g2", now.Add(-10*time.Second), now.Add(-30*time.Second)
+	later.Turn.Dispatches, later.Turn.GrantID, later.Turn.GrantedAt, later.ReadySince = 2, "g2",
+		now.Add(-10*time.Second), now.Add(-30*time.Second)
 	due := later
 	due.Turn.DueAt = now.Add(-20 * time.Second)
-	before := turnkeeper.Dispatch{GrantID: "g1", WorkerID: "w1", Outcome: "waiting", GrantedAt: now.Add(-time.Hour), EndedAt: now.Add(-time.Minute)}
+	before := turnkeeper.Dispatch{GrantID: "g1", WorkerID: "w1", Outcome: "waiting", GrantedAt: now.Add(-time.Hour),
+		EndedAt: now.Add(-time.Minute)}
 	lost := before
 	lost.Outcome, lost.EndedAt = "lost", lost.GrantedAt.Add(-time.Second) // the database's clock was set back
 	open := func(state turnkeeper.TurnState, backoff time.Duration) agentturn.DispatchEnd {
 		return agentturn.DispatchEnd{Outcome: turnlog.Outcome{State: state, Backoff: backoff}}
 	}
 	none := func(context.Context) {}
-	grant(ctx, o, record, turnkeeper.Dispatch{}, func(ctx context.Context) { callTheRest(ctx, o, turn) }, open(turnkeeper.TurnWaiting, 0))
+	grant(ctx, o, record, turnkeeper.Dispatch{}, func(ctx context.Context) {
+		callTheRest(ctx, o, turn)
+	}, open(turnkeeper.TurnWaiting, 0))
 	grant(ctx, o, &earlier, turnkeeper.Dispatch{}, none, open(turnkeeper.TurnQueued, time.Second))
 	grant(ctx, o, &later, before, none, open(turnkeeper.TurnQueued, 0))
 	grant(ctx, o, &due, lost, none, agentturn.DispatchEnd{Err: turnkeeper.ErrFenced})
 	grant(ctx, o, &due, turnkeeper.Dispatch{}, none, agentturn.DispatchEnd{Err: errors.New("no database")})
-	grant(ctx, o, &due, before, none, agentturn.DispatchEnd{Outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopWorkerLost}})
+	grant(ctx, o, &due, before, none, agentturn.DispatchEnd{Outcome: turnlog.Outcome{State: turnkeeper.TurnFailed,
+		StopReason: turnkeeper.StopWorkerLost}})
 	grant(ctx, o, &due, before, none, agentturn.DispatchEnd{
 		Outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded}, Continued: 7 * time.Second,
-		Rounds: []turnkeeper.Round{{Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 2}}, {}, {Usage: turnkeeper.Usage{InputTokens: 10}}},
+		Rounds: []turnkeeper.Round{{Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 2}}, {},
+			{Usage: turnkeeper.Usage{InputTokens: 10}}},
 	})
 }
 
@@ -66,11 +76,13 @@ func observeTheRest(ctx context.Context, o agentturn.Observer) {
 func callTheRest(ctx context.Context, o agentturn.Observer, turn turnkeeper.Turn) {
 	within, endRound := o.Round(ctx, agentturn.RoundBegin{Number: 1})
 	for i, e := range []agentturn.ModelEnd{
-		{Response: inference.Response{Model: "n", Usage: turnkeeper.Usage{InputTokens: 5, OutputTokens: 6, CachedTokens: 7, Estimated: true}, Cost: "-1"}},
+		{Response: inference.Response{Model: "n", Usage: turnkeeper.Usage{InputTokens: 5, OutputTokens: 6,
+			CachedTokens: 7, Estimated: true}, Cost: "-1"}},
 		{Response: inference.Response{Usage: turnkeeper.Usage{OutputTokens: 8}, Cost: "free"}},
 		{Err: &inference.Error{}}, {Err: context.DeadlineExceeded}, {Err: errors.New(secret)},
 	} {
-		_, end := o.ModelCall(within, agentturn.ModelBegin{Purpose: agentturn.PurposeSummary, Agent: "guest", Provider: "other", Model: "n"})
+		_, end := o.ModelCall(within, agentturn.ModelBegin{Purpose: agentturn.PurposeSummary, Agent: "guest",
+			Provider: "other", Model: "n"})
 		time.Sleep(time.Duration(i+1) * time.Second)
 		end(e)
 	}
@@ -79,7 +91,8 @@ func callTheRest(ctx context.Context, o agentturn.Observer, turn turnkeeper.Turn
 		time.Sleep(time.Duration(i+10) * time.Second)
 		end(agentturn.ModelEnd{})
 	}
-	call := turnkeeper.ToolCall{Key: turnkeeper.CallKey{Round: 2, Ordinal: 3}, Name: "look", Effect: turnkeeper.EffectNone}
+	call := turnkeeper.ToolCall{Key: turnkeeper.CallKey{Round: 2, Ordinal: 3}, Name: "look",
+		Effect: turnkeeper.EffectNone}
 	ran := func(b agentturn.ToolBegin) {
 		_, end := o.ToolCall(within, b)
 		time.Sleep(30 * time.Second)
@@ -87,7 +100,8 @@ func callTheRest(ctx context.Context, o agentturn.Observer, turn turnkeeper.Turn
 	}
 	ran(agentturn.ToolBegin{Call: call})
 	ran(agentturn.ToolBegin{Call: call, Detached: true, Turn: turn, TraceParent: sender})
-	o.SubAgent(ctx, agentturn.SubAgentEnd{Call: call, Turn: turn, TraceParent: sender, State: turnkeeper.CallSucceeded, Took: 40 * time.Second})
+	o.SubAgent(ctx, agentturn.SubAgentEnd{Call: call, Turn: turn, TraceParent: sender, State: turnkeeper.CallSucceeded,
+		Took: 40 * time.Second})
 	endRound(agentturn.RoundEnd{})
 }
 
@@ -103,8 +117,8 @@ func shown(t *testing.T, told *telemetry.Telemetry) string {
 	return strings.Join(lines, "")
 }
 
-// TestTheRestOfSpansAndMetrics compares what spans and metrics say of the rest with testdata. The metrics are the same if no spans
-// are sent.
+// TestTheRestOfSpansAndMetrics compares what spans and metrics say of the rest with testdata. The metrics are the same
+// if no spans are sent.
 func TestTheRestOfSpansAndMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, false)
@@ -120,7 +134,8 @@ func TestTheRestOfSpansAndMetrics(t *testing.T) {
 			told := r.Telemetry
 			if !traces {
 				var err error
-				if told, err = telemetry.Start(t.Context(), telemetry.Options{Content: true, Getenv: func(string) string { return "" }}); err != nil {
+				if told, err = telemetry.Start(t.Context(), telemetry.Options{Content: true,
+					Getenv: func(string) string { return "" }}); err != nil {
 					t.Fatal(err)
 				}
 				defer func() { _ = told.Close(context.Background()) }()

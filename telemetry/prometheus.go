@@ -22,12 +22,14 @@ const (
 // newPrometheus returns the exporter for Prometheus and its HTTP handler.
 func newPrometheus() (sdkmetric.Reader, http.Handler, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {
 		return nil, nil, err
 	}
-	handler := promhttp.HandlerFor(exactNames{registry}, promhttp.HandlerOpts{Timeout: scrapeTime, MaxRequestsInFlight: scrapesOnce})
+	handler := promhttp.HandlerFor(exactNames{registry}, promhttp.HandlerOpts{Timeout: scrapeTime,
+		MaxRequestsInFlight: scrapesOnce})
 	return reader, handler, nil
 }
 

@@ -38,7 +38,9 @@ func TestWhatAReceiverGets(t *testing.T) {
 	}))
 	defer server.Close()
 	told, err := telemetry.Start(t.Context(), telemetry.Options{
-		Endpoint: server.URL + "/base/", Version: "v1.2.3", Instance: "run-7", Getenv: func(string) string { return "" },
+		Endpoint: server.URL + "/base/", Version: "v1.2.3", Instance: "run-7", Getenv: func(string) string {
+			return ""
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +49,10 @@ func TestWhatAReceiverGets(t *testing.T) {
 	if err := told.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for path, name := range map[string]string{"POST /base/v1/traces": "execute_tool send", "POST /base/v1/metrics": "turnkeeper.turn.duration"} {
-		for _, want := range []string{name, "service.name.{1,4}turnkeeper", "service.version.{1,4}v1.2.3", "service.instance.id.{1,4}run-7", "telemetry.sdk.name"} {
+	for path, name := range map[string]string{"POST /base/v1/traces": "execute_tool send",
+		"POST /base/v1/metrics": "turnkeeper.turn.duration"} {
+		for _, want := range []string{name, "service.name.{1,4}turnkeeper", "service.version.{1,4}v1.2.3",
+			"service.instance.id.{1,4}run-7", "telemetry.sdk.name"} {
 			if !regexp.MustCompile("(?s)" + want).MatchString(got[path]) {
 				t.Errorf("%s says nothing of %s", path, want)
 			}
@@ -93,7 +97,8 @@ func TestMetricsWithoutASource(t *testing.T) {
 	golden.File(t, "testdata/sources.txt", strings.Join(lines, "\n")+"\n")
 }
 
-// TestAFailedSourceOmitsTheQueue checks that the metrics of the whole database are omitted if any query fails, and counted once.
+// TestAFailedSourceOmitsTheQueue checks that the metrics of the whole database are omitted if any query fails, and
+// counted once.
 func TestAFailedSourceOmitsTheQueue(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no database")
@@ -122,19 +127,21 @@ func TestAFailedSourceOmitsTheQueue(t *testing.T) {
 		}
 		read(t, told)
 		text := read(t, told)
-		for _, metric := range []string{"turnkeeper_queue_messages", "turnkeeper_turns_open", "turnkeeper_model_down", "turnkeeper_set_aside", "turnkeeper_survival_level"} {
+		for _, metric := range []string{"turnkeeper_queue_messages", "turnkeeper_turns_open", "turnkeeper_model_down",
+			"turnkeeper_set_aside", "turnkeeper_survival_level"} {
 			if strings.Contains(text, "\n"+metric) {
 				t.Errorf("%s: %s is there", name, metric)
 			}
 		}
-		if !strings.Contains(text, "\nturnkeeper_queue_read_failures_total 1\n") || !strings.Contains(text, "\nturnkeeper_leases_held 121\n") {
+		if !strings.Contains(text, "\nturnkeeper_queue_read_failures_total 1\n") || !strings.Contains(text,
+			"\nturnkeeper_leases_held 121\n") {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}
 }
 
-// TestTheHelpOfMetrics checks that /metrics explains each metric as the documentation does, and gives its kind and the bounds of its
-// buckets.
+// TestTheHelpOfMetrics checks that /metrics explains each metric as the documentation does, and gives its kind and the
+// bounds of its buckets.
 func TestTheHelpOfMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, err := telemetry.Start(t.Context(), telemetry.Options{Getenv: func(string) string { return "" }})
@@ -224,7 +231,8 @@ func TestManyReadersAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheServerOfMetrics checks what the separate server answers, and that it closes connections that do not end in time.
+// TestTheServerOfMetrics checks what the separate server answers, and that it closes connections that do not end in
+// time.
 func TestTheServerOfMetrics(t *testing.T) {
 	t.Parallel()
 	told, err := start(t, nil, "")
@@ -236,7 +244,8 @@ func TestTheServerOfMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := told.Serve(listener, zap.NewNop())
-	for asked, want := range map[string]int{"GET /metrics": 200, "POST /metrics": 405, "GET /": 404, "GET /metrics/x": 404} {
+	for asked, want := range map[string]int{"GET /metrics": 200, "POST /metrics": 405, "GET /": 404,
+		"GET /metrics/x": 404} {
 		method, path, _ := strings.Cut(asked, " ")
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+listener.Addr().String()+path, nil)
 		if err != nil {
@@ -269,28 +278,34 @@ func TestTheServerOfMetrics(t *testing.T) {
 	}
 }
 
-// TestEverySettingOfTheEnvironment compares what is said of a wrong value of each variable with testdata, for a signal that is sent,
-// and for none.
+// TestEverySettingOfTheEnvironment compares what is said of a wrong value of each variable with testdata, for a signal
+// that is sent, and for none.
 func TestEverySettingOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	values := []string{"none", "otlp", "true", "0", "1", "-1", "0.5", "1.5", "http/protobuf", "gzip", "always_on", "prometheus", "a=b", "a=%zz,", " , ", "https://h?q", "FALSE"}
+	values := []string{"none", "otlp", "true", "0", "1", "-1", "0.5", "1.5", "http/protobuf", "gzip", "always_on",
+		"prometheus", "a=b", "a=%zz,", " , ", "https://h?q", "FALSE"}
 	var lines []string
 	for _, name := range []string{
-		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
-		"OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+		"OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+		"OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
 		"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
-		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_RESOURCE_ATTRIBUTES",
-		"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE",
+		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+		"OTEL_RESOURCE_ATTRIBUTES",
+		"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT", "OTEL_BSP_SCHEDULE_DELAY",
+		"OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE",
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG", "OTEL_OTHER",
 	} {
 		for _, endpoint := range []string{"", server.URL} {
 			var good []string
 			said := map[string][]string{}
 			for _, value := range values {
-				told, err := telemetry.Start(t.Context(), telemetry.Options{Endpoint: endpoint, Getenv: func(of string) string { return map[string]string{name: value}[of] }})
+				told, err := telemetry.Start(t.Context(), telemetry.Options{Endpoint: endpoint,
+					Getenv: func(of string) string { return map[string]string{name: value}[of] }})
 				if err == nil {
 					good = append(good, fmt.Sprintf("%q: %t", value, told.Traces()))
 					_ = told.Close(t.Context())

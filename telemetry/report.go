@@ -33,7 +33,8 @@ func (r *reporter) Handle(err error) {
 		r.silent++
 		return
 	}
-	r.log.Warn("telemetry could not be sent; turns continue", zap.String("error", r.mask(err.Error())), zap.Int("errors_before", r.silent))
+	r.log.Warn("telemetry could not be sent; turns continue", zap.String("error", r.mask(err.Error())),
+		zap.Int("errors_before", r.silent))
 	r.last, r.silent = time.Now(), 0
 }
 

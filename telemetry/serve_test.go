@@ -51,7 +51,8 @@ func TestABodyThatDoesNotComeToTheMetrics(t *testing.T) {
 		}()
 		began := time.Now()
 		answer, err := io.ReadAll(client)
-		if took := time.Since(began); err != nil || took > 10*time.Second || !strings.HasPrefix(string(answer), "HTTP/1.1 404") {
+		if took := time.Since(began); err != nil || took > 10*time.Second || !strings.HasPrefix(string(answer),
+			"HTTP/1.1 404") {
 			t.Errorf("after %s: %q, %v", took, answer, err)
 		}
 		if err := server.Close(context.Background()); err != nil {

@@ -30,7 +30,8 @@ func mask(text string) string { return strings.ReplaceAll(text, secret, "[redact
 // record returns a Recorder that masks the secret.
 func record(t *testing.T, content bool) *telemetry.Recorder {
 	t.Helper()
-	r, err := telemetry.Record(t.Context(), telemetry.Options{Content: content, Mask: mask, Getenv: func(string) string { return "" }})
+	r, err := telemetry.Record(t.Context(), telemetry.Options{Content: content, Mask: mask,
+		Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func record(t *testing.T, content bool) *telemetry.Recorder {
 	for _, from := range []string{"", sender} {
 		place := traceparent.Of(turnkeeper.Turn{ID: 41, CreatedAt: time.Now().Add(-time.Hour)}, from)
 		for _, of := range []string{
-			traceparent.TurnSpan(41), traceparent.GrantSpan("g1"), traceparent.GrantSpan("g2"), traceparent.CallSpan(41, turnkeeper.CallKey{Round: 2, Ordinal: 3}),
+			traceparent.TurnSpan(41), traceparent.GrantSpan("g1"), traceparent.GrantSpan("g2"), traceparent.CallSpan(41,
+				turnkeeper.CallKey{Round: 2, Ordinal: 3}),
 		} {
 			r.Named[place.SpanOf(of)] = of
 		}
@@ -57,7 +59,8 @@ func observe(ctx context.Context, o agentturn.Observer) {
 		Arguments: `{"planned":"` + secret + `"}`,
 	}
 	turn := turnkeeper.Turn{
-		ID: 41, MessageID: 42, Agent: "clerk", User: "ann", Conversation: "main", Attempt: 5, Dispatches: 6, Trigger: "message", GrantID: "g2",
+		ID: 41, MessageID: 42, Agent: "clerk", User: "ann", Conversation: "main", Attempt: 5, Dispatches: 6,
+		Trigger: "message", GrantID: "g2",
 		CreatedAt: now.Add(-time.Hour), GrantedAt: now.Add(-time.Minute), DueAt: now.Add(-2 * time.Minute),
 	}
 	message := turnkeeper.Message{ID: 42, AcceptedAt: now.Add(-2 * time.Hour)}
@@ -67,13 +70,17 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	ctx, endDispatch := o.Dispatch(ctx, agentturn.DispatchBegin{Record: record, Before: before})
 	within, endRound := o.Round(ctx, agentturn.RoundBegin{Number: 2, Resumed: true})
 	temperature := 0.25
-	begin := agentturn.ModelBegin{Purpose: agentturn.PurposeRound, Agent: "clerk", Provider: "mistral", Model: "large", Attempt: 3, Request: inference.Request{
-		Model: "large", MaxOutputTokens: 99, Temperature: &temperature, Messages: []inference.Message{
-			{Role: inference.RoleSystem, Text: "system " + secret}, {Role: inference.RoleUser, Text: "user " + secret},
-			{Role: inference.RoleAssistant, Text: "before " + secret, Calls: []inference.Call{{ID: "c0", Name: "look", Arguments: `{"at":"` + secret + `"}`}}},
-			{Role: inference.RoleTool, CallID: "c0", Text: "found " + secret},
-		},
-	}}
+	begin := agentturn.ModelBegin{Purpose: agentturn.PurposeRound, Agent: "clerk", Provider: "mistral", Model: "large",
+		Attempt: 3, Request: inference.Request{
+			Model: "large", MaxOutputTokens: 99, Temperature: &temperature, Messages: []inference.Message{
+				{Role: inference.RoleSystem, Text: "system " + secret}, {Role: inference.RoleUser,
+					Text: "user " + secret},
+				{Role: inference.RoleAssistant, Text: "before " + secret,
+					Calls: []inference.Call{{ID: "c0", Name: "look",
+						Arguments: `{"at":"` + secret + `"}`}}},
+				{Role: inference.RoleTool, CallID: "c0", Text: "found " + secret},
+			},
+		}}
 	_, endModel := o.ModelCall(within, begin)
 	time.Sleep(11 * time.Millisecond)
 	endModel(agentturn.ModelEnd{Response: inference.Response{
@@ -90,7 +97,8 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	_, endTool = o.ToolCall(within, agentturn.ToolBegin{Call: call, Agent: "clerk", Detached: true, Turn: turn})
 	time.Sleep(14 * time.Millisecond)
 	endTool(agentturn.ToolEnd{State: turnkeeper.CallFailed, Error: "timeout", Result: "error " + secret})
-	o.SubAgent(within, agentturn.SubAgentEnd{Call: call, Turn: turn, Agent: "other", Child: 77, Began: now.Add(-time.Minute), Took: 15 * time.Second,
+	o.SubAgent(within, agentturn.SubAgentEnd{Call: call, Turn: turn, Agent: "other", Child: 77,
+		Began: now.Add(-time.Minute), Took: 15 * time.Second,
 		State: turnkeeper.CallFailed, Error: "cancelled"})
 	o.SubAgent(within, agentturn.SubAgentEnd{
 		Call: call, Turn: turn, Began: now.Add(time.Hour), Took: 16 * time.Second, State: turnkeeper.CallSucceeded,
@@ -99,13 +107,15 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	endRound(agentturn.RoundEnd{Round: &round})
 	time.Sleep(17 * time.Millisecond)
 	endDispatch(agentturn.DispatchEnd{
-		Outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth"},
-		Rounds:  []turnkeeper.Round{{Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 20}}, {Usage: turnkeeper.Usage{InputTokens: 100, OutputTokens: 200}}},
+		Outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			ErrorClass: "auth"},
+		Rounds: []turnkeeper.Round{{Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 20}},
+			{Usage: turnkeeper.Usage{InputTokens: 100, OutputTokens: 200}}},
 	})
 }
 
-// TestSpans compares all that spans say with testdata, with and without the texts of conversations. A secret in any of these
-// texts is masked.
+// TestSpans compares all that spans say with testdata, with and without the texts of conversations. A secret in any of
+// these texts is masked.
 func TestSpans(t *testing.T) {
 	for _, content := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,16 +187,21 @@ func TestMetrics(t *testing.T) {
 func sources() telemetry.Sources {
 	return telemetry.Sources{
 		Queue: func(context.Context) (telemetry.Queue, error) {
-			return telemetry.Queue{Messages: 101, Oldest: 102 * time.Second, Running: 103, Queued: 104, Waits: 105, Reasons: []telemetry.Wait{
-				{Reason: "asks", Turns: 106, Age: 107 * time.Second, Left: 108 * time.Second}, {Reason: "budget", Turns: 109, Age: -1, Left: -1},
-				{Reason: "children", Turns: 110},
-			}}, nil
+			return telemetry.Queue{Messages: 101, Oldest: 102 * time.Second, Running: 103, Queued: 104, Waits: 105,
+				Reasons: []telemetry.Wait{
+					{Reason: "asks", Turns: 106, Age: 107 * time.Second, Left: 108 * time.Second},
+					{Reason: "budget", Turns: 109, Age: -1, Left: -1},
+					{Reason: "children", Turns: 110},
+				}}, nil
 		},
-		Models: func(context.Context) (map[string]bool, error) { return map[string]bool{"up": false, "down": true}, nil },
+		Models: func(context.Context) (map[string]bool, error) {
+			return map[string]bool{"up": false, "down": true}, nil
+		},
 		Aside:  func(context.Context) (map[string]int, error) { return map[string]int{"message": 111}, nil },
 		Levels: func(context.Context) (map[string]int, error) { return map[string]int{"clerk": 2}, nil },
 		Refused: func() (map[string][]time.Duration, map[string]int64) {
-			return map[string][]time.Duration{"53300": {112 * time.Second, 113 * time.Second}}, map[string]int64{"53300": 114, "57P03": 115}
+			return map[string][]time.Duration{"53300": {112 * time.Second, 113 * time.Second}},
+				map[string]int64{"53300": 114, "57P03": 115}
 		},
 		Pools:    func() []telemetry.Pool { return []telemetry.Pool{{"main", 116, 117, 118, 119, 120 * time.Second}} },
 		Leases:   func() int { return 121 },
@@ -195,7 +210,8 @@ func sources() telemetry.Sources {
 	}
 }
 
-// TestTextsOfSpansAreCut checks texts and numbers of messages on either side of their limits. A text is masked before it is cut.
+// TestTextsOfSpansAreCut checks texts and numbers of messages on either side of their limits. A text is masked before
+// it is cut.
 func TestTextsOfSpansAreCut(t *testing.T) {
 	said := func(r *telemetry.Recorder, messages ...inference.Message) string {
 		_, end := r.ModelCall(t.Context(), agentturn.ModelBegin{Request: inference.Request{Messages: messages}})
@@ -212,11 +228,13 @@ func TestTextsOfSpansAreCut(t *testing.T) {
 			t.Errorf("%d characters: …%s", size, got[max(0, len(got)-40):])
 		}
 	}
-	if got := said(r, inference.Message{Role: inference.RoleUser, Text: strings.Repeat("x", 3990) + secret}); strings.Contains(got, "planted") {
+	if got := said(r, inference.Message{Role: inference.RoleUser, Text: strings.Repeat("x",
+		3990) + secret}); strings.Contains(got, "planted") {
 		t.Errorf("a secret at the limit: %s", got[len(got)-60:])
 	}
 	for n, cut := range map[int]bool{39: false, 40: false, 41: true} {
-		messages := []inference.Message{{Role: inference.RoleSystem, Text: "system"}, {Role: inference.RoleUser, Text: "first"}}
+		messages := []inference.Message{{Role: inference.RoleSystem, Text: "system"}, {Role: inference.RoleUser,
+			Text: "first"}}
 		for range n - 1 {
 			messages = append(messages, inference.Message{Role: inference.RoleUser, Text: "next"})
 		}

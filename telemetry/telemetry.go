@@ -112,7 +112,8 @@ func (t *Telemetry) startTraces(ctx context.Context, to string, from *resource.R
 		return err
 	}
 	// The queue of the processor is bounded, and drops what does not fit.
-	t.traces = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(from), sdktrace.WithIDGenerator(ids{}))
+	t.traces = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(from),
+		sdktrace.WithIDGenerator(ids{}))
 	t.tracer = t.traces.Tracer(scope)
 	return nil
 }

@@ -17,7 +17,9 @@ import (
 // start starts telemetry with env as its environment variables.
 func start(t *testing.T, env map[string]string, endpoint string) (*telemetry.Telemetry, error) {
 	t.Helper()
-	told, err := telemetry.Start(t.Context(), telemetry.Options{Endpoint: endpoint, Getenv: func(name string) string { return env[name] }})
+	told, err := telemetry.Start(t.Context(), telemetry.Options{Endpoint: endpoint, Getenv: func(name string) string {
+		return env[name]
+	}})
 	if err == nil {
 		t.Cleanup(func() { _ = told.Close(context.Background()) })
 	}
@@ -38,26 +40,34 @@ func TestEnvironment(t *testing.T) {
 		{"an endpoint", nil, to, true, ""},
 		{"an endpoint with a path", nil, to + "/otlp/", true, ""},
 		{"for traces alone", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": to + "/v1/traces"}, "", true, ""},
-		{"for metrics alone", map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": to + "/v1/metrics"}, "", false, ""},
+		{"for metrics alone", map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": to + "/v1/metrics"},
+			"", false, ""},
 		{"no traces", map[string]string{"OTEL_TRACES_EXPORTER": "none"}, to, false, ""},
 		{"metrics for Prometheus alone", map[string]string{"OTEL_METRICS_EXPORTER": "prometheus"}, to, true, ""},
-		{"disabled", map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, to, false, ""},
+		{"disabled", map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+			to, false, ""},
 		{"what nobody uses is not looked at", map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", false, ""},
-		{"well set", map[string]string{"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5", "OTEL_EXPORTER_OTLP_HEADERS": "a=b, c=d%20e"}, to, true, ""},
+		{"well set", map[string]string{"OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+			"OTEL_TRACES_SAMPLER_ARG": "0.5", "OTEL_EXPORTER_OTLP_HEADERS": "a=b, c=d%20e"}, to, true, ""},
 
 		{"no URL", nil, "collector", false, "must be a URL"},
 		{"a password", nil, "http://u:p@h", false, "no user or password"},
 		{"a query", nil, to + "?a=b", false, "without ? and #"},
-		{"another protocol", map[string]string{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/json"}, to, false, `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL is "http/json"`},
+		{"another protocol", map[string]string{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/json"}, to, false,
+			`OTEL_EXPORTER_OTLP_METRICS_PROTOCOL is "http/json"`},
 		{"another compression", map[string]string{"OTEL_EXPORTER_OTLP_COMPRESSION": "zip"}, to, false, "gzip or none"},
-		{"a time in words", map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, to, false, "a whole number above 0"},
+		{"a time in words", map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, to, false,
+			"a whole number above 0"},
 		{"no queue", map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "0"}, to, false, "OTEL_BSP_MAX_QUEUE_SIZE"},
-		{"no interval", map[string]string{"OTEL_METRIC_EXPORT_INTERVAL": "-1"}, to, false, "OTEL_METRIC_EXPORT_INTERVAL"},
+		{"no interval", map[string]string{"OTEL_METRIC_EXPORT_INTERVAL": "-1"}, to, false,
+			"OTEL_METRIC_EXPORT_INTERVAL"},
 		{"no sampler", map[string]string{"OTEL_TRACES_SAMPLER": "sometimes"}, to, false, "OTEL_TRACES_SAMPLER"},
 		{"no ratio", map[string]string{"OTEL_TRACES_SAMPLER_ARG": "half"}, to, false, "a number from 0 to 1"},
-		{"a header without a name", map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "=b"}, to, false, "OTEL_EXPORTER_OTLP_HEADERS must be name=value"},
+		{"a header without a name", map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "=b"}, to, false,
+			"OTEL_EXPORTER_OTLP_HEADERS must be name=value"},
 		{"a bad escape", map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "a=%zz"}, to, false, "values as in URLs"},
-		{"attributes that are none", map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "here"}, to, false, "OTEL_RESOURCE_ATTRIBUTES"},
+		{"attributes that are none", map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "here"}, to, false,
+			"OTEL_RESOURCE_ATTRIBUTES"},
 		{"metrics by somebody else", map[string]string{"OTEL_METRICS_EXPORTER": "statsd"}, to, false, "otlp or none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,8 +95,8 @@ func read(t *testing.T, told *telemetry.Telemetry) string {
 	return w.Body.String()
 }
 
-// TestTheDatabaseIsAskedSeldom checks that reading metrics queries the database at most once in five seconds, with a timeout
-// of two seconds, and that metrics without a result are omitted.
+// TestTheDatabaseIsAskedSeldom checks that reading metrics queries the database at most once in five seconds, with a
+// timeout of two seconds, and that metrics without a result are omitted.
 func TestTheDatabaseIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, err := telemetry.Start(t.Context(), telemetry.Options{Getenv: func(string) string { return "" }})
@@ -109,7 +119,8 @@ func TestTheDatabaseIsAskedSeldom(t *testing.T) {
 		}
 		for range 10 {
 			text := read(t, told)
-			if !strings.Contains(text, "\nturnkeeper_queue_messages 1\n") || !strings.Contains(text, "\nturnkeeper_queue_age_seconds 0\n") ||
+			if !strings.Contains(text, "\nturnkeeper_queue_messages 1\n") || !strings.Contains(text,
+				"\nturnkeeper_queue_age_seconds 0\n") ||
 				!strings.Contains(text, `turnkeeper_turns_open{state="running"} 2`) {
 				t.Fatal(text)
 			}
@@ -147,7 +158,8 @@ func TestWaitsAreMetrics(t *testing.T) {
 	}
 	err = told.Watch(telemetry.Sources{Queue: func(context.Context) (telemetry.Queue, error) {
 		return telemetry.Queue{Waits: 5, Reasons: []telemetry.Wait{
-			{Reason: "person", Turns: 3, Age: 2 * time.Hour, Left: 10 * time.Minute}, {Reason: "sub_agents", Turns: 2, Age: -1, Left: -1},
+			{Reason: "person", Turns: 3, Age: 2 * time.Hour, Left: 10 * time.Minute}, {Reason: "sub_agents", Turns: 2,
+				Age: -1, Left: -1},
 		}}, nil
 	}})
 	if err != nil {

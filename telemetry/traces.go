@@ -42,7 +42,8 @@ type dispatchKey struct{}
 // Dispatch starts the span of a grant. Its parent is the span of the turn, whose id
 // every process can derive, and which the process that ends the turn sends: a span
 // cannot stay open across processes.
-func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
+func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (context.Context,
+	func(agentturn.DispatchEnd)) {
 	turn := b.Record.Turn
 	place := traceparent.Of(turn, b.Record.Message.TraceParent)
 	granted := time.Now().Add(-b.Record.Elapsed)
@@ -57,16 +58,19 @@ func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (co
 		trace.WithAttributes(attribute.Int("turnkeeper.dispatch", turn.Dispatches)),
 	}
 	if b.Before.GrantID != "" {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: d.whole.SpanContext().WithSpanID(place.SpanOf(traceparent.GrantSpan(b.Before.GrantID)))}))
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: d.whole.SpanContext().WithSpanID(
+			place.SpanOf(traceparent.GrantSpan(b.Before.GrantID)))}))
 	}
-	_, d.span = t.tracer.Start(wanting(within, place.TraceID, place.SpanOf(traceparent.GrantSpan(turn.GrantID))), "dispatch", options...)
+	_, d.span = t.tracer.Start(wanting(within, place.TraceID, place.SpanOf(traceparent.GrantSpan(turn.GrantID))),
+		"dispatch", options...)
 	t.metrics.granted(ctx, b.Record)
 	ctx = trace.ContextWithSpan(context.WithValue(ctx, dispatchKey{}, d), d.span)
 	return ctx, d.end
 }
 
 // turnSpan returns the span of a whole turn. Only the process that ends the turn ends it.
-func (t *Telemetry) turnSpan(ctx context.Context, place traceparent.Context, turn turnkeeper.Turn, made time.Time) trace.Span {
+func (t *Telemetry) turnSpan(ctx context.Context, place traceparent.Context, turn turnkeeper.Turn,
+	made time.Time) trace.Span {
 	options := []trace.SpanStartOption{trace.WithTimestamp(made), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "invoke_agent"),
 		attribute.String("gen_ai.agent.name", turn.Agent),
@@ -84,13 +88,16 @@ func (t *Telemetry) turnSpan(ctx context.Context, place traceparent.Context, tur
 	} else {
 		options = append(options, trace.WithNewRoot())
 	}
-	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(traceparent.TurnSpan(turn.ID))), "invoke_agent "+turn.Agent, options...)
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(traceparent.TurnSpan(turn.ID))),
+		"invoke_agent "+turn.Agent, options...)
 	return span
 }
 
 // lostSpan sends the span of a grant for its lost worker.
-func (t *Telemetry) lostSpan(ctx context.Context, place traceparent.Context, lost turnkeeper.Dispatch, number int, granted time.Time) {
-	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(traceparent.GrantSpan(lost.GrantID))), "dispatch",
+func (t *Telemetry) lostSpan(ctx context.Context, place traceparent.Context, lost turnkeeper.Dispatch, number int,
+	granted time.Time) {
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(traceparent.GrantSpan(lost.GrantID))),
+		"dispatch",
 		trace.WithTimestamp(granted), trace.WithAttributes(
 			attribute.Int("turnkeeper.dispatch", number),
 			attribute.String("turnkeeper.dispatch.outcome", outcomeLost),
@@ -169,7 +176,8 @@ func (t *Telemetry) Round(ctx context.Context, r agentturn.RoundBegin) (context.
 	return ctx, func(e agentturn.RoundEnd) {
 		if e.Round != nil {
 			span.SetAttributes(
-				attribute.Int("turnkeeper.round.calls", len(e.Round.Calls)), attribute.Bool("turnkeeper.round.charged", e.Round.Charged),
+				attribute.Int("turnkeeper.round.calls", len(e.Round.Calls)), attribute.Bool("turnkeeper.round.charged",
+					e.Round.Charged),
 				attribute.Int("turnkeeper.round.attempts", e.Round.Attempts),
 			)
 		}
@@ -198,7 +206,8 @@ func (t *Telemetry) ModelCall(ctx context.Context, m agentturn.ModelBegin) (cont
 	if temperature := m.Request.Temperature; temperature != nil {
 		attributes = append(attributes, attribute.Float64("gen_ai.request.temperature", *temperature))
 	}
-	ctx, span := t.tracer.Start(ctx, "chat "+m.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+	ctx, span := t.tracer.Start(ctx, "chat "+m.Model, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attributes...))
 	if t.content && span.IsRecording() {
 		span.SetAttributes(t.asked(m.Request)...)
 	}
@@ -222,14 +231,16 @@ func answered(r inference.Response) []attribute.KeyValue {
 		attributes = append(attributes, attribute.String("gen_ai.response.id", r.ID))
 	}
 	if r.FinishReason != "" {
-		attributes = append(attributes, attribute.StringSlice("gen_ai.response.finish_reasons", []string{r.FinishReason}))
+		attributes = append(attributes, attribute.StringSlice("gen_ai.response.finish_reasons",
+			[]string{r.FinishReason}))
 	}
 	if r.Usage.Estimated { // the conventions exclude estimates
 		return attributes
 	}
 	for name, n := range map[string]int64{
 		"gen_ai.usage.input_tokens": r.Usage.InputTokens, "gen_ai.usage.output_tokens": r.Usage.OutputTokens,
-		"gen_ai.usage.cache_read.input_tokens": r.Usage.CachedTokens, "gen_ai.usage.reasoning.output_tokens": r.Usage.ReasoningTokens,
+		"gen_ai.usage.cache_read.input_tokens": r.Usage.CachedTokens,
+		"gen_ai.usage.reasoning.output_tokens": r.Usage.ReasoningTokens,
 	} {
 		if n > 0 {
 			attributes = append(attributes, attribute.Int64(name, n))
@@ -312,7 +323,8 @@ func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 		ended = began.Add(s.Took)
 	}
 	id := place.SpanOf(traceparent.CallSpan(s.Turn.ID, s.Call.Key))
-	_, span := t.tracer.Start(wanting(ctx, place.TraceID, id), "execute_tool "+s.Call.Name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, id), "execute_tool "+s.Call.Name, trace.WithTimestamp(began),
+		trace.WithAttributes(attributes...))
 	if t.content {
 		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(s.Call.AsRun())))
 	}
@@ -348,7 +360,8 @@ func orOther(class string) string {
 
 // The conventions' names of providers, if they differ from ours.
 var providerNames = map[string]string{
-	"mistral": "mistral_ai", "gemini": "gcp.gemini", "google": "gcp.gemini", "xai": "x_ai", "azure": "azure.ai.openai", "bedrock": "aws.bedrock",
+	"mistral": "mistral_ai", "gemini": "gcp.gemini", "google": "gcp.gemini", "xai": "x_ai", "azure": "azure.ai.openai",
+	"bedrock": "aws.bedrock",
 }
 
 func providerName(configured string) string {

@@ -230,14 +230,16 @@ func compareHoldings(list []sentence, rows []holding) (faults []string) {
 			faults = append(faults, fmt.Sprintf("section %s: no row for %q; find the tests that hold it and add\n%s",
 				s.section, s.text, rowFor(s)))
 		case !strings.HasPrefix(s.text, strings.TrimSpace(strings.TrimSuffix(row.text, "…"))):
-			faults = append(faults, fmt.Sprintf("docs/contract.md:%d: the sentence of hash %s begins with other words: %q",
-				row.line, row.hash, s.text))
+			faults = append(faults,
+				fmt.Sprintf("docs/contract.md:%d: the sentence of hash %s begins with other words: %q",
+					row.line, row.hash, s.text))
 		}
 	}
 	left := slices.SortedFunc(maps.Values(byHash), func(a, b *holding) int { return cmp.Compare(a.line, b.line) })
 	for _, row := range left {
-		faults = append(faults, fmt.Sprintf("docs/contract.md:%d: section %s of the specification has no such sentence, "+
-			"or has changed it: read it again", row.line, row.section))
+		faults = append(faults,
+			fmt.Sprintf("docs/contract.md:%d: section %s of the specification has no such sentence, "+
+				"or has changed it: read it again", row.line, row.section))
 	}
 	return faults
 }
@@ -314,8 +316,9 @@ func TestFaultsOfTheTableOfTheContract(t *testing.T) {
 	without := strings.Replace(good, tests, "", 1)
 	exists := map[string]bool{"tests: TestA": true, `tests: "a case"`: true, "jobs: TestB": true}
 	for name, c := range map[string]struct{ table, spec, want string }{
-		"none":                        {good, spec, ""},
-		"a test that does not exist":  {strings.Replace(good, "TestB", "TestC", 1), spec, `there is no test "jobs: TestC"`},
+		"none": {good, spec, ""},
+		"a test that does not exist": {strings.Replace(good, "TestB", "TestC", 1), spec,
+			`there is no test "jobs: TestC"`},
 		"a test of another package":   {strings.Replace(good, "TestB", "TestA", 1), spec, `no test "jobs: TestA"`},
 		"no package":                  {strings.Replace(good, "jobs: TestB", "TestB", 1), spec, "is not of the form"},
 		"neither a test nor a reason": {without, spec, "names neither"},

@@ -70,8 +70,8 @@ func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
 	return CheckArguments(e.schema, raw)
 }
 
-// CheckAsWritten checks arguments that a call will have as they are written. It refuses those too that Check accepts only
-// because it decodes a string or leaves out a null.
+// CheckAsWritten checks arguments that a call will have as they are written. It refuses those too that Check accepts
+// only because it decodes a string or leaves out a null.
 func (r *Registry) CheckAsWritten(name, raw string) (fault string) {
 	e, ok := r.entries[name]
 	if !ok {
@@ -92,7 +92,8 @@ func (r *Registry) CheckAsWritten(name, raw string) (fault string) {
 // unchanged. It checks the result against the tool's schema again, but does not
 // limit its size. fault is for the model and quotes no value. An error of value is
 // returned as err.
-func (r *Registry) Resolve(name, canonical string, value func(string) (string, error)) (resolved, fault string, err error) {
+func (r *Registry) Resolve(name, canonical string,
+	value func(string) (string, error)) (resolved, fault string, err error) {
 	e, ok := r.entries[name]
 	if !ok {
 		return "", "tool not found: " + name, nil
@@ -105,7 +106,8 @@ func (r *Registry) Resolve(name, canonical string, value func(string) (string, e
 		return "", "", err
 	}
 	if bad := e.schema.Misfits(args); bad != "" {
-		return "", "invalid arguments: with the stored text in its place, " + bad + " does not fit the tool's schema. Nothing was run.", nil
+		return "", "invalid arguments: with the stored text in its place, " + bad +
+			" does not fit the tool's schema. Nothing was run.", nil
 	}
 	return args.Canonical(), "", nil
 }

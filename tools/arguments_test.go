@@ -30,15 +30,18 @@ func TestCanonicalArguments(t *testing.T) {
 		{"nothing", "", `{}`},
 		{"blanks", " \t\r\n ", `{}`},
 		{"empty object", `{ }`, `{}`},
-		{"keys sorted by bytes, at any depth", `{"b":{"é":1,"z":2,"Z":3},"a":[{"y":1,"x":2}]}`, `{"a":[{"x":2,"y":1}],"b":{"Z":3,"z":2,"é":1}}`},
+		{"keys sorted by bytes, at any depth", `{"b":{"é":1,"z":2,"Z":3},"a":[{"y":1,"x":2}]}`,
+			`{"a":[{"x":2,"y":1}],"b":{"Z":3,"z":2,"é":1}}`},
 		{"space dropped", "{\n \"a\" : [ 1 , 2 , { } , [ ] ]\t}", `{"a":[1,2,{},[]]}`},
 		{"literals", `{"a":true,"b":false,"c":null}`, `{"a":true,"b":false,"c":null}`},
 		{"escapes that need not be", `{"a":"\u0041\/\u00e9\u2028<&>\ud83d\ude00"}`, `{"a":"A/é` + "\u2028" + `<&>😀"}`},
 		{"escapes that must be", `{"a":"\"\\\b\f\n\r\t\u0001\u001F"}`, `{"a":"\"\\\b\f\n\r\t\u0001\u001f"}`},
 		{"upper-case hex", `{"a":"\u00E9\uD83D\uDE00"}`, `{"a":"é😀"}`},
 		{"replacement character as it stands", `{"a":"` + "\uFFFD" + `"}`, `{"a":"` + "\uFFFD" + `"}`},
-		{"plain numbers as written", `{"n":[0,7,-12,1.25,-0.5,123456789012345678901234567890]}`, `{"n":[0,7,-12,1.25,-0.5,123456789012345678901234567890]}`},
-		{"other numbers plain", `{"n":[-0,0.0,1.0,1.50,1e2,1E+2,12.5e1,1e-3,-2.50E-1,0e999]}`, `{"n":[0,0,1,1.5,100,100,125,0.001,-0.25,0]}`},
+		{"plain numbers as written", `{"n":[0,7,-12,1.25,-0.5,123456789012345678901234567890]}`,
+			`{"n":[0,7,-12,1.25,-0.5,123456789012345678901234567890]}`},
+		{"other numbers plain", `{"n":[-0,0.0,1.0,1.50,1e2,1E+2,12.5e1,1e-3,-2.50E-1,0e999]}`,
+			`{"n":[0,0,1,1.5,100,100,125,0.001,-0.25,0]}`},
 		{"far numbers scientific", `{"n":[1e300,-12.5e-200,123e150]}`, `{"n":[1e300,-1.25e-199,1.23e152]}`},
 		{"object in a string", `"{\"b\":1,\"a\":\"x\"}"`, `{"a":"x","b":1}`},
 	}
@@ -108,10 +111,12 @@ func TestRefusedJSON(t *testing.T) {
 		{"long number", `{"a":` + strings.Repeat("1", 101) + `}`, "101 characters long"},
 		{"exact number", `{"a":0.` + strings.Repeat("1", 90) + `}`, "too exact"},
 		{"too deep", `{"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, "more than 64 deep"},
-		{"too deep in a string", `{"a":"` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `"}`, `"a": is of type "string", it must be "array"`},
+		{"too deep in a string", `{"a":"` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `"}`,
+			`"a": is of type "string", it must be "array"`},
 		{"too long", `{"a":"` + strings.Repeat("x", tools.MaxArgumentBytes) + `"}`, "at most 262144 are allowed"},
 		{"too many blanks", strings.Repeat(" ", tools.MaxArgumentBytes+1), "at most 262144 are allowed"},
-		{"too long when canonical", `{"b":[` + strings.TrimSuffix(strings.Repeat("1e99,", 5000), ",") + `]}`, "at most 262144 are allowed"},
+		{"too long when canonical", `{"b":[` + strings.TrimSuffix(strings.Repeat("1e99,", 5000), ",") + `]}`,
+			"at most 262144 are allowed"},
 	}
 	open := compile(t, anything)
 	array := compile(t, `{"type":"object","properties":{"a":{"type":"array"}}}`)
@@ -122,7 +127,8 @@ func TestRefusedJSON(t *testing.T) {
 				schema = array
 			}
 			got, fault := tools.CheckArguments(schema, tt.raw)
-			if !strings.Contains(fault, tt.want) || !strings.HasPrefix(fault, "invalid arguments: ") || !utf8.ValidString(fault) {
+			if !strings.Contains(fault, tt.want) || !strings.HasPrefix(fault, "invalid arguments: ") ||
+				!utf8.ValidString(fault) {
 				t.Errorf("CheckArguments() = %.100s, fault %q; want a fault with %q", got.Canonical, fault, tt.want)
 			}
 			if len(fault) > 4000 {
@@ -165,9 +171,12 @@ func TestSchemaFaults(t *testing.T) {
 		{"missing", `{}`, `missing "path", "mode"`},
 		{"everything at once", `{"depth":"x","mode":"odd","zip":1,"age":2}`,
 			`missing "path"; unexpected "age", "zip"; "depth": is of type "string", it must be "integer"; "mode": enum: odd does not equal any of: [fast slow]`},
-		{"nested", `{"path":"p","mode":"fast","filter":{"ids":[1,"x"]}}`, `"filter.ids[]": is of type "string", it must be "integer"`},
-		{"null where a string is required", `{"path":null,"mode":"fast"}`, `"path": is of type "null", it must be "string"`},
-		{"fraction for an integer", `{"path":"p","mode":"fast","depth":1.5}`, `"depth": is of type "number", it must be "integer"`},
+		{"nested", `{"path":"p","mode":"fast","filter":{"ids":[1,"x"]}}`,
+			`"filter.ids[]": is of type "string", it must be "integer"`},
+		{"null where a string is required", `{"path":null,"mode":"fast"}`,
+			`"path": is of type "null", it must be "string"`},
+		{"fraction for an integer", `{"path":"p","mode":"fast","depth":1.5}`,
+			`"depth": is of type "number", it must be "integer"`},
 		{"out of range", `{"path":"p","mode":"fast","depth":10}`, `"depth": maximum: 10 is greater than 9.`},
 	}
 	schema := compile(t, listing)
@@ -177,7 +186,8 @@ func TestSchemaFaults(t *testing.T) {
 			if !strings.HasPrefix(fault, "invalid arguments: "+tt.want) {
 				t.Errorf("fault = %q, want it to begin with %q", fault, tt.want)
 			}
-			if want := `. Nothing was run. Send one JSON object that fits the tool's schema; required: "path", "mode".`; !strings.HasSuffix(fault, want) {
+			if want :=
+				`. Nothing was run. Send one JSON object that fits the tool's schema; required: "path", "mode".`; !strings.HasSuffix(fault, want) {
 				t.Errorf("fault = %q, want it to end with %q", fault, want)
 			}
 		})
@@ -219,7 +229,8 @@ func TestNullIsAbsent(t *testing.T) {
 		`{"path":"p","filter":"{\"id\":\"x\",\"max\":null}"}`: `{"filter":{"id":"x"},"path":"p"}`,
 	} {
 		args, fault := tools.CheckReadArguments(compile(t, schema), raw)
-		if fault == "" && args.Canonical != want || fault != "" && !strings.HasPrefix(fault, "invalid arguments: "+want+". Nothing") {
+		if fault == "" && args.Canonical != want || fault != "" && !strings.HasPrefix(fault,
+			"invalid arguments: "+want+". Nothing") {
 			t.Errorf("%s: %q, fault %q", raw, args.Canonical, fault)
 		}
 	}
@@ -233,7 +244,8 @@ func TestFaultsAreBounded(t *testing.T) {
 		members = append(members, fmt.Sprintf(`"%s%d":0`, "key", i))
 	}
 	for name, raw := range map[string]string{
-		"long key": `{"` + long + `":1}`, "long value": `{"path":["` + long + `"],"depth":"` + long + `"}`, "many keys": `{` + strings.Join(members, ",") + `}`,
+		"long key": `{"` + long + `":1}`, "long value": `{"path":["` + long + `"],"depth":"` + long + `"}`,
+		"many keys": `{` + strings.Join(members, ",") + `}`,
 	} {
 		if _, fault := tools.CheckArguments(schema, raw); fault == "" || len(fault) > 3000 {
 			t.Errorf("%s: the fault has %d bytes", name, len(fault))
@@ -247,18 +259,23 @@ func TestCoercion(t *testing.T) {
 		coerced         bool
 	}{
 		{"nothing to do", `{"path":"p","mode":"fast","tags":["a"]}`, `{"mode":"fast","path":"p","tags":["a"]}`, false},
-		{"array in a string", `{"path":"p","mode":"fast","tags":" [\"a\", \"b\"] "}`, `{"mode":"fast","path":"p","tags":["a","b"]}`, true},
-		{"object in a string", `{"path":"p","mode":"fast","filter":"{\"ids\":[2]}"}`, `{"filter":{"ids":[2]},"mode":"fast","path":"p"}`, true},
-		{"array in a string in an object in a string", `{"path":"p","mode":"fast","filter":"{\"ids\":\"[2]\"}"}`, `{"filter":{"ids":[2]},"mode":"fast","path":"p"}`, true},
+		{"array in a string", `{"path":"p","mode":"fast","tags":" [\"a\", \"b\"] "}`,
+			`{"mode":"fast","path":"p","tags":["a","b"]}`, true},
+		{"object in a string", `{"path":"p","mode":"fast","filter":"{\"ids\":[2]}"}`,
+			`{"filter":{"ids":[2]},"mode":"fast","path":"p"}`, true},
+		{"array in a string in an object in a string", `{"path":"p","mode":"fast","filter":"{\"ids\":\"[2]\"}"}`,
+			`{"filter":{"ids":[2]},"mode":"fast","path":"p"}`, true},
 		{"all in a string", `"{\"path\":\"p\",\"mode\":\"slow\"}"`, `{"mode":"slow","path":"p"}`, true},
-		{"a string may be meant", `{"path":"p","mode":"fast","note":"[1]"}`, `{"mode":"fast","note":"[1]","path":"p"}`, false},
+		{"a string may be meant", `{"path":"p","mode":"fast","note":"[1]"}`,
+			`{"mode":"fast","note":"[1]","path":"p"}`, false},
 		{"a string is wanted", `{"path":"[1]","mode":"fast"}`, `{"mode":"fast","path":"[1]"}`, false},
 	}
 	schema := compile(t, listing)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, fault := tools.CheckReadArguments(schema, tt.raw)
-			if diff := cmp.Diff(tools.Arguments{Canonical: tt.want, Coerced: tt.coerced}, got); diff != "" || fault != "" {
+			if diff := cmp.Diff(tools.Arguments{Canonical: tt.want, Coerced: tt.coerced},
+				got); diff != "" || fault != "" {
 				t.Errorf("fault %q, arguments (-want +got):\n%s", fault, diff)
 			}
 		})
@@ -279,7 +296,8 @@ func TestCoercion(t *testing.T) {
 
 func TestHash(t *testing.T) {
 	// printf 'clock\0{}' | sha256sum
-	if got, want := tools.Hash("clock", "{}"), "0d215ef4be85c5f9f35940ce1dff668b3fa3352683b8c6b519d25c12e200c1fd"; got != want {
+	if got, want := tools.Hash("clock", "{}"),
+		"0d215ef4be85c5f9f35940ce1dff668b3fa3352683b8c6b519d25c12e200c1fd"; got != want {
 		t.Errorf("Hash = %s, want %s", got, want)
 	}
 	if tools.Hash("a", "b") == tools.Hash("ab", "") {
@@ -293,7 +311,8 @@ func TestMalformedPlaceholder(t *testing.T) {
 		"broken": {"\xff\x00é\n", `{"malformed_arguments":true,"raw":"` + "\uFFFD" + `é\n"}`},
 		"long":   {strings.Repeat("é", 501), `{"malformed_arguments":true,"raw":"` + strings.Repeat("é", 500) + `…"}`},
 		"exact":  {strings.Repeat("é", 500), `{"malformed_arguments":true,"raw":"` + strings.Repeat("é", 500) + `"}`},
-		"huge":   {strings.Repeat("😀", 1<<20), `{"malformed_arguments":true,"raw":"` + strings.Repeat("😀", 500) + `…"}`},
+		"huge": {strings.Repeat("😀", 1<<20), `{"malformed_arguments":true,"raw":"` + strings.Repeat("😀",
+			500) + `…"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, tools.MalformedPlaceholder(tt.raw)); diff != "" {
@@ -415,7 +434,8 @@ func countKeys(value any) (n int) {
 // TestWhoseTextsAreDecoded tests that only the calls of a tool without an effect may write an array as text.
 func TestWhoseTextsAreDecoded(t *testing.T) {
 	const raw = `{"ids":"[1]"}`
-	for effect, decodes := range map[turnkeeper.Effect]bool{turnkeeper.EffectNone: true, turnkeeper.EffectKeyed: false, turnkeeper.EffectOnce: false, "": false} {
+	for effect, decodes := range map[turnkeeper.Effect]bool{turnkeeper.EffectNone: true, turnkeeper.EffectKeyed: false,
+		turnkeeper.EffectOnce: false, "": false} {
 		tool := named("tool")
 		tool.spec.Effect = effect
 		tool.spec.Parameters = json.RawMessage(`{"type":"object","properties":{"ids":{"type":"array"}}}`)
@@ -429,7 +449,8 @@ func TestWhoseTextsAreDecoded(t *testing.T) {
 func TestCheckAsWritten(t *testing.T) {
 	tool := named("tool")
 	tool.spec.Effect = turnkeeper.EffectNone
-	tool.spec.Parameters = json.RawMessage(`{"type":"object","properties":{"ids":{"type":"array"},"n":{"type":"integer"}}}`)
+	tool.spec.Parameters = json.RawMessage(
+		`{"type":"object","properties":{"ids":{"type":"array"},"n":{"type":"integer"}}}`)
 	r := registry(t, tool)
 	for _, c := range []struct{ tool, raw, want string }{
 		{"tool", `{"ids":[1],"n":2}`, ""},

@@ -9,7 +9,8 @@ import (
 
 // BenchmarkCompileSchema compiles a schema again, as each turn does for tools of MCP servers.
 func BenchmarkCompileSchema(b *testing.B) {
-	schema := json.RawMessage(`{"type":"object","required":["path"],"properties":{"path":{"type":"string","minLength":1},
+	schema := json.RawMessage(
+		`{"type":"object","required":["path"],"properties":{"path":{"type":"string","minLength":1},
 		"lines":{"type":"array","items":{"type":"integer","minimum":1}},"mode":{"type":"string","enum":["raw","text"]}}}`)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -21,7 +22,8 @@ func BenchmarkCompileSchema(b *testing.B) {
 
 func TestSchemasAreCompiledOnce(t *testing.T) {
 	var compiled []*tools.Schema
-	for _, text := range []string{`{"type":"object","title":"once"}`, `{"type":"object","title":"once"}`, `{"type":"object","title":"twice"}`} {
+	for _, text := range []string{`{"type":"object","title":"once"}`, `{"type":"object","title":"once"}`,
+		`{"type":"object","title":"twice"}`} {
 		schema, err := tools.CompileSchema(json.RawMessage(text))
 		if err != nil {
 			t.Fatal(err)

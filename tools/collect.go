@@ -19,7 +19,8 @@ func Run(ctx context.Context, tool Tool, call Call) (Result, error) {
 	return run(ctx, tool, call, Collect)
 }
 
-func run(ctx context.Context, tool Tool, call Call, collect func(context.Context, Result) (Result, error)) (Result, error) {
+func run(ctx context.Context, tool Tool, call Call, collect func(context.Context,
+	Result) (Result, error)) (Result, error) {
 	result, err := tool.Run(ctx, call)
 	if err != nil {
 		closeBody(result.Body)

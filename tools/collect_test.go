@@ -68,27 +68,38 @@ func TestCollect(t *testing.T) {
 	}{
 		{"text", tools.Result{Text: "a", MediaType: "text/x"}, tools.Result{Text: "a", MediaType: "text/x"}},
 		{"text as large as can be", tools.Result{Text: x}, tools.Result{Text: x}},
-		{"text one byte larger", tools.Result{Text: x + "y"}, tools.Result{Text: x, Incomplete: true, RawBytes: most + 1}},
-		{"a split character", tools.Result{Text: x[1:] + "é"}, tools.Result{Text: x[1:], Incomplete: true, RawBytes: most + 1}},
-		{"cut by the tool, in a character", tools.Result{Text: "a\xf0\x9f\x98", Incomplete: true}, tools.Result{Text: "a", Incomplete: true}},
-		{"cut by the tool, after a broken byte", tools.Result{Text: "a\xff", Incomplete: true}, tools.Result{Text: "a\xff", Incomplete: true}},
+		{"text one byte larger", tools.Result{Text: x + "y"}, tools.Result{Text: x, Incomplete: true,
+			RawBytes: most + 1}},
+		{"a split character", tools.Result{Text: x[1:] + "é"}, tools.Result{Text: x[1:], Incomplete: true,
+			RawBytes: most + 1}},
+		{"cut by the tool, in a character", tools.Result{Text: "a\xf0\x9f\x98", Incomplete: true},
+			tools.Result{Text: "a", Incomplete: true}},
+		{"cut by the tool, after a broken byte", tools.Result{Text: "a\xff", Incomplete: true},
+			tools.Result{Text: "a\xff", Incomplete: true}},
 		{"bytes", tools.Result{Bytes: []byte{}, Text: "not used"}, tools.Result{Bytes: []byte{}}},
-		{"bytes, too many", tools.Result{Bytes: make([]byte, most+2)}, tools.Result{Bytes: make([]byte, most), Incomplete: true, RawBytes: most + 2}},
+		{"bytes, too many", tools.Result{Bytes: make([]byte, most+2)}, tools.Result{Bytes: make([]byte, most),
+			Incomplete: true, RawBytes: most + 2}},
 		{"body", tools.Result{Body: strings.NewReader("a"), Text: "not used"}, tools.Result{Text: "a"}},
-		{"binary body", tools.Result{Body: strings.NewReader("a"), MediaType: "image/png"}, tools.Result{Bytes: []byte("a"), MediaType: "image/png"}},
-		{"empty binary body", tools.Result{Body: strings.NewReader(""), MediaType: "image/png"}, tools.Result{Bytes: []byte{}, MediaType: "image/png"}},
+		{"binary body", tools.Result{Body: strings.NewReader("a"), MediaType: "image/png"},
+			tools.Result{Bytes: []byte("a"), MediaType: "image/png"}},
+		{"empty binary body", tools.Result{Body: strings.NewReader(""), MediaType: "image/png"},
+			tools.Result{Bytes: []byte{}, MediaType: "image/png"}},
 		{"body as large as can be", tools.Result{Body: strings.NewReader(x)}, tools.Result{Text: x}},
 		{"endless body", tools.Result{Body: endless{"x"}}, tools.Result{Text: x, Incomplete: true}},
-		{"endless body, a split character", tools.Result{Body: io.MultiReader(strings.NewReader(x[1:]), endless{"é"})}, tools.Result{Text: x[1:], Incomplete: true}},
-		{"endless binary body", tools.Result{Body: endless{"\x00"}, MediaType: "a/b"}, tools.Result{Bytes: make([]byte, most), MediaType: "a/b", Incomplete: true}},
+		{"endless body, a split character", tools.Result{Body: io.MultiReader(strings.NewReader(x[1:]), endless{"é"})},
+			tools.Result{Text: x[1:], Incomplete: true}},
+		{"endless binary body", tools.Result{Body: endless{"\x00"}, MediaType: "a/b"},
+			tools.Result{Bytes: make([]byte, most), MediaType: "a/b", Incomplete: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tools.Collect(t.Context(), tt.result)
-			same := bytes.Equal(tt.want.Bytes, got.Bytes) && (tt.want.Bytes == nil) == (got.Bytes == nil) // cmp is slow on so many bytes
+			// cmp is slow on so many bytes
+			same := bytes.Equal(tt.want.Bytes, got.Bytes) && (tt.want.Bytes == nil) == (got.Bytes == nil)
 			tt.want.Bytes, got.Bytes = nil, nil
 			if err != nil || !same || !cmp.Equal(tt.want, got) {
-				t.Errorf("error %v; %d characters, same bytes %v, incomplete %v, of %d, as %q", err, len(got.Text), same, got.Incomplete, got.RawBytes, got.MediaType)
+				t.Errorf("error %v; %d characters, same bytes %v, incomplete %v, of %d, as %q", err, len(got.Text),
+					same, got.Incomplete, got.RawBytes, got.MediaType)
 			}
 		})
 	}
@@ -113,7 +124,8 @@ func TestCollectFaults(t *testing.T) {
 		body io.Reader
 		want string
 	}{
-		{"breaks off", t.Context(), io.MultiReader(strings.NewReader("abc"), breaking{}), "the result broke off after 3 bytes: disk on fire"},
+		{"breaks off", t.Context(), io.MultiReader(strings.NewReader("abc"), breaking{}),
+			"the result broke off after 3 bytes: disk on fire"},
 		{"counts wrongly", t.Context(), wrong{}, "the result broke off after 0 bytes: its reader counts wrongly"},
 		{"no time left", over, strings.NewReader("abc"), "disk on fire"},
 	}
@@ -142,8 +154,11 @@ func TestExecuteBoundsABody(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tool := named("slow")
-			tool.run = func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Body: tt.body}, nil }
-			got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: 20 * time.Millisecond, Grace: time.Minute})
+			tool.run = func(context.Context, tools.Call) (tools.Result, error) {
+				return tools.Result{Body: tt.body}, nil
+			}
+			got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: 20 * time.Millisecond,
+				Grace: time.Minute})
 			if got.Outcome != tools.TimedOut || got.Abandoned {
 				t.Errorf("%s, abandoned %v", got.Outcome, got.Abandoned)
 			}
@@ -155,7 +170,8 @@ func TestABodyOfAToolThatFailedIsClosed(t *testing.T) {
 	b := &body{Reader: nothing{}}
 	tool := named("fake")
 	tool.run = func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Body: b}, errBoom }
-	if got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{}); !errors.Is(got.Err, errBoom) || b.closed.Load() != 1 {
+	if got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{}); !errors.Is(got.Err, errBoom) ||
+		b.closed.Load() != 1 {
 		t.Errorf("%+v, closed %d times", got, b.closed.Load())
 	}
 }
@@ -237,7 +253,8 @@ func TestABodyThatPanicsWhenItIsClosed(t *testing.T) {
 		tool := tools.New(tools.Spec{Name: "tool"}, func(context.Context, tools.Call, struct{}) (tools.Result, error) {
 			return tools.Result{Body: body}, nil
 		})
-		got := tools.Execute(t.Context(), tool, tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{Timeout: c.timeout})
+		got := tools.Execute(t.Context(), tool, tools.Call{Arguments: []byte(`{}`)},
+			tools.ExecuteOptions{Timeout: c.timeout})
 		if got.Outcome != c.want {
 			t.Errorf("%s: %s: %q", name, got.Outcome, got.Result.Text)
 		}

@@ -190,7 +190,8 @@ func isInputRequest(err error) bool {
 func (e *execution) stopped(ctx context.Context) Ending {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, e.expired) {
-		return e.failed(TimedOut, fmt.Sprintf("'%s' timed out after %s s", e.name, seconds(max(cmp.Or(e.opts.Limit, e.opts.Timeout), 0))))
+		return e.failed(TimedOut, fmt.Sprintf("'%s' timed out after %s s", e.name,
+			seconds(max(cmp.Or(e.opts.Limit, e.opts.Timeout), 0))))
 	}
 	return e.failed(Cancelled, fmt.Sprintf("'%s' was cancelled: %s", e.name, cause))
 }

@@ -58,10 +58,14 @@ func TestExecuteEndings(t *testing.T) {
 			run:  func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errBoom },
 			want: failed(tools.Failed, "tool error: disk on fire"),
 		},
-		{name: "timeout, whole seconds", run: wait, timeout: 60 * time.Second, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 60 s"), took: 60 * time.Second},
-		{name: "timeout, part of a second", run: wait, timeout: 2500 * time.Millisecond, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 2.5 s"), took: 2500 * time.Millisecond},
-		{name: "timeout, odd rest", run: wait, timeout: 1234567 * time.Microsecond, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 1.235 s"), took: 1234567 * time.Microsecond},
-		{name: "timeout, what is left of a limit", run: wait, timeout: 1987 * time.Millisecond, limit: 2 * time.Second, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 2 s"), took: 1987 * time.Millisecond},
+		{name: "timeout, whole seconds", run: wait, timeout: 60 * time.Second, want: failed(tools.TimedOut,
+			"tool error: 'fake' timed out after 60 s"), took: 60 * time.Second},
+		{name: "timeout, part of a second", run: wait, timeout: 2500 * time.Millisecond, want: failed(tools.TimedOut,
+			"tool error: 'fake' timed out after 2.5 s"), took: 2500 * time.Millisecond},
+		{name: "timeout, odd rest", run: wait, timeout: 1234567 * time.Microsecond, want: failed(tools.TimedOut,
+			"tool error: 'fake' timed out after 1.235 s"), took: 1234567 * time.Microsecond},
+		{name: "timeout, what is left of a limit", run: wait, timeout: 1987 * time.Millisecond, limit: 2 * time.Second,
+			want: failed(tools.TimedOut, "tool error: 'fake' timed out after 2 s"), took: 1987 * time.Millisecond},
 		{
 			name: "success after the timeout, within the grace",
 			run: func(ctx context.Context, _ tools.Call) (tools.Result, error) {
@@ -73,10 +77,18 @@ func TestExecuteEndings(t *testing.T) {
 			want:    tools.Ending{Result: tools.Result{Text: "done all the same"}, Outcome: tools.Succeeded},
 			took:    1700 * time.Millisecond,
 		},
-		{name: "panic", run: func(context.Context, tools.Call) (tools.Result, error) { panic("index 3") }, want: failed(tools.Panicked, "tool error: 'fake' panicked: index 3")},
-		{name: "panic with an error", run: func(context.Context, tools.Call) (tools.Result, error) { panic(errBoom) }, want: failed(tools.Panicked, "tool error: 'fake' panicked: disk on fire")},
-		{name: "panic with what cannot be printed", run: func(context.Context, tools.Call) (tools.Result, error) { panic(badError{}) }, want: failed(tools.Panicked, "tool error: 'fake' panicked: its message cannot be printed")},
-		{name: "error that cannot be printed", run: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, badError{} }, want: failed(tools.Panicked, "tool error: 'fake' panicked: no words")},
+		{name: "panic", run: func(context.Context, tools.Call) (tools.Result, error) {
+			panic("index 3")
+		}, want: failed(tools.Panicked, "tool error: 'fake' panicked: index 3")},
+		{name: "panic with an error", run: func(context.Context, tools.Call) (tools.Result, error) {
+			panic(errBoom)
+		}, want: failed(tools.Panicked, "tool error: 'fake' panicked: disk on fire")},
+		{name: "panic with what cannot be printed", run: func(context.Context, tools.Call) (tools.Result, error) {
+			panic(badError{})
+		}, want: failed(tools.Panicked, "tool error: 'fake' panicked: its message cannot be printed")},
+		{name: "error that cannot be printed", run: func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{}, badError{}
+		}, want: failed(tools.Panicked, "tool error: 'fake' panicked: no words")},
 		{
 			name: "goroutine ended",
 			run: func(context.Context, tools.Call) (tools.Result, error) {
@@ -92,7 +104,8 @@ func TestExecuteEndings(t *testing.T) {
 				tool := named("fake")
 				tool.run = tt.run
 				start := time.Now()
-				got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: tt.timeout, Limit: tt.limit})
+				got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: tt.timeout,
+					Limit: tt.limit})
 				if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(tools.Ending{}, "Err")); diff != "" {
 					t.Errorf("ending (-want +got):\n%s", diff)
 				}
@@ -132,7 +145,8 @@ func TestExecuteCancelled(t *testing.T) {
 			ran = true
 			return tools.Result{}, nil
 		}
-		if got := tools.Execute(ctx, tool, tools.Call{}, tools.ExecuteOptions{}); got.Outcome != tools.Cancelled || ran {
+		if got := tools.Execute(ctx, tool, tools.Call{}, tools.ExecuteOptions{}); got.Outcome != tools.Cancelled ||
+			ran {
 			t.Errorf("with an ended context: outcome %s, ran %v; want cancelled without a run", got.Outcome, ran)
 		}
 	})
@@ -161,7 +175,8 @@ func TestExecuteCallersDeadline(t *testing.T) {
 			<-ctx.Done()
 			return tools.Result{}, ctx.Err()
 		}
-		if got := tools.Execute(ctx, tool, tools.Call{}, tools.ExecuteOptions{Timeout: time.Minute}); got.Outcome != tools.Cancelled {
+		if got := tools.Execute(ctx, tool, tools.Call{},
+			tools.ExecuteOptions{Timeout: time.Minute}); got.Outcome != tools.Cancelled {
 			t.Errorf("outcome = %s, want cancelled", got.Outcome)
 		}
 	})
@@ -215,7 +230,8 @@ func TestExecuteAbandons(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("ending (-want +got):\n%s", diff)
 				}
-				if took := time.Since(start); took != 10*time.Second+tools.DefaultGrace || tools.DefaultGrace >= time.Second {
+				if took := time.Since(start); took != 10*time.Second+tools.DefaultGrace ||
+					tools.DefaultGrace >= time.Second {
 					t.Errorf("took %s, want its timeout and less than a second", took)
 				}
 				if e := <-late; e.Outcome != tt.want || time.Since(start) != time.Hour {
@@ -233,7 +249,8 @@ func TestExecuteWithoutLate(t *testing.T) {
 			time.Sleep(time.Minute)
 			return tools.Result{}, nil
 		}
-		got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: time.Second, Grace: time.Millisecond})
+		got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: time.Second,
+			Grace: time.Millisecond})
 		if got.Outcome != tools.TimedOut || !got.Abandoned {
 			t.Errorf("ending = %+v", got)
 		}
@@ -243,7 +260,8 @@ func TestExecuteWithoutLate(t *testing.T) {
 
 func TestPanicStackGoesToTheLogOnly(t *testing.T) {
 	var logged strings.Builder
-	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&logged), zap.DebugLevel))
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&logged),
+		zap.DebugLevel))
 	tool := named("fake")
 	tool.run = func(context.Context, tools.Call) (tools.Result, error) { panic(strings.Repeat("x", 10_000)) }
 	got := tools.Execute(t.Context(), tool, tools.Call{TurnID: 7}, tools.ExecuteOptions{Log: log})

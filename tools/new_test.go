@@ -39,7 +39,8 @@ func TestSchemaOfStruct(t *testing.T) {
 
 func TestOwnSchemaIsKept(t *testing.T) {
 	own := json.RawMessage(`{"type":"object","properties":{"query":{"type":"string","maxLength":3}}}`)
-	tool := tools.New(tools.Spec{Name: "search", Parameters: own}, func(_ context.Context, call tools.Call, args searchArgs) (tools.Result, error) {
+	tool := tools.New(tools.Spec{Name: "search", Parameters: own}, func(_ context.Context, call tools.Call,
+		args searchArgs) (tools.Result, error) {
 		return tools.Result{Text: call.IdempotencyKey + args.Query}, nil
 	})
 	if got := string(tool.Spec().Parameters); got != string(own) {
@@ -63,10 +64,16 @@ func TestFuncResults(t *testing.T) {
 		want tools.Result
 		err  error
 	}{
-		{"string", tools.Func(spec, func(context.Context, struct{}) (string, error) { return "plain", nil }), tools.Result{Text: "plain"}, nil},
-		{"struct", tools.Func(spec, func(context.Context, struct{}) (out, error) { return out{3}, nil }), tools.Result{Text: `{"sum":3}`, MediaType: "application/json"}, nil},
-		{"result", tools.Func(spec, func(context.Context, struct{}) (tools.Result, error) { return tools.Result{Bytes: []byte{1}}, nil }), tools.Result{Bytes: []byte{1}}, nil},
-		{"error", tools.Func(spec, func(context.Context, struct{}) (string, error) { return "lost", failed }), tools.Result{}, failed},
+		{"string", tools.Func(spec, func(context.Context, struct{}) (string, error) { return "plain", nil }),
+			tools.Result{Text: "plain"}, nil},
+		{"struct", tools.Func(spec, func(context.Context, struct{}) (out, error) {
+			return out{3}, nil
+		}), tools.Result{Text: `{"sum":3}`, MediaType: "application/json"}, nil},
+		{"result", tools.Func(spec, func(context.Context, struct{}) (tools.Result, error) {
+			return tools.Result{Bytes: []byte{1}}, nil
+		}), tools.Result{Bytes: []byte{1}}, nil},
+		{"error", tools.Func(spec, func(context.Context, struct{}) (string, error) { return "lost", failed }),
+			tools.Result{}, failed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -102,7 +102,9 @@ func checkSpec(spec *Spec) (*Schema, error) {
 		return nil, err
 	}
 	if b := spec.Background; b != nil && (*b && spec.Transactional || !*b && spec.Detached) {
-		return nil, fmt.Errorf("tool %q says background %t; a transactional tool never goes to the background, and a detached one always does", spec.Name, *b)
+		return nil,
+			fmt.Errorf(
+				"tool %q says background %t; a transactional tool never goes to the background, and a detached one always does", spec.Name, *b)
 	}
 	schema, err := CompileSchema(spec.Parameters)
 	if err != nil {
@@ -113,8 +115,11 @@ func checkSpec(spec *Spec) (*Schema, error) {
 
 // checkInput validates the spec of a tool that asks for input.
 func checkInput(spec Spec) error {
-	if spec.AsksInput && (spec.Detached || spec.Transactional || spec.Paging || spec.Background != nil && *spec.Background) {
-		return fmt.Errorf("tool %q: a tool that asks for input cannot be detached, transactional or paging, or run in the background", spec.Name)
+	if spec.AsksInput && (spec.Detached || spec.Transactional || spec.Paging || spec.Background != nil &&
+		*spec.Background) {
+		return fmt.Errorf(
+			"tool %q: a tool that asks for input cannot be detached, transactional or paging, or run in the background",
+			spec.Name)
 	}
 	return nil
 }
@@ -137,7 +142,8 @@ func checkDetached(spec Spec) error {
 	case spec.Transactional || spec.Paging:
 		return fmt.Errorf("tool %q is detached; it cannot be transactional or paging as well", spec.Name)
 	case spec.Timeout == 0 || spec.Timeout > turnkeeper.MaxDetached:
-		return fmt.Errorf("tool %q is detached and has a timeout of %s; it needs one of its own, more than 0 and at most %s",
+		return fmt.Errorf(
+			"tool %q is detached and has a timeout of %s; it needs one of its own, more than 0 and at most %s",
 			spec.Name, spec.Timeout, turnkeeper.MaxDetached)
 	}
 	return nil
@@ -199,5 +205,6 @@ func (r *Registry) unknown(name string) error {
 	if near := r.Nearest(name); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
-	return fmt.Errorf("there is no tool %q%s (there are: %s)", name, hint, strings.Join(slices.Sorted(slices.Values(r.names)), ", "))
+	return fmt.Errorf("there is no tool %q%s (there are: %s)", name, hint,
+		strings.Join(slices.Sorted(slices.Values(r.names)), ", "))
 }

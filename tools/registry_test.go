@@ -48,32 +48,56 @@ func TestRegisterRefuses(t *testing.T) {
 		{"long name", named(strings.Repeat("a", 65)), "use 1 to 64"},
 		{"newline at the end", named("a\n"), "use 1 to 64"},
 		{"unknown effect", spec(func(s *tools.Spec) { s.Effect = "twice" }), "must be none, keyed or once"},
-		{"invalid destination", spec(func(s *tools.Spec) { s.Flow.Destinations = []string{"https://x/../y"} }), `has the destination "https://x/../y": its path must have no`},
+		{"invalid destination", spec(func(s *tools.Spec) { s.Flow.Destinations = []string{"https://x/../y"} }),
+			`has the destination "https://x/../y": its path must have no`},
 		{"negative timeout", spec(func(s *tools.Spec) { s.Timeout = -time.Second }), "must not be negative"},
 		{"detached without a timeout", spec(func(s *tools.Spec) { s.Detached = true }), "needs one of its own"},
-		{"detached for two days", spec(func(s *tools.Spec) { s.Detached, s.Timeout = true, 48*time.Hour }), "at most 24h"},
-		{"detached and transactional", spec(func(s *tools.Spec) { s.Detached, s.Transactional, s.Timeout = true, true, time.Hour }), "cannot be transactional"},
-		{"detached and never in the background", spec(func(s *tools.Spec) { s.Detached, s.Timeout, s.Background = true, time.Hour, new(false) }), "a detached one always does"},
-		{"transactional and in the background", spec(func(s *tools.Spec) { s.Transactional, s.Background = true, new(true) }), "a transactional tool never goes"},
-		{"detached and paging", spec(func(s *tools.Spec) { s.Detached, s.Paging, s.Timeout = true, true, time.Hour }), "cannot be transactional or paging"},
+		{"detached for two days", spec(func(s *tools.Spec) { s.Detached, s.Timeout = true, 48*time.Hour }),
+			"at most 24h"},
+		{"detached and transactional", spec(func(s *tools.Spec) {
+			s.Detached, s.Transactional, s.Timeout = true, true, time.Hour
+		}), "cannot be transactional"},
+		{"detached and never in the background", spec(func(s *tools.Spec) {
+			s.Detached, s.Timeout, s.Background = true, time.Hour, new(false)
+		}), "a detached one always does"},
+		{"transactional and in the background", spec(func(s *tools.Spec) {
+			s.Transactional, s.Background = true, new(true)
+		}), "a transactional tool never goes"},
+		{"detached and paging", spec(func(s *tools.Spec) { s.Detached, s.Paging, s.Timeout = true, true, time.Hour }),
+			"cannot be transactional or paging"},
 		{"no schema", parameters(``), "schema of the parameters is missing"},
 		{"broken schema", parameters(`{`), "not valid JSON"},
-		{"asks for input in a transaction", spec(func(s *tools.Spec) { s.AsksInput, s.Transactional = true, true }), "a tool that asks for input cannot"},
-		{"asks for input in the background", spec(func(s *tools.Spec) { s.AsksInput, s.Background = true, new(true) }), "a tool that asks for input cannot"},
-		{"asks for input and is detached", spec(func(s *tools.Spec) { s.AsksInput, s.Detached, s.Timeout = true, true, time.Hour }), "a tool that asks for input cannot"},
-		{"asks for input and is paging", spec(func(s *tools.Spec) { s.AsksInput, s.Paging = true, true }), "a tool that asks for input cannot"},
+		{"asks for input in a transaction", spec(func(s *tools.Spec) { s.AsksInput, s.Transactional = true, true }),
+			"a tool that asks for input cannot"},
+		{"asks for input in the background", spec(func(s *tools.Spec) { s.AsksInput, s.Background = true, new(true) }),
+			"a tool that asks for input cannot"},
+		{"asks for input and is detached", spec(func(s *tools.Spec) {
+			s.AsksInput, s.Detached, s.Timeout = true, true, time.Hour
+		}), "a tool that asks for input cannot"},
+		{"asks for input and is paging", spec(func(s *tools.Spec) {
+			s.AsksInput, s.Paging = true, true
+		}), "a tool that asks for input cannot"},
 		{"no schema object", parameters(`[1]`), `must be of "type": "object"`},
 		{"schema of an array", parameters(`{"type":"array"}`), `must be of "type": "object"`},
 		{"schema of object or null", parameters(`{"type":["object","null"]}`), `must be of "type": "object"`},
 		{"keyword of a wrong type", parameters(`{"type":"object","required":"x"}`), "value of the wrong type"},
 		{"bad pattern", parameters(`{"type":"object","properties":{"a":{"pattern":"("}}}`), "does not compile"},
-		{"old draft", parameters(`{"type":"object","$schema":"http://json-schema.org/draft-04/schema#"}`), "use draft 2020-12 or draft 7"},
-		{"remote reference", parameters(`{"type":"object","properties":{"a":{"$ref":"http://h/x"}}}`), "only references within the schema"},
-		{"dangling reference", parameters(`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}}}`), "only references within the schema"},
+		{"old draft", parameters(`{"type":"object","$schema":"http://json-schema.org/draft-04/schema#"}`),
+			"use draft 2020-12 or draft 7"},
+		{"remote reference", parameters(`{"type":"object","properties":{"a":{"$ref":"http://h/x"}}}`),
+			"only references within the schema"},
+		{"dangling reference", parameters(`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}}}`),
+			"only references within the schema"},
 		{"endless reference", parameters(`{"type":"object","allOf":[{"$ref":"#"}]}`), "refers to itself without end"},
-		{"endless pair", parameters(`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"$ref":"#/$defs/y"},"y":{"anyOf":[{"$ref":"#/$defs/x"}]}}}`), "refers to itself without end"},
-		{"arguments that are no struct", tools.New(tools.Spec{Name: "tool"}, func(context.Context, tools.Call, int) (tools.Result, error) { return tools.Result{}, nil }), "must be a struct"},
-		{"arguments without a schema", tools.New(tools.Spec{Name: "tool"}, func(context.Context, tools.Call, struct{ C chan int }) (tools.Result, error) {
+		{"endless pair",
+			parameters(
+				`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"$ref":"#/$defs/y"},"y":{"anyOf":[{"$ref":"#/$defs/x"}]}}}`), "refers to itself without end"},
+		{"arguments that are no struct", tools.New(tools.Spec{Name: "tool"}, func(context.Context, tools.Call,
+			int) (tools.Result, error) {
+			return tools.Result{}, nil
+		}), "must be a struct"},
+		{"arguments without a schema", tools.New(tools.Spec{Name: "tool"}, func(context.Context, tools.Call,
+			struct{ C chan int }) (tools.Result, error) {
 			return tools.Result{}, nil
 		}), "have no schema"},
 		{"no function", tools.New[struct{}](tools.Spec{Name: "tool"}, nil), "no function"},
@@ -90,7 +114,8 @@ func TestRegisterRefuses(t *testing.T) {
 
 func TestRecursiveSchemaIsFine(t *testing.T) {
 	tree := named("tree")
-	tree.spec.Parameters = json.RawMessage(`{"type":"object","properties":{"children":{"type":"array","items":{"$ref":"#"}}}}`)
+	tree.spec.Parameters = json.RawMessage(
+		`{"type":"object","properties":{"children":{"type":"array","items":{"$ref":"#"}}}}`)
 	r := registry(t, tree)
 	if args, fault := r.Check("tree", `{"children":[{"children":[]}]}`); fault != "" {
 		t.Errorf("Check() = %v, %q", args, fault)
@@ -142,7 +167,8 @@ func TestSubset(t *testing.T) {
 		name, want string
 		names      []string
 	}{
-		{"unknown", `there is no tool "readfile"; did you mean "read_file"? (there are: clock, http_get, read_file)`, []string{"clock", "readfile"}},
+		{"unknown", `there is no tool "readfile"; did you mean "read_file"? (there are: clock, http_get, read_file)`,
+			[]string{"clock", "readfile"}},
 		{"twice", `tool "clock" is listed twice`, []string{"clock", "clock"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,14 +19,20 @@ func TestWhatCannotBeChecked(t *testing.T) {
 		{"many times", of(`{"type":"string","pattern":"^.{1,4096}$","maxLength":3}`), `{"a":"abc"}`, `{"a":"abcd"}`},
 		{"escape of a code point", of(`{"type":"string","pattern":"^[\\u0020-\\u00ff]+$"}`), `{"a":"b"}`, `{"a":[]}`},
 		{"back-reference", of(`{"type":"string","pattern":"(a)\\1"}`), `{"a":"aa"}`, `{"a":1}`},
-		{"of a property's name", `{"type":"object","patternProperties":{"^(?!x)":{"type":"string"}},"additionalProperties":false,"properties":{"n":{"type":"integer"}}}`, `{"y":"z"}`, `{"n":"1"}`},
+		{"of a property's name",
+			`{"type":"object","patternProperties":{"^(?!x)":{"type":"string"}},"additionalProperties":false,"properties":{"n":{"type":"integer"}}}`, `{"y":"z"}`, `{"n":"1"}`},
 		{"in what must not be", of(`{"type":"string","not":{"pattern":"^(?!x)"}}`), `{"a":"x"}`, `{"a":1}`},
-		{"in one of several", of(`{"type":"string","oneOf":[{"pattern":"^(?!x)"},{"pattern":"^x"}]}`), `{"a":"x"}`, `{"a":1}`},
-		{"behind a reference", `{"type":"object","properties":{"a":{"type":"string","not":{"$ref":"#/$defs/p"}}},"$defs":{"p":{"pattern":"^(?!x)"}}}`, `{"a":"x"}`, `{"a":1}`},
-		{"in a condition", `{"type":"object","if":{"properties":{"a":{"pattern":"^(?!x)"}}},"then":{"required":["b"]},"properties":{"a":{"type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
+		{"in one of several", of(`{"type":"string","oneOf":[{"pattern":"^(?!x)"},{"pattern":"^x"}]}`),
+			`{"a":"x"}`, `{"a":1}`},
+		{"behind a reference",
+			`{"type":"object","properties":{"a":{"type":"string","not":{"$ref":"#/$defs/p"}}},"$defs":{"p":{"pattern":"^(?!x)"}}}`, `{"a":"x"}`, `{"a":1}`},
+		{"in a condition",
+			`{"type":"object","if":{"properties":{"a":{"pattern":"^(?!x)"}}},"then":{"required":["b"]},"properties":{"a":{"type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
 		{"one that can be checked stays", of(`{"type":"string","pattern":"^x"}`), `{"a":"x"}`, `{"a":"y"}`},
-		{"sign of draft 7 left out", `{"$schema":"http://json-schema.org/draft-07/schema","type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`, `{"a":["b"]}`, `{"a":[1]}`},
-		{"sign of 2020-12 added", `{"$schema":"https://json-schema.org/draft/2020-12/schema#","type":"object","properties":{"a":{"type":"string"}}}`, `{"a":"b"}`, `{"a":1}`},
+		{"sign of draft 7 left out",
+			`{"$schema":"http://json-schema.org/draft-07/schema","type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`, `{"a":["b"]}`, `{"a":[1]}`},
+		{"sign of 2020-12 added",
+			`{"$schema":"https://json-schema.org/draft/2020-12/schema#","type":"object","properties":{"a":{"type":"string"}}}`, `{"a":"b"}`, `{"a":1}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,7 +54,8 @@ func TestStepsAreExact(t *testing.T) {
 		"lines":{"type":"array","items":{"$ref":"#/$defs/line"}},
 		"pairs":{"type":"integer","multipleOf":2}},
 		"$defs":{"line":{"type":"object","properties":{"sum":{"type":"number","multipleOf":0.05}}}}}`)
-	for _, good := range []string{`{"price":19.99}`, `{"price":0.07}`, `{"price":1e3}`, `{"price":-4.35}`, `{"lines":[{"sum":0.15},{"sum":1.35}]}`, `{"pairs":4}`} {
+	for _, good := range []string{`{"price":19.99}`, `{"price":0.07}`, `{"price":1e3}`, `{"price":-4.35}`,
+		`{"lines":[{"sum":0.15},{"sum":1.35}]}`, `{"pairs":4}`} {
 		if _, fault := tools.CheckArguments(schema, good); fault != "" {
 			t.Errorf("%s: %s", good, fault)
 		}
@@ -76,7 +83,8 @@ func TestASchemaOfTooManyChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tools.CompileSchema(schema); err == nil || !strings.Contains(err.Error(), "checked more than 10000 times") {
+	if _, err := tools.CompileSchema(schema); err == nil || !strings.Contains(err.Error(),
+		"checked more than 10000 times") {
 		t.Errorf("err = %v", err)
 	}
 }

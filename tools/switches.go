@@ -82,9 +82,11 @@ func (r *Registry) Configure(name string, s Switches) error {
 func checkSwitches(spec Spec) error {
 	switch {
 	case spec.Repeat != "" && spec.Repeat != RepeatAllow && spec.Repeat != RepeatGuard:
-		return fmt.Errorf("tool %q has repeat %q; it must be %s or %s", spec.Name, spec.Repeat, RepeatAllow, RepeatGuard)
+		return fmt.Errorf("tool %q has repeat %q; it must be %s or %s", spec.Name, spec.Repeat,
+			RepeatAllow, RepeatGuard)
 	case spec.MaxResultChars < 0 || spec.MaxResultChars > MaxResultChars:
-		return fmt.Errorf("tool %q has a max_result_chars of %d; it must be 0 to %d", spec.Name, spec.MaxResultChars, MaxResultChars)
+		return fmt.Errorf("tool %q has a max_result_chars of %d; it must be 0 to %d", spec.Name, spec.MaxResultChars,
+			MaxResultChars)
 	}
 	return nil
 }

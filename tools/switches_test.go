@@ -12,27 +12,37 @@ import (
 	"turnkeeper/tools"
 )
 
-// TestConfigure sets each switch of a tool alone: it changes its own field and no other. A switch that is not set changes nothing, and a
-// refused one leaves the tool as it was.
+// TestConfigure sets each switch of a tool alone: it changes its own field and no other. A switch that is not set
+// changes nothing, and a refused one leaves the tool as it was.
 func TestConfigure(t *testing.T) {
 	before := named("tool")
-	before.spec.Effect, before.spec.Timeout, before.spec.Freshness, before.spec.Repeat = turnkeeper.EffectKeyed, time.Second, time.Minute, tools.RepeatAllow
+	before.spec.Effect, before.spec.Timeout, before.spec.Freshness, before.spec.Repeat = turnkeeper.EffectKeyed,
+		time.Second, time.Minute, tools.RepeatAllow
 	before.spec.MaxResultChars, before.spec.Background, before.spec.Approve = 10, new(true), "always"
 	before.spec.Flow = policy.Flow{Labels: []policy.Label{policy.Private}, Destinations: []string{"a@b.example"}}
 	for name, c := range map[string]struct {
 		set  tools.Switches
 		does func(*tools.Spec)
 	}{
-		"nothing":        {tools.Switches{}, func(*tools.Spec) {}},
-		"the timeout":    {tools.Switches{Timeout: 2 * time.Second}, func(s *tools.Spec) { s.Timeout = 2 * time.Second }},
-		"the freshness":  {tools.Switches{Freshness: tools.FreshnessOff}, func(s *tools.Spec) { s.Freshness = tools.FreshnessOff }},
-		"the repeat":     {tools.Switches{Repeat: tools.RepeatGuard}, func(s *tools.Spec) { s.Repeat = tools.RepeatGuard }},
-		"the size":       {tools.Switches{MaxResultChars: 1_000_000}, func(s *tools.Spec) { s.MaxResultChars = 1_000_000 }},
+		"nothing": {tools.Switches{}, func(*tools.Spec) {}},
+		"the timeout": {tools.Switches{Timeout: 2 * time.Second}, func(s *tools.Spec) {
+			s.Timeout = 2 * time.Second
+		}},
+		"the freshness": {tools.Switches{Freshness: tools.FreshnessOff}, func(s *tools.Spec) {
+			s.Freshness = tools.FreshnessOff
+		}},
+		"the repeat": {tools.Switches{Repeat: tools.RepeatGuard}, func(s *tools.Spec) {
+			s.Repeat = tools.RepeatGuard
+		}},
+		"the size": {tools.Switches{MaxResultChars: 1_000_000}, func(s *tools.Spec) {
+			s.MaxResultChars = 1_000_000
+		}},
 		"the background": {tools.Switches{Background: new(false)}, func(s *tools.Spec) { s.Background = new(false) }},
 		"the approval":   {tools.Switches{Approve: "never"}, func(s *tools.Spec) { s.Approve = "never" }},
-		"a flow of its own": {tools.Switches{Flow: policy.Flow{Destinations: []string{"x@y.example"}}}, func(s *tools.Spec) {
-			s.Flow.Destinations = []string{"x@y.example"}
-		}},
+		"a flow of its own": {tools.Switches{Flow: policy.Flow{Destinations: []string{"x@y.example"}}},
+			func(s *tools.Spec) {
+				s.Flow.Destinations = []string{"x@y.example"}
+			}},
 	} {
 		r := registry(t, before, named("other"))
 		if err := r.Configure("tool", c.set); err != nil {
@@ -50,11 +60,15 @@ func TestConfigure(t *testing.T) {
 	}
 	r := registry(t, before)
 	for want, set := range map[string]tools.Switches{
-		`tool "tool" has repeat "never"; it must be allow or guard`:                      {Repeat: "never", Timeout: time.Hour},
-		`tool "tool" has a max_result_chars of 1000001; it must be 0 to 1000000`:         {MaxResultChars: 1_000_001, Timeout: time.Hour},
-		`tool "tool" has a max_result_chars of -1; it must be 0 to 1000000`:              {MaxResultChars: -1, Timeout: time.Hour},
-		`tool "tool" has a timeout of -1s; it must not be negative`:                      {Timeout: -time.Second},
-		`tool "tool" has the destination "": it must have 1 to 200 bytes without spaces`: {Flow: policy.Flow{Destinations: []string{""}}},
+		`tool "tool" has repeat "never"; it must be allow or guard`: {Repeat: "never",
+			Timeout: time.Hour},
+		`tool "tool" has a max_result_chars of 1000001; it must be 0 to 1000000`: {MaxResultChars: 1_000_001,
+			Timeout: time.Hour},
+		`tool "tool" has a max_result_chars of -1; it must be 0 to 1000000`: {MaxResultChars: -1,
+			Timeout: time.Hour},
+		`tool "tool" has a timeout of -1s; it must not be negative`: {Timeout: -time.Second},
+		`tool "tool" has the destination "": it must have 1 to 200 bytes without spaces`: {
+			Flow: policy.Flow{Destinations: []string{""}}},
 	} {
 		if err := r.Configure("tool", set); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -64,16 +78,18 @@ func TestConfigure(t *testing.T) {
 			t.Errorf("after a refusal (-want +got):\n%s", diff)
 		}
 	}
-	if err := r.Configure("tol", tools.Switches{}); err == nil || err.Error() != `there is no tool "tol"; did you mean "tool"? (there are: tool)` {
+	if err := r.Configure("tol", tools.Switches{}); err == nil ||
+		err.Error() != `there is no tool "tol"; did you mean "tool"? (there are: tool)` {
 		t.Errorf("an unknown tool: %v", err)
 	}
-	if err := registry(t).Configure("x", tools.Switches{}); err == nil || err.Error() != `there is no tool "x"; no tools are registered` {
+	if err := registry(t).Configure("x", tools.Switches{}); err == nil ||
+		err.Error() != `there is no tool "x"; no tools are registered` {
 		t.Errorf("without any tool: %v", err)
 	}
 }
 
-// TestWhichCallsAreSkipped checks for each kind of tool whether a repeated call is answered with the result of the one before, and
-// which earlier calls count.
+// TestWhichCallsAreSkipped checks for each kind of tool whether a repeated call is answered with the result of the one
+// before, and which earlier calls count.
 func TestWhichCallsAreSkipped(t *testing.T) {
 	const window = time.Hour
 	for _, c := range []struct {
@@ -82,11 +98,16 @@ func TestWhichCallsAreSkipped(t *testing.T) {
 		fresh   time.Duration
 		checks  bool
 	}{
-		{tools.Spec{Effect: turnkeeper.EffectNone}, false, 0, false}, {tools.Spec{Effect: turnkeeper.EffectNone, Freshness: tools.FreshnessOff}, false, 0, false},
-		{tools.Spec{Effect: turnkeeper.EffectNone, Freshness: 1}, false, 1, true}, {tools.Spec{Effect: turnkeeper.EffectNone, Repeat: tools.RepeatGuard}, true, 0, false},
-		{tools.Spec{Effect: turnkeeper.EffectOnce}, true, window, true}, {tools.Spec{Effect: turnkeeper.EffectKeyed, Freshness: time.Minute}, true, time.Minute, true},
-		{tools.Spec{Effect: turnkeeper.EffectOnce, Freshness: tools.FreshnessOff, Repeat: tools.RepeatAllow}, false, 0, true},
-		{tools.Spec{Effect: turnkeeper.EffectOnce, Paging: true, Repeat: tools.RepeatGuard, Freshness: 1}, false, 0, false},
+		{tools.Spec{Effect: turnkeeper.EffectNone}, false, 0, false},
+		{tools.Spec{Effect: turnkeeper.EffectNone, Freshness: tools.FreshnessOff}, false, 0, false},
+		{tools.Spec{Effect: turnkeeper.EffectNone, Freshness: 1}, false, 1, true},
+		{tools.Spec{Effect: turnkeeper.EffectNone, Repeat: tools.RepeatGuard}, true, 0, false},
+		{tools.Spec{Effect: turnkeeper.EffectOnce}, true, window, true},
+		{tools.Spec{Effect: turnkeeper.EffectKeyed, Freshness: time.Minute}, true, time.Minute, true},
+		{tools.Spec{Effect: turnkeeper.EffectOnce, Freshness: tools.FreshnessOff, Repeat: tools.RepeatAllow},
+			false, 0, true},
+		{tools.Spec{Effect: turnkeeper.EffectOnce, Paging: true, Repeat: tools.RepeatGuard, Freshness: 1},
+			false, 0, false},
 	} {
 		fresh, checks := c.spec.ChecksEarlier(window)
 		if c.spec.Guarded() != c.guarded || fresh != c.fresh || checks != c.checks {
@@ -95,7 +116,8 @@ func TestWhichCallsAreSkipped(t *testing.T) {
 	}
 }
 
-// TestNamesThatDifferInSeparators checks that a name is found whatever separators and case a model writes, however many of them.
+// TestNamesThatDifferInSeparators checks that a name is found whatever separators and case a model writes, however many
+// of them.
 func TestNamesThatDifferInSeparators(t *testing.T) {
 	r := registry(t, named("a_b-c_d-e_f"), named("abcde"), named("xbcdefgh"))
 	for _, separator := range []string{"", "_", "-", ".", " ", "_-. "} {

@@ -20,7 +20,8 @@ func (w *world) check() {
 	}
 	for i, f := range w.faults {
 		if !w.struck[i] {
-			found = append(found, fmt.Sprintf("the fault %q did not happen: there were %d of it in the run", f, w.passed[f.at.Name]))
+			found = append(found, fmt.Sprintf("the fault %q did not happen: there were %d of it in the run", f,
+				w.passed[f.at.Name]))
 		}
 	}
 	w.mu.Unlock()
@@ -43,9 +44,11 @@ func (r *runs) broken(call callOf) (found []string) {
 	what, again := r.again()
 	switch {
 	case r.spec.Effect == turnkeeper.EffectNone && len(r.effects) > 0:
-		tell("it had the effect %q; a tool that only reads has none, and may be run again at any time", r.effects[0].What)
+		tell("it had the effect %q; a tool that only reads has none, and may be run again at any time",
+			r.effects[0].What)
 	case again && r.spec.Transactional:
-		tell("it had the effect %q again when it was run again: what is outside of its transaction is not undone with it", what)
+		tell(
+			"it had the effect %q again when it was run again: what is outside of its transaction is not undone with it", what)
 	case again:
 		tell("it had the effect %q again when it was started again: it must pass on the call's idempotency key", what)
 	}

@@ -41,7 +41,8 @@ func (l *listener) Fatalf(format string, args ...any) {
 }
 
 // try runs a scenario in a bubble, and returns the failures.
-func try(t *testing.T, setUp func() turnkeepertest.Scenario, faults ...turnkeepertest.Fault) (r *turnkeepertest.Result, failures []string) {
+func try(t *testing.T, setUp func() turnkeepertest.Scenario,
+	faults ...turnkeepertest.Fault) (r *turnkeepertest.Result, failures []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{TB: t}
@@ -82,7 +83,10 @@ func TestDefectsAreFound(t *testing.T) {
 			name: "keyed, and a key of each run's own",
 			setUp: func() turnkeepertest.Scenario {
 				s, n := &shop{}, 0
-				return ordering(s.order(turnkeeper.EffectKeyed, func(tools.Call) string { n++; return fmt.Sprint(n) }), s)
+				return ordering(s.order(turnkeeper.EffectKeyed, func(tools.Call) string {
+					n++
+					return fmt.Sprint(n)
+				}), s)
 			},
 			fault:  turnkeepertest.PauseAt,
 			points: []string{"call.checked", "effect.before", "effect.after", "call.effect_done"},
@@ -197,7 +201,8 @@ func TestFaultThatDoesNotStrike(t *testing.T) {
 		return ordering(s.order(turnkeeper.EffectKeyed, passedOn), s)
 	}
 	_, failures := try(t, setUp, turnkeepertest.CrashAt("plan.before", 7))
-	expectFailure(t, "plan.before", failures, `the fault "crash at plan.before 7" did not happen: there were 2 of it in the run`)
+	expectFailure(t, "plan.before", failures,
+		`the fault "crash at plan.before 7" did not happen: there were 2 of it in the run`)
 }
 
 // playDefect is the environment variable that makes TestPlayDefect run a user's test of a
@@ -234,7 +239,8 @@ func TestEverywhereFails(t *testing.T) {
 	if diff := cmp.Diff(want, failed); diff != "" {
 		t.Errorf("failed subtests (-want +got):\n%s", diff)
 	}
-	for _, line := range []string{`worker-1  EFFECT "order of tea"`, "worker-1  IS KILLED at effect.after", "15.000s  worker-2  takes turn 1, dispatch 2"} {
+	for _, line := range []string{`worker-1  EFFECT "order of tea"`, "worker-1  IS KILLED at effect.after",
+		"15.000s  worker-2  takes turn 1, dispatch 2"} {
 		if !strings.Contains(string(out), line) {
 			t.Errorf("the trace lacks %q:\n%s", line, out)
 		}
@@ -267,7 +273,8 @@ func TestPointsAreDocumented(t *testing.T) {
 // its request, and a worker that dies in each turn.
 func TestConversation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "clerk.md")
-	if err := os.WriteFile(file, []byte("---\ntools: [order]\nmodel: house/model\nlane: conversation\n---\nYou order.\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("---\ntools: [order]\nmodel: house/model\nlane: conversation\n---\nYou order.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &shop{}
@@ -275,14 +282,18 @@ func TestConversation(t *testing.T) {
 		AgentFile: file,
 		Tools:     []tools.Tool{s.order(turnkeeper.EffectKeyed, passedOn)},
 		Talk: []turnkeepertest.Exchange{
-			{Say: "order tea", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"tea"}), turnkeepertest.Text("Tea is ordered.")}},
-			{Say: "and milk", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"milk"}), turnkeepertest.By(
-				func(req inference.Request) turnkeepertest.Step {
-					return turnkeepertest.Text(fmt.Sprintf("%s, after %d messages", req.Messages[len(req.Messages)-1].Text, len(req.Messages)))
-				})}},
+			{Say: "order tea", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"tea"}),
+				turnkeepertest.Text("Tea is ordered.")}},
+			{Say: "and milk", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"milk"}),
+				turnkeepertest.By(
+					func(req inference.Request) turnkeepertest.Step {
+						return turnkeepertest.Text(fmt.Sprintf("%s, after %d messages",
+							req.Messages[len(req.Messages)-1].Text, len(req.Messages)))
+					})}},
 		},
 	}
-	r := turnkeepertest.Run(t, scenario, turnkeepertest.CrashAt("call.effect_done", 1), turnkeepertest.PauseAt("model.after", 4))
+	r := turnkeepertest.Run(t, scenario, turnkeepertest.CrashAt("call.effect_done", 1),
+		turnkeepertest.PauseAt("model.after", 4))
 	var replies []string
 	for _, reply := range r.Replies {
 		replies = append(replies, reply.Body)

@@ -32,7 +32,8 @@ func TestExtracting(t *testing.T) {
 					Tools: []tools.Tool{report},
 					Talk: []turnkeepertest.Exchange{{Say: "Weigh it.", Model: []turnkeepertest.Step{
 						turnkeepertest.Call("report", `{}`),
-						turnkeepertest.Call("get_tool_output", `{"id": "1", "mode": "extract", "query": "the weight in kg is?"}`),
+						turnkeepertest.Call("get_tool_output",
+							`{"id": "1", "mode": "extract", "query": "the weight in kg is?"}`),
 						turnkeepertest.Text("7 kg."),
 					}}},
 					Check: func(t testing.TB, r *turnkeepertest.Result) {
@@ -40,10 +41,12 @@ func TestExtracting(t *testing.T) {
 						if err := json.Unmarshal([]byte(r.Calls("get_tool_output")[0].Shown), &x); err != nil {
 							t.Fatalf("%v: %s", err, r.Calls("get_tool_output")[0].Shown)
 						}
-						if len(x.Snippets) != 1 || x.ChunksSearched != x.ChunksTotal || x.ChunksTotal < 2 || r.Reply() != "7 kg." {
+						if len(x.Snippets) != 1 || x.ChunksSearched != x.ChunksTotal || x.ChunksTotal < 2 ||
+							r.Reply() != "7 kg." {
 							t.Fatalf("the reply is %q; found was %+v", r.Reply(), x)
 						}
-						if s := x.Snippets[0]; s.Text != "The weight is 7 kg." || s.EndByte != int64(len(text)) || text[s.StartByte:s.EndByte] != s.Text {
+						if s := x.Snippets[0]; s.Text != "The weight is 7 kg." || s.EndByte != int64(len(text)) ||
+							text[s.StartByte:s.EndByte] != s.Text {
 							t.Errorf("%+v", s)
 						}
 					},

@@ -58,4 +58,5 @@ func PauseAt(point string, n int) Fault { return Fault{pause, Point{point, n}} }
 func LoseAnswer(request string, n int) Fault { return Fault{lose, Point{request, n}} }
 
 // losable holds the requests whose answers can be lost.
-var losable = map[string]bool{"step": true, "finish": true, "transact.begin": true, "transact.commit": true, "late": true, "claim": true, "arrive": true}
+var losable = map[string]bool{"step": true, "finish": true, "transact.begin": true, "transact.commit": true,
+	"late": true, "claim": true, "arrive": true}

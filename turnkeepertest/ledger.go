@@ -46,7 +46,8 @@ func (l *Ledger) Do(ctx context.Context, key, what string) (first bool) {
 	}
 	c.process.At(ctx, PointEffectBefore)
 	effect := Effect{
-		What: what, Key: key, Tool: c.spec.Name, Turn: c.call.TurnID, Call: c.call.Key, Worker: string(c.process.id), run: c.number,
+		What: what, Key: key, Tool: c.spec.Name, Turn: c.call.TurnID, Call: c.call.Key, Worker: string(c.process.id),
+		run: c.number,
 	}
 	first = l.write(effect)
 	c.process.world.happened(c.spec, effect, first)

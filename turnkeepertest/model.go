@@ -38,14 +38,17 @@ func (m *model) Find(name string) (inference.Provider, agentturn.ModelInfo, erro
 
 // answer plays the step of the round that the request asks for. It searches a stored
 // result as the demo model does.
-func (m *model) answer(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (m *model) answer(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if found, ok := demo.Extraction(req); ok {
-		return inference.Response{Text: found, FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 1}}, nil
+		return inference.Response{Text: found, FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 1,
+			OutputTokens: 1}}, nil
 	}
 	exchange := m.world.exchange(ctx.Value(turnKey{}).(turnkeeper.Turn).MessageID)
 	round := roundOf(req, exchange.Say)
 	if round > len(exchange.Model) {
-		m.world.problem("the script has %d steps for %q, and the model was asked for round %d", len(exchange.Model), exchange.Say, round)
+		m.world.problem("the script has %d steps for %q, and the model was asked for round %d", len(exchange.Model),
+			exchange.Say, round)
 		return inference.Response{}, &inference.Error{
 			Class: inference.ClassInvalid, Provider: "script", Model: req.Model, Detail: "the script has no more steps",
 		}

@@ -39,8 +39,8 @@ func Reply(answer string) Answer {
 // NoAnswer lets an ask expire, which denies it. So does a missing Answer.
 func NoAnswer() Answer { return Answer{none: true} }
 
-// After delays the answer by d after the ask is opened. An ask of a run expires after ten minutes, or after two seconds in
-// real time, or earlier if the agent's file has a shorter ask_timeout.
+// After delays the answer by d after the ask is opened. An ask of a run expires after ten minutes, or after two seconds
+// in real time, or earlier if the agent's file has a shorter ask_timeout.
 func (a Answer) After(d time.Duration) Answer {
 	a.after = d
 	return a
@@ -52,8 +52,8 @@ const (
 	realAskTimeout = 2 * time.Second
 )
 
-// answer gives the due answers to the asks of a message. It answers asks in the order in which its turns opened them, while
-// their turn waits, so that a run always passes the same points.
+// answer gives the due answers to the asks of a message. It answers asks in the order in which its turns opened them,
+// while their turn waits, so that a run always passes the same points.
 func (w *world) answer(message turnkeeper.MessageID, answers []Answer) {
 	for i, ask := range w.asksOf(message) {
 		if ask.Closed() || i >= len(answers) || answers[i].none {

@@ -39,8 +39,10 @@ func approving(s *shop, answers ...turnkeepertest.Answer) turnkeepertest.Scenari
 	return turnkeepertest.Scenario{
 		Agent: asking, Rules: onlyTea, Tools: []tools.Tool{s.order(turnkeeper.EffectOnce, passedOn)},
 		Talk: []turnkeepertest.Exchange{
-			{Say: "order tea", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"tea"}), turnkeepertest.Text("Done.")}},
-			{Say: "order coffee", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"coffee"}), turnkeepertest.Text("Done.")}, Answers: answers},
+			{Say: "order tea", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"tea"}),
+				turnkeepertest.Text("Done.")}},
+			{Say: "order coffee", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"coffee"}),
+				turnkeepertest.Text("Done.")}, Answers: answers},
 		},
 	}
 }
@@ -51,9 +53,11 @@ func TestAPersonAnswersInARun(t *testing.T) {
 		happens string
 		state   asks.State
 	}{
-		"approved":         {[]turnkeepertest.Answer{turnkeepertest.Approve()}, "order of coffee", asks.Approved},
-		"approved later":   {[]turnkeepertest.Answer{turnkeepertest.Approve().After(5 * time.Minute)}, "order of coffee", asks.Approved},
-		"changed":          {[]turnkeepertest.Answer{turnkeepertest.ApproveChanged(`{"item":"water"}`)}, "order of water", asks.Approved},
+		"approved": {[]turnkeepertest.Answer{turnkeepertest.Approve()}, "order of coffee", asks.Approved},
+		"approved later": {[]turnkeepertest.Answer{turnkeepertest.Approve().After(5 * time.Minute)},
+			"order of coffee", asks.Approved},
+		"changed": {[]turnkeepertest.Answer{turnkeepertest.ApproveChanged(`{"item":"water"}`)},
+			"order of water", asks.Approved},
 		"denied":           {[]turnkeepertest.Answer{turnkeepertest.Deny("drink tea")}, "", asks.Denied},
 		"no answer":        {[]turnkeepertest.Answer{turnkeepertest.NoAnswer()}, "", asks.Expired},
 		"nothing scripted": {nil, "", asks.Expired},
@@ -64,7 +68,8 @@ func TestAPersonAnswersInARun(t *testing.T) {
 				if len(r.Asks) != 1 || r.Asks[0].State != c.state || r.Asks[0].Reason != "it is not tea" {
 					t.Errorf("the asks are %+v", r.Asks)
 				}
-				if len(r.Effects) > 2 || r.Happened("order of tea") != 1 || c.happens != "" && r.Happened(c.happens) != 1 || c.happens == "" && len(r.Effects) != 1 {
+				if len(r.Effects) > 2 || r.Happened("order of tea") != 1 || c.happens != "" &&
+					r.Happened(c.happens) != 1 || c.happens == "" && len(r.Effects) != 1 {
 					t.Errorf("it happened: %+v", r.Effects)
 				}
 				if c.state == asks.Denied && !strings.HasSuffix(r.Calls("order")[1].Shown, "Comment: drink tea") {
@@ -108,7 +113,8 @@ func (s *shop) booking(effect turnkeeper.Effect) tools.Tool {
 		func(ctx context.Context, call tools.Call, _ item) (tools.Result, error) {
 			switch {
 			case call.Input == nil:
-				return tools.Result{}, &tools.InputRequest{Question: "Which seat?", Schema: json.RawMessage(`{"type":"object","required":["seat"]}`), State: "x"}
+				return tools.Result{}, &tools.InputRequest{Question: "Which seat?",
+					Schema: json.RawMessage(`{"type":"object","required":["seat"]}`), State: "x"}
 			case call.Input.Answer == nil:
 				return tools.Result{Text: "no seat", IsError: true}, nil
 			}
@@ -127,13 +133,15 @@ func TestInputSurvivesEverything(t *testing.T) {
 					return turnkeepertest.Scenario{
 						Tools: []tools.Tool{s.booking(effect)},
 						Talk: []turnkeepertest.Exchange{{
-							Say:     "book",
-							Model:   []turnkeepertest.Step{turnkeepertest.Call("order", item{"seat"}), turnkeepertest.Text("Done.")},
+							Say: "book",
+							Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"seat"}),
+								turnkeepertest.Text("Done.")},
 							Answers: []turnkeepertest.Answer{turnkeepertest.Reply(`{"seat":7}`)},
 						}},
 						Check: func(t testing.TB, r *turnkeepertest.Result) {
 							n, call := r.Happened(`seat {"seat":7}`), r.Calls("order")[0]
-							if effect == turnkeeper.EffectKeyed && n != 1 || n > 1 || n == 0 && call.State != turnkeeper.CallUnknown || len(r.Asks) > 1 {
+							if effect == turnkeeper.EffectKeyed && n != 1 || n > 1 || n == 0 &&
+								call.State != turnkeeper.CallUnknown || len(r.Asks) > 1 {
 								t.Errorf("it happened %d times, the call is %s, %d asks", n, call.State, len(r.Asks))
 							}
 						},

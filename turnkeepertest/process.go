@@ -59,7 +59,8 @@ func (w *world) start() {
 	p.conn = w.store.Connect(p)
 	p.heart = lease.NewHeart(p.beat, w.takeover, zap.NewNop())
 	p.turns = agentturn.New(agentturn.Config{
-		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, More: fakeServers{w.tools}, Bounds: bounds.Default(),
+		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, More: fakeServers{w.tools},
+		Bounds:  bounds.Default(),
 		Outputs: p.conn, Extractions: p.conn, Fault: p, Rules: &policy.Cache{Compiler: w.scenario.Rules},
 	})
 	w.join(p)
@@ -71,7 +72,8 @@ func (w *world) start() {
 		}
 		w.life.Go(func() { p.heart.Run(p.ctx, p.silent) })
 		w.life.Go(func() {
-			scheduler.New(scheduler.Config{Store: p.conn, Wake: p.inbox, LeaseTTL: bounds.Default().LeaseTTL}).Run(p.ctx)
+			scheduler.New(scheduler.Config{Store: p.conn, Wake: p.inbox, LeaseTTL: bounds.Default().LeaseTTL}).Run(
+				p.ctx)
 		})
 		p.work()
 	})
@@ -180,7 +182,8 @@ func (p *process) dispatch(ctx context.Context, job memory.Job) (turnlog.Outcome
 	defer release()
 	limits := p.world.agent.Bounds(bounds.Default())
 	journal := p.conn.Journal(record, turnkeeper.Grant{
-		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID, JobID: job.ID, WorkerID: p.id,
+		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
+		JobID: job.ID, WorkerID: p.id,
 	})
 	return p.turns.Run(context.WithValue(ctx, turnKey{}, record.Turn), agentturn.Assignment{
 		Record: record, Definition: p.world.agent, Bounds: limits,

@@ -100,8 +100,9 @@ func (s *Scenario) definition(registry *tools.Registry, given []string) (*agentd
 	}
 	for _, name := range append(slices.Clip(def.Tools), mcpTools(def)...) {
 		if _, ok := registry.Get(name); !ok {
-			return nil, fmt.Errorf("the agent lists the tool %q, which is not among the scenario's Tools (there are: %s)",
-				name, strings.Join(given, ", "))
+			return nil,
+				fmt.Errorf("the agent lists the tool %q, which is not among the scenario's Tools (there are: %s)",
+					name, strings.Join(given, ", "))
 		}
 	}
 	return def, nil

@@ -56,7 +56,8 @@ func ordering(tool tools.Tool, s *shop) turnkeepertest.Scenario {
 	return turnkeepertest.Scenario{
 		Tools: []tools.Tool{s.look(), tool},
 		Talk: []turnkeepertest.Exchange{{Say: "order tea", Model: []turnkeepertest.Step{
-			turnkeepertest.Calls(turnkeepertest.ToolCall("look", item{"tea"}), turnkeepertest.ToolCall("order", item{"tea"})),
+			turnkeepertest.Calls(turnkeepertest.ToolCall("look", item{"tea"}), turnkeepertest.ToolCall("order",
+				item{"tea"})),
 			turnkeepertest.Text("Done."),
 		}}},
 	}

@@ -34,14 +34,17 @@ func TestSoundTools(t *testing.T) {
 				if n := s.Count(what); n > 1 || n == 0 && call.State != turnkeeper.CallUnknown {
 					t.Errorf("ordered %d times, and the call is %s", n, call.State)
 				}
-				unknown, degraded := call.State == turnkeeper.CallUnknown, r.Replies[0].Outcome == turnkeeper.TurnDegraded
+				unknown, degraded := call.State == turnkeeper.CallUnknown,
+					r.Replies[0].Outcome == turnkeeper.TurnDegraded
 				if unknown != degraded {
 					t.Errorf("the call is %s and the reply is %s", call.State, r.Replies[0].Outcome)
 				}
 			},
 		},
 		{
-			"keyed and detached", func(s *shop) tools.Tool { return detached{s.order(turnkeeper.EffectKeyed, passedOn)} },
+			"keyed and detached", func(s *shop) tools.Tool {
+				return detached{s.order(turnkeeper.EffectKeyed, passedOn)}
+			},
 			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
 				if n := s.Count(what); n != 1 || r.Reply() != "Done." || r.Turns[0].State != turnkeeper.TurnSucceeded {
 					t.Errorf("ordered %d times, reply %q, turn %s", n, r.Reply(), r.Turns[0].State)
@@ -49,7 +52,9 @@ func TestSoundTools(t *testing.T) {
 			},
 		},
 		{
-			"once and detached", func(s *shop) tools.Tool { return detached{s.order(turnkeeper.EffectOnce, forgotten)} },
+			"once and detached", func(s *shop) tools.Tool {
+				return detached{s.order(turnkeeper.EffectOnce, forgotten)}
+			},
 			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
 				call := r.Calls("order")[0]
 				if n := s.Count(what); n > 1 || n == 0 && call.State != turnkeeper.CallUnknown {
@@ -76,7 +81,8 @@ func TestSoundTools(t *testing.T) {
 						s := &shop{}
 						scenario := ordering(test.tool(s), s)
 						if strings.HasSuffix(test.name, "detached") { // the turn waits only for its result
-							scenario.Talk[0].Model[0] = turnkeepertest.Calls(turnkeepertest.ToolCall("order", item{"tea"}))
+							scenario.Talk[0].Model[0] = turnkeepertest.Calls(turnkeepertest.ToolCall(
+								"order", item{"tea"}))
 						}
 						scenario.Check = func(t testing.TB, r *turnkeepertest.Result) { test.check(t, r, s) }
 						return scenario
@@ -120,8 +126,10 @@ func TestLostAnswersLeaveNoDoubt(t *testing.T) {
 		s := &shop{}
 		scenario := ordering(s.order(turnkeeper.EffectOnce, forgotten), s)
 		scenario.Check = func(t testing.TB, r *turnkeepertest.Result) {
-			if turn := r.Turns[0]; turn.State != turnkeeper.TurnSucceeded || turn.Dispatches != 1 || s.Count("order of tea") != 1 {
-				t.Errorf("the turn %s after %d dispatches, with %d orders", turn.State, turn.Dispatches, s.Count("order of tea"))
+			if turn := r.Turns[0]; turn.State != turnkeeper.TurnSucceeded || turn.Dispatches != 1 ||
+				s.Count("order of tea") != 1 {
+				t.Errorf("the turn %s after %d dispatches, with %d orders", turn.State, turn.Dispatches,
+					s.Count("order of tea"))
 			}
 		}
 		return scenario

@@ -71,7 +71,8 @@ func (t *watched) Approve(ctx context.Context, call tools.Call) (policy.Decision
 
 func (t *watchedReconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
 	p := ctx.Value(processKey{}).(*process)
-	result, happened, err := t.reconciler.Reconcile(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, 0}), call)
+	result, happened, err := t.reconciler.Reconcile(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, 0}),
+		call)
 	t.world.note(p, "%s looks up %s: happened %v, error %v", t.spec.Name, call.Key, happened, err)
 	return result, happened, err
 }

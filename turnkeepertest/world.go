@@ -66,7 +66,8 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 		return nil, err
 	}
 	w := &world{
-		scenario: s, faults: faults, struck: make([]bool, len(faults)), began: time.Now(), changed: make(chan struct{}, 1),
+		scenario: s, faults: faults, struck: make([]bool, len(faults)), began: time.Now(),
+		changed:  make(chan struct{}, 1),
 		takeover: s.span(s.TakeoverAfter, fakeTakeover, realTakeover),
 		patience: s.span(s.Patience, fakePatience, realPatience),
 		passed:   map[string]int{}, runs: map[callOf]*runs{},
@@ -76,7 +77,8 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 		return nil, err
 	}
 	given := w.tools.Names()
-	for _, reader := range append(builtin.NewReaders(), builtin.NewAskPerson()) { // every agent has them, even if neither the file nor the scenario lists them
+	// every agent has them, even if neither the file nor the scenario lists them
+	for _, reader := range append(builtin.NewReaders(), builtin.NewAskPerson()) {
 		if slices.Contains(given, reader.Spec().Name) {
 			continue
 		}
@@ -103,7 +105,8 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 func (w *world) live() {
 	defer w.end()
 	err := w.conn.RegisterAgents(context.Background(), []turnkeeper.AgentRegistration{{
-		Name: w.agent.Name, DefinitionHash: w.agent.Hash, Definition: w.agent.Source, LanePerConversation: w.agent.LanePerConversation,
+		Name: w.agent.Name, DefinitionHash: w.agent.Hash, Definition: w.agent.Source,
+		LanePerConversation: w.agent.LanePerConversation,
 	}})
 	if err != nil {
 		w.problem("the agent cannot be registered: %v", err)
@@ -121,7 +124,8 @@ func (w *world) live() {
 // say sends one message and waits for its reply.
 func (w *world) say(e Exchange) error {
 	w.note(nil, "says %q", e.Say)
-	id, err := w.conn.Enqueue(context.Background(), turnkeeper.Submission{Agent: w.agent.Name, User: e.User, Conversation: e.Conversation, Body: e.Say})
+	id, err := w.conn.Enqueue(context.Background(), turnkeeper.Submission{Agent: w.agent.Name, User: e.User,
+		Conversation: e.Conversation, Body: e.Say})
 	if err != nil {
 		return fmt.Errorf("was not accepted: %w", err)
 	}

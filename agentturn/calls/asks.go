@@ -50,7 +50,8 @@ func IsOpen(a *asks.Ask) bool { return !a.Closed() }
 // IsUnseen reports whether an ask is closed and the turn has not recorded that it saw the answer.
 func IsUnseen(a *asks.Ask) bool { return a.Closed() && !a.Seen }
 
-// inputAnswer returns the answer in canonical form. It is nil if there is none or if it is invalid. Then fault gives the reason.
+// inputAnswer returns the answer in canonical form. It is nil if there is none or if it is invalid. Then fault gives
+// the reason.
 func inputAnswer(ask *asks.Ask) (answer json.RawMessage, fault string) {
 	if ask.State != asks.Answered {
 		return nil, ""

@@ -1,5 +1,5 @@
-// Package calls holds the calls of a turn as values, each with all that is known of it, and decides what is to be done with a call. It
-// has no context, no I/O and no clock: agentturn does what it decides.
+// Package calls holds the calls of a turn as values, each with all that is known of it, and decides what is to be done
+// with a call. It has no context, no I/O and no clock: agentturn does what it decides.
 package calls
 
 import (
@@ -17,7 +17,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A Call is a call of a turn. Its journaled state is that of the turn's rounds; the rest is known to this execution only.
+// A Call is a call of a turn. Its journaled state is that of the turn's rounds; the rest is known to this execution
+// only.
 type Call struct {
 	*turnkeeper.ToolCall
 
@@ -67,8 +68,8 @@ func (c *Call) Reconciled() { c.reconciled = true }
 // Known reports whether the agent has the call's tool.
 func (c *Call) Known() bool { return c.Tool != nil }
 
-// Args returns the arguments with which the call runs: as planned, or with the texts in place of its handles, or as a person changed
-// them.
+// Args returns the arguments with which the call runs: as planned, or with the texts in place of its handles, or as a
+// person changed them.
 func (c *Call) Args() json.RawMessage {
 	if c.args != nil {
 		return c.args
@@ -92,8 +93,8 @@ func canonical(edited string) string {
 	return args.Canonical()
 }
 
-// AsRun returns the arguments with which the call runs, and their hash, if they are not as planned. It shortens texts if there would
-// be more than arguments.MaxBytes.
+// AsRun returns the arguments with which the call runs, and their hash, if they are not as planned. It shortens texts
+// if there would be more than arguments.MaxBytes.
 func (c *Call) AsRun() (args, hash string) {
 	run := string(c.Args())
 	if run == c.Arguments {
@@ -151,7 +152,8 @@ func (c *Call) InputForRun() *tools.Input {
 
 // Question returns the nth question of a kind about the call, with the rule and the reason of d.
 func (c *Call) Question(kind asks.Kind, n int, d policy.Decision) asks.Question {
-	q := asks.Question{Call: c.Key, Kind: kind, N: n, Tool: c.Name, Arguments: c.Approved(), Rule: d.Rule, Reason: d.Reason}
+	q := asks.Question{Call: c.Key, Kind: kind, N: n, Tool: c.Name, Arguments: c.Approved(), Rule: d.Rule,
+		Reason: d.Reason}
 	if c.Known() && kind == asks.KindApprove {
 		q.Schema = string(c.Spec.Parameters)
 	}
@@ -163,7 +165,8 @@ func (c *Call) Result(state turnkeeper.CallState, text string) turnlog.CallResul
 	return turnlog.CallResult{Key: c.Key, Nonce: c.Nonce, State: state, Shown: text, Preview: outputs.Preview(text)}
 }
 
-// KeepHandle returns a result, changed so that a background call keeps its handle as Shown. The text becomes the preview.
+// KeepHandle returns a result, changed so that a background call keeps its handle as Shown. The text becomes the
+// preview.
 func (c *Call) KeepHandle(result turnlog.CallResult) turnlog.CallResult {
 	if c.WentOn() {
 		result.Preview, result.Shown = outputs.Preview(result.Shown), c.Shown
@@ -184,14 +187,15 @@ func isDetached(call turnkeeper.ToolCall) bool {
 // Spawns reports whether the call has sent its message to a sub-agent that has not replied.
 func (c *Call) Spawns() bool { return c.Name == turnkeeper.ToolSpawnAgent && c.Detached() }
 
-// AwaitsReply reports whether the model cannot be asked before the sub-agent of the call has replied, because the call has no handle.
+// AwaitsReply reports whether the model cannot be asked before the sub-agent of the call has replied, because the call
+// has no handle.
 func (c *Call) AwaitsReply() bool { return c.Spawns() && !c.WentOn() }
 
 // Reads reports whether the call runs without a recorded start.
 func (c *Call) Reads() bool { return c.Effect == turnkeeper.EffectNone && c.Starts == 0 }
 
-// InDoubtIfStopped reports whether the outcome would be in doubt if the call were stopped. A sub-agent's effects are on record in its
-// own turn.
+// InDoubtIfStopped reports whether the outcome would be in doubt if the call were stopped. A sub-agent's effects are on
+// record in its own turn.
 func (c *Call) InDoubtIfStopped() bool { return c.Effect != turnkeeper.EffectNone && !c.Spawns() }
 
 // Reconciles reports whether the tool can tell whether the call happened.

@@ -23,9 +23,9 @@ func (l *List) SeenBefore(round int) []policy.Mark {
 	return marks
 }
 
-// LabelsOf returns the labels of a call. Any untrusted content may have led the model to make the call. A call has private
-// content only if an argument is the handle of a private result, or if the model wrote it after it had seen private content.
-// Arguments that the model composed of handles count as written.
+// LabelsOf returns the labels of a call. Any untrusted content may have led the model to make the call. A call has
+// private content only if an argument is the handle of a private result, or if the model wrote it after it had seen
+// private content. Arguments that the model composed of handles count as written.
 func (l *List) LabelsOf(c *Call) []policy.Mark {
 	if len(l.Before) == 0 && !l.Any(func(c *Call) bool { return len(c.Labels) > 0 }) {
 		return nil // nothing that the turn knows has labels
@@ -44,9 +44,10 @@ func (l *List) LabelsOf(c *Call) []policy.Mark {
 	return marks
 }
 
-// handlesIn returns the calls to whose results the arguments refer by handles; the zero key stands for no call. written reports
-// whether any other argument can carry content: anything except null, true, false, or an enum value of the tool's schema. The name
-// of an argument that the schema does not list carries content, and so do the range of a handle and the order of values in a list.
+// handlesIn returns the calls to whose results the arguments refer by handles; the zero key stands for no call. written
+// reports whether any other argument can carry content: anything except null, true, false, or an enum value of the
+// tool's schema. The name of an argument that the schema does not list carries content, and so do the range of a handle
+// and the order of values in a list.
 func (l *List) handlesIn(c *Call) (keys []turnkeeper.CallKey, written bool) {
 	value, _ := arguments.Parse(c.Arguments) // what cannot be read has no members
 	args, isObject := value.Members()
@@ -79,8 +80,8 @@ func (l *List) handlesIn(c *Call) (keys []turnkeeper.CallKey, written bool) {
 	return keys, written
 }
 
-// handleOf returns the earlier call that a handle refers to, and whether the handle stands for its whole result. The zero key
-// means that there is no such call.
+// handleOf returns the earlier call that a handle refers to, and whether the handle stands for its whole result. The
+// zero key means that there is no such call.
 func (l *List) handleOf(c *Call, text string) (key turnkeeper.CallKey, whole bool) {
 	handle, ok, err := outputs.ParseHandle(text)
 	if !ok || err != nil {
@@ -106,8 +107,8 @@ func choicesOf(spec tools.Spec) map[string][]arguments.Value {
 	return choices
 }
 
-// DestinationsOf returns the function that checks further destinations of a call; nil: none needs a check. An approval does not cover
-// them.
+// DestinationsOf returns the function that checks further destinations of a call; nil: none needs a check. An approval
+// does not cover them.
 func (l *List) DestinationsOf(c *Call) func(to string) error {
 	from := policy.Only(policy.Private, l.LabelsOf(c))
 	if len(from) == 0 || !slices.Contains(c.Spec.Flow.Sinks, policy.Sends) {
@@ -118,12 +119,13 @@ func (l *List) DestinationsOf(c *Call) func(to string) error {
 		if flow.AllowsDestination(to) {
 			return nil
 		}
-		return fmt.Errorf("the call may have private content from %s, and %q is not an allowed destination", from[0].Source, to)
+		return fmt.Errorf("the call may have private content from %s, and %q is not an allowed destination",
+			from[0].Source, to)
 	}
 }
 
-// ResultLabels returns the labels of a call's result: those of its tool, those of its arguments, and more from the result itself.
-// A tool that reads results can read those of its own answer too.
+// ResultLabels returns the labels of a call's result: those of its tool, those of its arguments, and more from the
+// result itself. A tool that reads results can read those of its own answer too.
 func (l *List) ResultLabels(c *Call, more []policy.Mark) []policy.Mark {
 	own := policy.Marks(c.Spec.Flow.Labels, fmt.Sprintf("the result of %s in turn %d", c.Name, l.turn))
 	if c.Spec.Paging || len(c.Spec.OutputIDs) > 0 {

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/policy"
 )
 
-// A List holds the rounds of a turn and their calls, in the order in which the model asked for them, and the asks of the turn. Only
-// one goroutine may change it.
+// A List holds the rounds of a turn and their calls, in the order in which the model asked for them, and the asks of
+// the turn. Only one goroutine may change it.
 type List struct {
 	Rounds []turnkeeper.Round // all so far, including those that are not yet written
 	Before []policy.Mark      // labels of what the turn knew before its first call
@@ -195,8 +195,8 @@ func (l *List) Executed() int {
 // AwaitsReply reports whether a sub-agent must reply before the model can be asked.
 func (l *List) AwaitsReply() bool { return l.Any((*Call).AwaitsReply) }
 
-// Blocked reports whether a call must not start yet: it has an effect, and a call with an effect before it in the same answer has not
-// ended. Sub-agents do not block each other; they run in parallel.
+// Blocked reports whether a call must not start yet: it has an effect, and a call with an effect before it in the same
+// answer has not ended. Sub-agents do not block each other; they run in parallel.
 func (l *List) Blocked(c *Call) bool {
 	if c.Effect == turnkeeper.EffectNone {
 		return false
@@ -215,10 +215,12 @@ func (l *List) UsedUp() bool {
 	return prompt.Charged(l.Rounds) >= l.offer.Bounds.MaxRounds || len(l.Rounds) >= l.offer.Bounds.RoundCeiling
 }
 
-// NextIsLast reports whether the next model call is a continuation and the last one allowed, which makes tools useless to it.
+// NextIsLast reports whether the next model call is a continuation and the last one allowed, which makes tools useless
+// to it.
 func (l *List) NextIsLast() bool {
 	b := l.offer.Bounds
-	return len(l.Rounds) > 0 && (prompt.Charged(l.Rounds)+1 >= b.MaxRounds || len(l.Rounds)+1 >= b.RoundCeiling || l.OverLimit())
+	return len(l.Rounds) > 0 && (prompt.Charged(l.Rounds)+1 >= b.MaxRounds || len(l.Rounds)+1 >= b.RoundCeiling ||
+		l.OverLimit())
 }
 
 // OverLimit reports whether the model asked for more calls than the turn may run. The next round is then the last one.
@@ -229,8 +231,8 @@ func (l *List) OverLimit() bool {
 // OverLimit is the prefix of the result of every call that is over a limit.
 const OverLimit = turnlog.Denied + turnlog.RefusedOverLimit + " of "
 
-// IsRefused reports whether a call was not run for the reason that its result begins with. The journal does not record the reason
-// elsewhere.
+// IsRefused reports whether a call was not run for the reason that its result begins with. The journal does not record
+// the reason elsewhere.
 func IsRefused(c turnkeeper.ToolCall, reason string) bool {
 	return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
 }

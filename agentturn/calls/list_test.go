@@ -26,7 +26,8 @@ func askOf(id asks.ID, kind asks.Kind, n int, state asks.State) asks.Ask {
 
 // listWith returns a list with two calls and these asks.
 func listWith(all ...asks.Ask) *calls.List {
-	rounds := []turnkeeper.Round{{Number: 1, Calls: []turnkeeper.ToolCall{{Key: key(1, 1), Starts: 1}, {Key: key(1, 2)}}}}
+	rounds := []turnkeeper.Round{{Number: 1, Calls: []turnkeeper.ToolCall{{Key: key(1, 1), Starts: 1},
+		{Key: key(1, 2)}}}}
 	return calls.New(&turnlog.Record{Rounds: rounds, Asks: all}, prompt.Offer{Registry: &tools.Registry{}}, nil)
 }
 
@@ -34,7 +35,8 @@ func listWith(all ...asks.Ask) *calls.List {
 func callWith(planned turnkeeper.ToolCall, all ...asks.Ask) *calls.Call {
 	planned.Key = key(1, 1)
 	rounds := []turnkeeper.Round{{Number: 1, Calls: []turnkeeper.ToolCall{planned}}}
-	return calls.New(&turnlog.Record{Rounds: rounds, Asks: all}, prompt.Offer{Registry: &tools.Registry{}}, nil).Call(planned.Key)
+	return calls.New(&turnlog.Record{Rounds: rounds, Asks: all}, prompt.Offer{Registry: &tools.Registry{}},
+		nil).Call(planned.Key)
 }
 
 func idsOf(all []asks.Ask) (ids []asks.ID) {
@@ -68,9 +70,11 @@ func TestWhichAnswersAStartUses(t *testing.T) {
 		"approved; it did not happen": {[]asks.Ask{approved, settled}, true, 1, 8, planned},
 		"another start did not":       {[]asks.Ask{settled}, false, 2, 0, ""},
 	} {
-		call := callWith(turnkeeper.ToolCall{Name: "pay", Arguments: `{"n":1}`, Starts: c.starts, Effect: turnkeeper.EffectOnce}, c.all...)
+		call := callWith(turnkeeper.ToolCall{Name: "pay", Arguments: `{"n":1}`, Starts: c.starts,
+			Effect: turnkeeper.EffectOnce}, c.all...)
 		call.Gate = c.gated
-		if got := call.Start("n"); got.Nonce != "n" || got.Ask != c.ask || got.Hash != c.hash || got.Attempt != c.starts+1 {
+		if got := call.Start("n"); got.Nonce != "n" || got.Ask != c.ask || got.Hash != c.hash ||
+			got.Attempt != c.starts+1 {
 			t.Errorf("%s: %+v, want ask %d and hash %q", name, got, c.ask, c.hash)
 		}
 	}
@@ -80,7 +84,8 @@ func TestWhichAnswersAStartUses(t *testing.T) {
 func TestWhichAnswersAreUnseen(t *testing.T) {
 	seen := askOf(4, asks.KindQuestion, 1, asks.Answered)
 	seen.Seen = true
-	l := listWith(askOf(2, asks.KindApprove, 1, asks.Denied), askOf(3, asks.KindInput, 1, asks.Open), seen, askOf(5, asks.KindSettle, 1, asks.Expired))
+	l := listWith(askOf(2, asks.KindApprove, 1, asks.Denied), askOf(3, asks.KindInput, 1, asks.Open), seen,
+		askOf(5, asks.KindSettle, 1, asks.Expired))
 	if ids := idsOf(l.Asks.That(calls.IsUnseen)); !slices.Equal(ids, []asks.ID{2, 5}) {
 		t.Errorf("%v", ids)
 	}
@@ -99,7 +104,8 @@ func TestAsksOfAnAnsweredCallAreWithdrawn(t *testing.T) {
 	if gone := l.Withdraw(c); len(gone) != 1 || gone[0].ID != 4 || gone[0].State != asks.Withdrawn {
 		t.Errorf("withdrawn: %+v", gone)
 	}
-	if ids := idsOf(l.Asks.That(calls.IsOpen)); !slices.Equal(ids, []asks.ID{3}) || c.Asks.Approval() == nil || c.Settlement() != nil {
+	if ids := idsOf(l.Asks.That(calls.IsOpen)); !slices.Equal(ids, []asks.ID{3}) || c.Asks.Approval() == nil ||
+		c.Settlement() != nil {
 		t.Errorf("open are %v", ids)
 	}
 }
@@ -107,7 +113,8 @@ func TestAsksOfAnAnsweredCallAreWithdrawn(t *testing.T) {
 // TestArgumentsThatAreNoObjectAreWritten checks that what cannot be read counts as content that the model wrote.
 func TestArgumentsThatAreNoObjectAreWritten(t *testing.T) {
 	seen := []policy.Mark{{Label: policy.Private, Source: "a file"}}
-	for text, private := range map[string]bool{"": true, "[]": true, "{": true, `"output:1"`: true, "null": true, "{}": false} {
+	for text, private := range map[string]bool{"": true, "[]": true, "{": true, `"output:1"`: true, "null": true,
+		"{}": false} {
 		l := calls.New(&turnlog.Record{}, prompt.Offer{Registry: &tools.Registry{}}, seen)
 		c := l.Make(&turnkeeper.ToolCall{Key: key(1, 1), Arguments: text})
 		if got := len(policy.Only(policy.Private, l.LabelsOf(c))) > 0; got != private {
@@ -123,9 +130,11 @@ func TestWhichCallsOfAList(t *testing.T) {
 	detached := call(2, 2, turnkeeper.EffectOnce, turnkeeper.CallRunning)
 	detached.Awaited = true
 	l := calls.New(&turnlog.Record{Rounds: []turnkeeper.Round{
-		{Number: 1, Charged: true, Calls: []turnkeeper.ToolCall{call(1, 1, turnkeeper.EffectNone, turnkeeper.CallSucceeded)}},
+		{Number: 1, Charged: true, Calls: []turnkeeper.ToolCall{call(1, 1, turnkeeper.EffectNone,
+			turnkeeper.CallSucceeded)}},
 		{Number: 2, Charged: true, Calls: []turnkeeper.ToolCall{
-			call(2, 1, turnkeeper.EffectNone, turnkeeper.CallPlanned), detached, call(2, 3, turnkeeper.EffectOnce, turnkeeper.CallPlanned),
+			call(2, 1, turnkeeper.EffectNone, turnkeeper.CallPlanned), detached, call(2, 3, turnkeeper.EffectOnce,
+				turnkeeper.CallPlanned),
 		}},
 	}}, prompt.Offer{Registry: &tools.Registry{}, Bounds: turnkeeper.Bounds{MaxRounds: 3, RoundCeiling: 10}}, nil)
 	keys := func(all []*calls.Call) (keys []turnkeeper.CallKey) {
@@ -149,7 +158,8 @@ func TestWhichCallsOfAList(t *testing.T) {
 	if l.UsedUp() || !l.NextIsLast() {
 		t.Error("of three rounds, the next is the last")
 	}
-	l.Call(key(2, 3)).State, l.Call(key(2, 3)).Shown = turnkeeper.CallDenied, calls.OverLimit+"2 tool calls a turn; this one was not run"
+	l.Call(key(2, 3)).State, l.Call(key(2, 3)).Shown = turnkeeper.CallDenied, calls.OverLimit+
+		"2 tool calls a turn; this one was not run"
 	if !l.OverLimit() {
 		t.Error("a call over the limit ends the turn")
 	}
@@ -158,7 +168,8 @@ func TestWhichCallsOfAList(t *testing.T) {
 // TestWhichAsksAreAboutAReply checks that asks of other rounds and kinds do not count.
 func TestWhichAsksAreAboutAReply(t *testing.T) {
 	ask := func(round int, kind asks.Kind) asks.Ask {
-		return asks.Ask{Question: asks.Question{Call: turnkeeper.CallKey{Round: round}, Kind: kind}, State: asks.Approved}
+		return asks.Ask{Question: asks.Question{Call: turnkeeper.CallKey{Round: round}, Kind: kind},
+			State: asks.Approved}
 	}
 	l := listWith(ask(2, asks.KindReply), ask(3, asks.KindBudget), ask(3, asks.KindReply))
 	if got := l.AsksAbout(3, asks.KindReply); len(got) != 1 || got[0].Kind != asks.KindReply || got[0].Call.Round != 3 {

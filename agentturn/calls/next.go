@@ -69,12 +69,14 @@ type Turn struct {
 	Time    bool                 // the lease outlasts a run of the call and the margin
 	Settles bool                 // a person decides about a call of unknown outcome
 	Repeats *turnkeeper.ToolCall // the call that this one repeats: see Call.Repeated; nil: none
-	Misfit  string               // why the arguments that a person wrote do not fit the tool; empty: they do, or nobody wrote any
+	// why the arguments that a person wrote do not fit the tool; empty: they do, or nobody wrote any
+	Misfit string
 }
 
 // Turn returns what Next needs to know while calls are executed, except for Time and Settles.
 func (l *List) Turn(c *Call) Turn {
-	t := Turn{Bounds: l.offer.Bounds, Left: l.offer.Bounds.MaxToolCalls - l.Executed(), Repeats: c.Repeated(l.backFrom(c))}
+	t := Turn{Bounds: l.offer.Bounds, Left: l.offer.Bounds.MaxToolCalls - l.Executed(),
+		Repeats: c.Repeated(l.backFrom(c))}
 	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		t.Misfit = l.offer.CheckAsWritten(c.Name, ask.Edited)
 	}
@@ -91,7 +93,8 @@ func (c *Call) Next(t Turn) Step {
 	}
 	switch {
 	case !c.Known(): // another worker, which had the tool, planned the call
-		return refuse(c, turnlog.RefusedUnknown+": "+c.Name+"\nIt was removed after the call was planned. Nothing was run.")
+		return refuse(c, turnlog.RefusedUnknown+": "+c.Name+
+			"\nIt was removed after the call was planned. Nothing was run.")
 	case c.Spec.Detached && !t.Bounds.Paging:
 		return refuse(c, shownUnreadable)
 	case c.Spec.Detached && c.Handles:
@@ -197,8 +200,8 @@ func standing(c *Call) Step {
 
 const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"description":"Whether the call happened. After did_not_happen it runs again."}`
 
-// settled decides about a started call of effect once without a result, by the ask about its newest start. It may start again if a
-// person says that it did not happen.
+// settled decides about a started call of effect once without a result, by the ask about its newest start. It may start
+// again if a person says that it did not happen.
 func settled(c *Call, t Turn) Step {
 	switch ask := c.Settlement(); {
 	case ask == nil && t.Settles:
@@ -212,7 +215,8 @@ func settled(c *Call, t Turn) Step {
 	case !ask.Closed():
 		return Step{Do: Wait}
 	case ask.Answer == asks.Happened:
-		result := c.Result(turnkeeper.CallSucceeded, withComment("A person says that this call happened. Its result was lost.", ask))
+		result := c.Result(turnkeeper.CallSucceeded,
+			withComment("A person says that this call happened. Its result was lost.", ask))
 		result.Ran = true
 		return Step{Do: Answer, Result: result}
 	case ask.Answer == asks.DidNotHappen && ask.Hash == c.RunHash():
@@ -267,14 +271,15 @@ func asked(c *Call) Step {
 		}
 		return Step{Do: Take, Text: withComment(text, ask)}
 	case ask.State == asks.Denied:
-		return answer(c, turnkeeper.CallDenied, withComment("no answer: a person declined to answer this question.", ask))
+		return answer(c, turnkeeper.CallDenied, withComment("no answer: a person declined to answer this question.",
+			ask))
 	default:
 		return answer(c, turnkeeper.CallDenied, "no answer: nobody answered this question in time.")
 	}
 }
 
-// recovered decides about a call that the journal has open. Calls that may run again, and those about which a person has answered, are
-// left to be executed.
+// recovered decides about a call that the journal has open. Calls that may run again, and those about which a person
+// has answered, are left to be executed.
 func recovered(c *Call, t Turn) Step {
 	switch ask := c.Settlement(); {
 	case c.State == turnkeeper.CallPlanned, c.Effect.Repeatable():
@@ -330,8 +335,9 @@ const (
 	// of a detached call with handles: its job cannot read the turn's results
 	shownNoHandles = turnlog.RefusedArguments + ": a tool that runs detached takes no output: handles. Nothing was run."
 	// of a detached call without paging: nothing could read its result
-	shownUnreadable = turnlog.RefusedArguments + ": this tool runs detached, and paging is off, so its result could not be read. Nothing was run."
-	shownFinish     = turnlog.Denied + turnlog.RefusedFinish + ". Nothing was run."
+	shownUnreadable = turnlog.RefusedArguments +
+		": this tool runs detached, and paging is off, so its result could not be read. Nothing was run."
+	shownFinish = turnlog.Denied + turnlog.RefusedFinish + ". Nothing was run."
 	// ShownStopped is the result of a call of effect none that was stopped because its turn is to finish.
 	ShownStopped = "cancelled: the turn was asked to finish before this call had ended."
 )

@@ -29,7 +29,8 @@ func (c *Call) WithNotes(result turnlog.CallResult) turnlog.CallResult {
 	return result
 }
 
-// ShownEdited is the end of the text about a call that ran with other arguments than planned, because a person changed them.
+// ShownEdited is the end of the text about a call that ran with other arguments than planned, because a person changed
+// them.
 func ShownEdited(arguments string) string {
 	return "\n\n[A person changed the arguments of this call before it ran. It ran with: " + arguments + "]"
 }
@@ -56,7 +57,8 @@ func (c *Call) inputNote() string {
 	case ask == nil || !ask.Used:
 		return ""
 	case ask.State == asks.Denied:
-		return withComment("[denied: a person declined to give the input that this call asked for. The tool then returned the following.]", ask)
+		return withComment(
+			"[denied: a person declined to give the input that this call asked for. The tool then returned the following.]", ask)
 	case ask.State == asks.Answered && ask.Comment != "":
 		return "[Comment of the person who gave the input of this call: " + ask.Comment + "]"
 	case ask.State == asks.Answered:
@@ -67,15 +69,16 @@ func (c *Call) inputNote() string {
 	return "[denied: nobody gave the input that this call asked for in time. The tool then returned the following.]"
 }
 
-// Unknown returns the verdict on a started call whose outcome is unknown. It names the arguments with which it ran, if a person changed
-// them.
+// Unknown returns the verdict on a started call whose outcome is unknown. It names the arguments with which it ran, if
+// a person changed them.
 func (c *Call) Unknown() turnlog.CallResult {
 	shown := prompt.ShownUnknown
 	if ask := c.Asks.Approval(); ask != nil && ask.Edited != "" {
 		shown += "\n\n" + c.ApprovalNote()
 	}
 	return c.KeepHandle(turnlog.CallResult{
-		Key: c.Key, Nonce: c.Nonce, State: turnkeeper.CallUnknown, Shown: shown, Preview: outputs.Preview(shown), Ran: !c.Paging,
+		Key: c.Key, Nonce: c.Nonce, State: turnkeeper.CallUnknown, Shown: shown, Preview: outputs.Preview(shown),
+		Ran: !c.Paging,
 	})
 }
 

@@ -7,9 +7,9 @@ import (
 	"turnkeeper"
 )
 
-// Repeated returns the call that a call repeats: the one directly before it, which succeeded or still runs, and would run with the
-// same arguments. nil: it repeats none. before are the turn's earlier calls, the last first. A call with handles is compared once they are resolved.
-// Paging calls are ignored.
+// Repeated returns the call that a call repeats: the one directly before it, which succeeded or still runs, and would
+// run with the same arguments. nil: it repeats none. before are the turn's earlier calls, the last first. A call with
+// handles is compared once they are resolved. Paging calls are ignored.
 func (c *Call) Repeated(before iter.Seq[*turnkeeper.ToolCall]) *turnkeeper.ToolCall {
 	if c.Paging || c.Starts > 0 || !c.Known() || !c.Spec.Guarded() || c.Handles && !c.resolved {
 		return nil
@@ -32,8 +32,8 @@ func (c *Call) Repeated(before iter.Seq[*turnkeeper.ToolCall]) *turnkeeper.ToolC
 	return nil
 }
 
-// MayRepeat reports whether the call equals the one directly before it in its answer and both are still to run. Whether it runs then
-// depends on how the first one ends. before are the calls before it in its answer.
+// MayRepeat reports whether the call equals the one directly before it in its answer and both are still to run. Whether
+// it runs then depends on how the first one ends. before are the calls before it in its answer.
 func (c *Call) MayRepeat(before []turnkeeper.ToolCall) bool {
 	if c.Paging || c.State != turnkeeper.CallPlanned || !c.Known() || !c.Spec.Guarded() {
 		return false

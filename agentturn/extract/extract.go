@@ -141,7 +141,8 @@ func (s *search) find(ctx context.Context) (outputs.Extraction, error) {
 	if err == nil && found.ChunksSearched == found.ChunksTotal {
 		s.store(ctx, found)
 	}
-	s.Log.Info("extraction done", zap.Int("snippets", len(found.Snippets)), zap.Int("chunks_searched", found.ChunksSearched),
+	s.Log.Info("extraction done", zap.Int("snippets", len(found.Snippets)), zap.Int("chunks_searched",
+		found.ChunksSearched),
 		zap.Int("chunks_total", found.ChunksTotal), zap.Error(err))
 	return found, nil
 }
@@ -230,7 +231,9 @@ func (s *search) searchChunk(ctx context.Context, chunk outputs.Chunk) error {
 
 // logDropped logs the number of passages that are not in the chunk.
 func (s *search) logDropped(chunk outputs.Chunk, claims []string) {
-	dropped := slices.DeleteFunc(slices.Clone(claims), func(claim string) bool { return strings.Contains(chunk.Text, strings.TrimSpace(claim)) })
+	dropped := slices.DeleteFunc(slices.Clone(claims), func(claim string) bool {
+		return strings.Contains(chunk.Text, strings.TrimSpace(claim))
+	})
 	if len(dropped) > 0 {
 		s.Log.Info("dropped passages that are not in the text",
 			zap.Int("chunk", chunk.Index), zap.Int("dropped", len(dropped)), zap.Int("named", len(claims)))
@@ -264,7 +267,8 @@ func (s *search) reduce(ctx context.Context) (outputs.Extraction, error) {
 		return cmp.Or(cmp.Compare(b.confidence, a.confidence), cmp.Compare(a.index, b.index))
 	})
 	found := outputs.Extraction{
-		SourceHash: s.Source.SHA256, SourceSizeBytes: s.Source.Bytes, ChunksSearched: len(s.searched), ChunksTotal: s.total,
+		SourceHash: s.Source.SHA256, SourceSizeBytes: s.Source.Bytes, ChunksSearched: len(s.searched),
+		ChunksTotal: s.total,
 	}
 	var named []outputs.Snippet
 	for _, chunk := range s.searched {

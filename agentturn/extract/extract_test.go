@@ -206,7 +206,8 @@ func (q *query) answer(ctx context.Context, t *testing.T) outputs.Extraction {
 	}
 	for _, s := range x.Snippets {
 		if q.text[s.StartByte:s.EndByte] != s.Text || sha(s.Text) != s.SHA256 ||
-			int64(utf8.RuneCountInString(q.text[:s.StartByte])) != s.StartChar || s.EndChar-s.StartChar != int64(utf8.RuneCountInString(s.Text)) {
+			int64(utf8.RuneCountInString(q.text[:s.StartByte])) != s.StartChar || s.EndChar-s.StartChar != int64(
+			utf8.RuneCountInString(s.Text)) {
 			t.Errorf("%+v does not stand there", s)
 		}
 	}
@@ -234,7 +235,8 @@ func TestSearch(t *testing.T) {
 		if diff := cmp.Diff(facts(), textsOf(got)); diff != "" {
 			t.Errorf("snippets (-want +got)\n%s", diff)
 		}
-		if got.ChunksSearched != a.searches || got.ChunksTotal != a.searches || a.searches < 15 || a.ranks != 1 || got.Confidence != 0.59 || got.NoMatchReason != "" {
+		if got.ChunksSearched != a.searches || got.ChunksTotal != a.searches || a.searches < 15 || a.ranks != 1 ||
+			got.Confidence != 0.59 || got.NoMatchReason != "" {
 			t.Errorf("%d searches, %d ranks, %+v", a.searches, a.ranks, got)
 		}
 		if a.most != extract.Parallel {
@@ -246,7 +248,8 @@ func TestSearch(t *testing.T) {
 func TestSearchOfOneChunk(t *testing.T) {
 	a := &asker{}
 	got := askOf(a, "Fact: it is small.\nNothing else.").answer(t.Context(), t)
-	if diff := cmp.Diff([]string{"Fact: it is small."}, textsOf(got)); diff != "" || got.ChunksTotal != 1 || a.ranks != 0 {
+	if diff := cmp.Diff([]string{"Fact: it is small."}, textsOf(got)); diff != "" || got.ChunksTotal != 1 ||
+		a.ranks != 0 {
 		t.Errorf("%+v\n%s", got, diff)
 	}
 }
@@ -348,7 +351,8 @@ func TestNothingFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(a).answer(t.Context(), t)
-			if len(got.Snippets) != 0 || got.NoMatchReason != "No content matching query found in tool output." || got.Confidence != 0 || got.ChunksSearched != got.ChunksTotal {
+			if len(got.Snippets) != 0 || got.NoMatchReason != "No content matching query found in tool output." ||
+				got.Confidence != 0 || got.ChunksSearched != got.ChunksTotal {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -376,7 +380,8 @@ func TestAChunkThatFails(t *testing.T) {
 			q.Cache = cache
 			got := q.answer(t.Context(), t)
 			if got.ChunksTotal-got.ChunksSearched != 1 || len(got.Snippets) != 9 || len(cache.kept) != 0 {
-				t.Errorf("%d of %d chunks, %d snippets, kept %v", got.ChunksSearched, got.ChunksTotal, len(got.Snippets), cache.kept)
+				t.Errorf("%d of %d chunks, %d snippets, kept %v", got.ChunksSearched, got.ChunksTotal,
+					len(got.Snippets), cache.kept)
 			}
 		})
 	}
@@ -400,7 +405,8 @@ func TestARankingThatFails(t *testing.T) {
 			}})
 			q.Cache = cache
 			got := q.answer(t.Context(), t)
-			if len(got.Snippets) != 10 || got.Snippets[0].Text != fact(7) || got.Snippets[1].Text != fact(0) || got.Confidence != 0.9 {
+			if len(got.Snippets) != 10 || got.Snippets[0].Text != fact(7) || got.Snippets[1].Text != fact(0) ||
+				got.Confidence != 0.9 {
 				t.Errorf("%+v", got)
 			}
 			if len(cache.kept) != 0 {
@@ -419,8 +425,9 @@ func TestASearchThatFails(t *testing.T) {
 		reason   string
 		searches int // minimum
 	}{
-		"every chunk fails":      {&asker{search: down}, "the model is down", 4},
-		"no chunk can be asked":  {&asker{search: func(string) (string, error) { return "", extract.Stop(errDown) }}, "the model is down", 1},
+		"every chunk fails": {&asker{search: down}, "the model is down", 4},
+		"no chunk can be asked": {&asker{search: func(string) (string, error) { return "", extract.Stop(errDown) }},
+			"the model is down", 1},
 		"there is no time":       {&asker{takes: time.Hour}, extract.ErrTime.Error(), 0},
 		"there is no model":      {&asker{none: errors.New("no model")}, "no model", 0},
 		"the window is too tiny": {&asker{window: 300}, "the model's window leaves no room for a text to search", 0},
@@ -438,7 +445,8 @@ func TestASearchThatFails(t *testing.T) {
 				}
 				chars := []rune(library)
 				total, head, tail := len(chars), 0, 0
-				form := "%d and the last %d of " + fmt.Sprint(total) + " chars follow; use get_tool_output(\"c1\", mode) with mode \"slice\" to read more]"
+				form := "%d and the last %d of " + fmt.Sprint(total) +
+					" chars follow; use get_tool_output(\"c1\", mode) with mode \"slice\" to read more]"
 				if _, err := fmt.Sscanf(rest, form, &head, &tail); err != nil {
 					t.Fatalf("%v: %q", err, got)
 				}
@@ -472,7 +480,8 @@ func TestStopInTheMiddle(t *testing.T) {
 			return found(0.8, factsIn(text)...)
 		}
 		got := ask(a).answer(t.Context(), t)
-		if got.ChunksSearched != 6 || got.ChunksTotal < 15 || a.ranks != 0 || a.searches > 6+extract.Parallel || len(got.Snippets) == 0 {
+		if got.ChunksSearched != 6 || got.ChunksTotal < 15 || a.ranks != 0 || a.searches > 6+extract.Parallel ||
+			len(got.Snippets) == 0 {
 			t.Errorf("%d searches, %d rankings, %+v", a.searches, a.ranks, got)
 		}
 	})
@@ -515,7 +524,8 @@ func (c *memoCache) FindExtraction(_ context.Context, key turnlog.ExtractionKey)
 	return value, found, c.fail
 }
 
-func (c *memoCache) KeepExtraction(_ context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
+func (c *memoCache) KeepExtraction(_ context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey,
+	value []byte) error {
 	if c.kept == nil {
 		c.kept = map[turnlog.ExtractionKey][]byte{}
 	}
@@ -542,7 +552,8 @@ func TestExtractionsAreKept(t *testing.T) {
 	if shown[0] != shown[1] {
 		t.Errorf("the second was shown\n%s", shown[1])
 	}
-	key := turnlog.ExtractionKey{SourceSHA256: sha(library), Query: "other answers", Model: "aux/x", Prompt: outputs.PromptVersion}
+	key := turnlog.ExtractionKey{SourceSHA256: sha(library), Query: "other answers", Model: "aux/x",
+		Prompt: outputs.PromptVersion}
 	if _, ok := cache.kept[key]; !ok || len(cache.kept) != 2 {
 		t.Errorf("kept %v", cache.kept)
 	}
@@ -550,10 +561,12 @@ func TestExtractionsAreKept(t *testing.T) {
 
 func TestAKeptExtractionIsCheckedAgainstTheText(t *testing.T) {
 	for name, damage := range map[string]func(c *memoCache, value string) string{
-		"another text":  func(_ *memoCache, v string) string { return strings.ReplaceAll(v, "answer", "cancer") },
-		"another place": func(_ *memoCache, v string) string { return strings.ReplaceAll(v, `"start_char":`, `"start_char":1`) },
-		"no JSON":       func(*memoCache, string) string { return "{" },
-		"unreadable":    func(c *memoCache, v string) string { c.fail = errors.New("the cache is away"); return v },
+		"another text": func(_ *memoCache, v string) string { return strings.ReplaceAll(v, "answer", "cancer") },
+		"another place": func(_ *memoCache, v string) string {
+			return strings.ReplaceAll(v, `"start_char":`, `"start_char":1`)
+		},
+		"no JSON":    func(*memoCache, string) string { return "{" },
+		"unreadable": func(c *memoCache, v string) string { c.fail = errors.New("the cache is away"); return v },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, cache := &asker{}, &memoCache{}

@@ -17,7 +17,8 @@ func BenchmarkBuild(b *testing.B) {
 	var history []turnlog.Past
 	for i := range 50 {
 		id := fmt.Sprintf("call_%d", i)
-		history = append(history, past(turnkeeper.TurnID(i+1), strings.Repeat("Question. ", 20), id, "", strings.Repeat("Answer. ", 50)))
+		history = append(history, past(turnkeeper.TurnID(i+1), strings.Repeat("Question. ", 20), id, "",
+			strings.Repeat("Answer. ", 50)))
 	}
 	rounds := []turnkeeper.Round{
 		round("", call("look", "call_a", strings.Repeat("0123456789", 20))),

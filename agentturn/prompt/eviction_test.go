@@ -62,7 +62,8 @@ func TestEviction(t *testing.T) {
 //
 // A TEXT or RESULT that is a number stands for so many characters.
 func readJournal(t *testing.T, journal string) Input {
-	p := Input{note: standingNote, model: Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{}, "", nil)}, factor: 1, tools: newToolset(nil), sizes: pastSizes{}}
+	p := Input{note: standingNote, model: Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{},
+		"", nil)}, factor: 1, tools: newToolset(nil), sizes: pastSizes{}}
 	p.turn, p.def = 9, &agentdef.Definition{Prompt: "You test."}
 	var definitions []inference.ToolDefinition
 	readers := false
@@ -96,7 +97,8 @@ func readJournal(t *testing.T, journal string) Input {
 		case "message":
 			p.body = textOf(rest)
 		case "past":
-			p.history = append(p.history, turnlog.Past{TurnID: turnkeeper.TurnID(number(t, first)), Body: textOf(second)})
+			p.history = append(p.history, turnlog.Past{TurnID: turnkeeper.TurnID(number(t, first)),
+				Body: textOf(second)})
 		case "round":
 			p.rounds = append(p.rounds, turnkeeper.Round{Number: len(p.rounds) + 1})
 		case "call", "page":
@@ -108,14 +110,16 @@ func readJournal(t *testing.T, journal string) Input {
 		}
 	}
 	if readers {
-		definitions = append(definitions, definition(turnkeeper.ToolGetContinuation, 60), definition(turnkeeper.ToolGetToolOutput, 60))
+		definitions = append(definitions, definition(turnkeeper.ToolGetContinuation, 60),
+			definition(turnkeeper.ToolGetToolOutput, 60))
 	}
 	p.tools = newToolset(definitions)
 	return p
 }
 
 func definition(name string, chars int) inference.ToolDefinition {
-	return inference.ToolDefinition{Name: name, Parameters: json.RawMessage(`{"type":"object","description":"` + textOf(strconv.Itoa(max(chars-34, 1))) + `"}`)}
+	return inference.ToolDefinition{Name: name, Parameters: json.RawMessage(`{"type":"object","description":"` + textOf(
+		strconv.Itoa(max(chars-34, 1))) + `"}`)}
 }
 
 // addCall adds a call to the current round or earlier turn.
@@ -134,8 +138,9 @@ func addCall(p *Input, page bool, id, rest string) {
 		name = turnkeeper.ToolGetContinuation
 	}
 	round.Calls = append(round.Calls, turnkeeper.ToolCall{
-		Key: turnkeeper.CallKey{Round: round.Number, Ordinal: len(round.Calls) + 1}, WireID: id, Name: name, Arguments: "{}",
-		State: turnkeeper.CallSucceeded, Shown: textOf(result), OutputID: turnkeeper.OutputID(output), Paging: page,
+		Key: turnkeeper.CallKey{Round: round.Number, Ordinal: len(round.Calls) + 1}, WireID: id, Name: name,
+		Arguments: "{}",
+		State:     turnkeeper.CallSucceeded, Shown: textOf(result), OutputID: turnkeeper.OutputID(output), Paging: page,
 	})
 }
 
@@ -163,7 +168,8 @@ func tell(t *testing.T, p Input) string {
 	d, ok := p.plan()
 	w := d.Window
 	fmt.Fprintf(&b, "window %d = answer %d + safety %d + room %d\n", w.Size, w.Answer, w.Safety, p.room())
-	fmt.Fprintf(&b, "request %d = (system %d + tools %d + history %d + turn %d + notice %d) x %g\n", d.tokens, w.System, w.Tools, w.History, w.Turn, w.Notice, w.Factor)
+	fmt.Fprintf(&b, "request %d = (system %d + tools %d + history %d + turn %d + notice %d) x %g\n", d.tokens, w.System,
+		w.Tools, w.History, w.Turn, w.Notice, w.Factor)
 	if !ok {
 		fmt.Fprintf(&b, "not sent: %s\n", p.tooLong(d))
 		return b.String()

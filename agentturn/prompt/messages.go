@@ -29,7 +29,8 @@ type messageWriter struct {
 
 // roundMessages returns the answer of a round and the results of its calls, in call order.
 // A line replaces each dropped result.
-func (w *messageWriter) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
+func (w *messageWriter) roundMessages(round turnkeeper.Round,
+	dropped func(turnkeeper.ToolCall) bool) []inference.Message {
 	messages := append(make([]inference.Message, 0, 2+len(round.Calls)), w.answerOf(round))
 	if len(round.Calls) == 0 { // some servers refuse two adjacent answers
 		return append(messages, inference.Message{Role: inference.RoleUser, Text: answerUnsent})
@@ -102,8 +103,9 @@ func (w *messageWriter) droppedLine(call turnkeeper.ToolCall) string {
 	if call.OutputID != "" {
 		id = string(call.OutputID)
 	}
-	return fmt.Sprintf("[result of %s dropped to fit the context window; to read it again call get_tool_output(%q, mode) "+
-		"or get_continuation with tool_call_id=%q offset=0]", call.Name, id, id)
+	return fmt.Sprintf(
+		"[result of %s dropped to fit the context window; to read it again call get_tool_output(%q, mode) "+
+			"or get_continuation with tool_call_id=%q offset=0]", call.Name, id, id)
 }
 
 func plainLine(call turnkeeper.ToolCall) string {

@@ -86,7 +86,8 @@ func (s *State) status(at Moment) string {
 	for call := range eachCall(at.Rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
-			running = append(running, fmt.Sprintf("- %s %s%.1fs)", call.Name, RunningMark(*call), at.Age(*call).Seconds()))
+			running = append(running, fmt.Sprintf("- %s %s%.1fs)", call.Name, RunningMark(*call),
+				at.Age(*call).Seconds()))
 		case WentOn(*call) && call.State == turnkeeper.CallUnknown:
 			unknown = append(unknown, endedLine(*call))
 		case WentOn(*call) && call.State != turnkeeper.CallSucceeded:
@@ -128,7 +129,8 @@ func (s *State) readyLine(calls []turnkeeper.ToolCall, call turnkeeper.ToolCall)
 	if !WentOn(call) {
 		beyond = ", exceeds threshold"
 	}
-	return fmt.Sprintf("- %s (id: %s%s%s, retrieved %d times)", call.Name, call.OutputID, size, beyond, retrievals(calls, call))
+	return fmt.Sprintf("- %s (id: %s%s%s, retrieved %d times)", call.Name, call.OutputID, size, beyond,
+		retrievals(calls, call))
 }
 
 // thousands formats a number of tokens, in thousands if it is at least 1000.
@@ -168,14 +170,17 @@ func (s *State) options(rounds []turnkeeper.Round) string {
 		}
 	}
 	offers := func(name string) bool {
-		return slices.ContainsFunc(s.tools().definitions, func(d inference.ToolDefinition) bool { return d.Name == name })
+		return slices.ContainsFunc(s.tools().definitions, func(d inference.ToolDefinition) bool {
+			return d.Name == name
+		})
 	}
 	retrieve := ready && offers(turnkeeper.ToolGetToolOutput)
 	wait := running && offers(turnkeeper.ToolWaitForToolOutput)
 	options := []string{"Call tools."}
 	switch {
 	case retrieve && wait:
-		options = append(options, "Retrieve an output that is ready, with get_tool_output(id, mode), or wait for one that runs, with wait_for_tool_output().")
+		options = append(options,
+			"Retrieve an output that is ready, with get_tool_output(id, mode), or wait for one that runs, with wait_for_tool_output().")
 	case retrieve:
 		options = append(options, "Retrieve an output that is ready, with get_tool_output(id, mode).")
 	case wait:

@@ -50,7 +50,9 @@ func historyOf(d *agentdef.Definition, schedule string) agentdef.History {
 func runBefore(past turnlog.Past) turnlog.Past {
 	var rounds []turnkeeper.Round
 	for i, round := range past.Rounds {
-		effects := slices.DeleteFunc(slices.Clone(round.Calls), func(c turnkeeper.ToolCall) bool { return !hadEffect(c) })
+		effects := slices.DeleteFunc(slices.Clone(round.Calls), func(c turnkeeper.ToolCall) bool {
+			return !hadEffect(c)
+		})
 		last := i == len(past.Rounds)-1 && len(round.Calls) == 0
 		if len(effects) == 0 && !last {
 			continue

@@ -64,7 +64,8 @@ func (p Plan) full() int { return min(100*p.tokens/max(p.Window.Size, 1), 100) }
 func (in Input) plan() (Plan, bool) {
 	p := Plan{note: in.note, tools: in.tools.definitions}
 	p.Recipe = turnkeeper.Recipe{
-		Version: recipeVersion, Provider: in.model.Provider, Model: in.model.Name, Tools: in.tools.part.SHA256, Final: in.final, Notice: in.notice,
+		Version: recipeVersion, Provider: in.model.Provider, Model: in.model.Name, Tools: in.tools.part.SHA256,
+		Final: in.final, Notice: in.notice,
 		Compacted: in.limit,
 	}
 	in.record.store(&p.Recipe)
@@ -98,7 +99,8 @@ func (p *Plan) setFitting(in Input, f fitting) {
 
 // load counts the tokens of everything that the request could contain.
 func (in Input) load(p Plan) (load, turnkeeper.Window) {
-	w := messageWriter{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools), record: in.record, turn: in.turn}
+	w := messageWriter{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools),
+		record: in.record, turn: in.turn}
 	s := &sizer{in.model.Tokens, w, in.model.Provider}
 	window := in.window
 	window.Factor, window.System, window.Turn = in.factor, s.message(in.system(p)), s.message(in.body)
@@ -123,7 +125,8 @@ func (in Input) load(p Plan) (load, turnkeeper.Window) {
 func (in Input) tooLong(p Plan) error {
 	return &inference.Error{
 		Class: inference.ClassContextOverflow, Provider: in.model.Provider, Model: in.model.Name, NoRetry: true,
-		Detail: fmt.Sprintf("context too long: the request takes about %d tokens, and %d of the model's window of %d are left for it",
+		Detail: fmt.Sprintf(
+			"context too long: the request takes about %d tokens, and %d of the model's window of %d are left for it",
 			p.tokens, in.room(), in.window.Size),
 	}
 }

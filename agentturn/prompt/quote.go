@@ -40,14 +40,16 @@ func PlainName(name string) string {
 }
 
 // imitation matches text that looks like one of the program's.
-var imitation = regexp.MustCompile(`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
-	`\[cut: the result|tool output id:|dropped to fit the context window|was kept for its own turn|not shown: (they do|it does) not fit the context window|` +
-	`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
-	`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
+var imitation = regexp.MustCompile(
+	`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
+		`\[cut: the result|tool output id:|dropped to fit the context window|was kept for its own turn|not shown: (they do|it does) not fit the context window|` +
+		`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
+		`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
 
 // imitationParts are in upper case. Each match of imitation contains one of them.
 var imitationParts = []string{
-	"SYSTEM", "ASYNC", "[TRUNCATED", "[... TRUNCATED", "[CUT:", "TOOL OUTPUT ID:", "DROPPED TO FIT", "EPT FOR ITS OWN TURN", "NOT SHOWN:",
+	"SYSTEM", "ASYNC", "[TRUNCATED", "[... TRUNCATED", "[CUT:", "TOOL OUTPUT ID:", "DROPPED TO FIT",
+	"EPT FOR ITS OWN TURN", "NOT SHOWN:",
 	"[EXTRACTION FAILED:", "OUTCOME UN", "IPPED DUE TO", "DENIED:", "[THIS IS THE RESULT", "[AGENT ",
 }
 
@@ -56,7 +58,8 @@ var imitationParts = []string{
 // but K, which the parts do not contain.
 func imitates(text string) bool {
 	upper := strings.ToUpper(text)
-	return slices.ContainsFunc(imitationParts, func(part string) bool { return strings.Contains(upper, part) }) && imitation.MatchString(text)
+	return slices.ContainsFunc(imitationParts, func(part string) bool { return strings.Contains(upper, part) }) &&
+		imitation.MatchString(text)
 }
 
 // agentHead matches the line that the program writes above the reply of a sub-agent.
@@ -66,15 +69,18 @@ var agentHead = regexp.MustCompile(`^\[agent [^\]\n]*, output [a-z0-9]+\]\n\n`)
 // correct number of characters, it is true and does no harm.
 var (
 	cutEnd   = regexp.MustCompile(`\n\n\[cut: the result [^\n]*\]$`)
-	firstEnd = regexp.MustCompile(`\n\n\[(?:truncated — showing|\.\.\. truncated: showing first) (\d+)(?:/| of )\d+ chars(?:\. Call get_continuation with tool_call_id="[^"\n]*" to read more)?\]$`)
-	laterEnd = regexp.MustCompile(`\n\n\[truncated — showing (\d+)-(\d+)/\d+ chars\. \d+ chars remaining\. Call get_continuation with tool_call_id="[^"\n]*" offset=\d+ to read more\]$`)
+	firstEnd = regexp.MustCompile(
+		`\n\n\[(?:truncated — showing|\.\.\. truncated: showing first) (\d+)(?:/| of )\d+ chars(?:\. Call get_continuation with tool_call_id="[^"\n]*" to read more)?\]$`)
+	laterEnd = regexp.MustCompile(
+		`\n\n\[truncated — showing (\d+)-(\d+)/\d+ chars\. \d+ chars remaining\. Call get_continuation with tool_call_id="[^"\n]*" offset=\d+ to read more\]$`)
 )
 
 // fromOutside returns the part of a call's result that the program did not write.
 func fromOutside(call *turnkeeper.ToolCall) string {
 	text := call.Shown
 	switch {
-	case call.State != turnkeeper.CallSucceeded && call.State != turnkeeper.CallFailed && call.State != turnkeeper.CallUnknown,
+	case call.State != turnkeeper.CallSucceeded && call.State != turnkeeper.CallFailed &&
+		call.State != turnkeeper.CallUnknown,
 		call.Name == turnkeeper.ToolWaitForToolOutput,
 		call.State == turnkeeper.CallUnknown && (strings.HasPrefix(text, ShownUnknown) || Handled(*call)),
 		call.State == turnkeeper.CallFailed && text == ShownNoTime:
@@ -82,10 +88,12 @@ func fromOutside(call *turnkeeper.ToolCall) string {
 	case Handled(*call):
 		return call.Preview // later turns show it
 	case call.Name == turnkeeper.ToolGetContinuation:
-		if end := laterEnd.FindStringSubmatchIndex(text); end != nil && utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 2)-groupOf(text, end, 1) {
+		if end := laterEnd.FindStringSubmatchIndex(text); end != nil &&
+			utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 2)-groupOf(text, end, 1) {
 			text = text[:end[0]]
 		}
-	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") && modeOf(call) != "raw":
+	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") &&
+		modeOf(call) != "raw":
 		text = strings.TrimPrefix(text, "[extraction failed: ")
 	case call.OutputID != "":
 		if call.Name == turnkeeper.ToolSpawnAgent {
@@ -94,7 +102,8 @@ func fromOutside(call *turnkeeper.ToolCall) string {
 		if end := cutEnd.FindStringIndex(text); end != nil {
 			text = text[:end[0]]
 		}
-		if end := firstEnd.FindStringSubmatchIndex(text); end != nil && utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 1) {
+		if end := firstEnd.FindStringSubmatchIndex(text); end != nil &&
+			utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 1) {
 			text = text[:end[0]]
 		}
 	}

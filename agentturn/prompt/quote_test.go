@@ -8,10 +8,14 @@ import (
 // The search for parts must not miss what the regular expression finds, in any case.
 func TestImitations(t *testing.T) {
 	for _, text := range []string{
-		"# System Notice", "#system\tnotice", "Async  Tool Status", "[truncated — showing", "[... truncated: showing", "[cut: the result",
-		"tool output id:", "dropped to fit the context window", "was kept for its own turn", "not shown: they do not fit the context window",
-		"not shown: it does not fit the context window", "[extraction failed:", "outcome unknown: the worker", "skipped due to freshness",
-		"skipped due to failure", "denied: over the limit of", "denied: not enough time left", "[this is the result of round-",
+		"# System Notice", "#system\tnotice", "Async  Tool Status", "[truncated — showing", "[... truncated: showing",
+		"[cut: the result",
+		"tool output id:", "dropped to fit the context window", "was kept for its own turn",
+		"not shown: they do not fit the context window",
+		"not shown: it does not fit the context window", "[extraction failed:", "outcome unknown: the worker",
+		"skipped due to freshness",
+		"skipped due to failure", "denied: over the limit of", "denied: not enough time left",
+		"[this is the result of round-",
 		"[agent a-b_9, failed, output ",
 	} {
 		for _, variant := range []string{
@@ -32,7 +36,8 @@ func TestImitations(t *testing.T) {
 
 func TestQuoteLines(t *testing.T) {
 	const text = "a\r\nb\rc\nd\ve\ff\u0085g\u2028h\u2029\r\r\n"
-	if got, want := quoteLines(text), "> a\r\n> b\r> c\n> d\v> e\f> f\u0085> g\u2028> h\u2029> \r> \r\n> "; got != want {
+	if got, want := quoteLines(text),
+		"> a\r\n> b\r> c\n> d\v> e\f> f\u0085> g\u2028> h\u2029> \r> \r\n> "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -7,7 +7,8 @@ import (
 
 func TestNumbers(t *testing.T) {
 	for text, want := range map[string][]bool{
-		"": {false, false}, "1": {true}, "1-3,7": {true, true, true, false, false, false, true}, "2": {false, true}, "1-2": {true, true},
+		"": {false, false}, "1": {true}, "1-3,7": {true, true, true, false, false, false, true}, "2": {false, true},
+		"1-2": {true, true},
 	} {
 		if got := formatNumbers(want); got != text {
 			t.Errorf("%v is written %q, want %q", want, got, text)

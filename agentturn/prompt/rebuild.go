@@ -52,7 +52,8 @@ func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts m
 		p.summary = record.Summary.Text
 	}
 	in := Input{
-		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1], history: shownHistory(record, d).History,
+		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1],
+		history: shownHistory(record, d).History,
 	}
 	request, err := in.request(p)
 	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err
@@ -73,7 +74,9 @@ func planOf(r turnkeeper.Recipe, parts map[string]string) (p Plan, form string, 
 		case !ok:
 			return p, "", fmt.Errorf("a part of the request is not stored: %s", hash)
 		case turnlog.NewRequestPart(content).SHA256 != hash:
-			return p, "", fmt.Errorf("a part of the request is not stored as it was sent, perhaps because a secret was masked: %s", hash)
+			return p, "",
+				fmt.Errorf(
+					"a part of the request is not stored as it was sent, perhaps because a secret was masked: %s", hash)
 		}
 	}
 	var f frame

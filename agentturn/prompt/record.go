@@ -9,9 +9,10 @@ import (
 	"turnkeeper/inference"
 )
 
-// A recordForm says how a request writes the record of the conversation: answers of models, their calls and the results. The zero
-// value is the usual form. A provider may refuse the record; it then gets another form, and the requests after it keep that form: of
-// what was on record at the refusal, or, if the provider demands something, of everything.
+// A recordForm says how a request writes the record of the conversation: answers of models, their calls and the
+// results. The zero value is the usual form. A provider may refuse the record; it then gets another form, and the
+// requests after it keep that form: of what was on record at the refusal, or, if the provider demands something, of
+// everything.
 type recordForm struct {
 	reasoned bool
 	bare     string // bareReasoning or bareCalls; empty: nothing is left out
@@ -65,8 +66,8 @@ func newestForm(rounds []turnkeeper.Round, model modelKey) (recordForm, bool) {
 	return formOf(recipes[len(recipes)-1]), true
 }
 
-// Rewrite returns a request with the record in another form, after the provider has refused it for its record, or may have. ok is
-// false if err is another error, or if no other form is left.
+// Rewrite returns a request with the record in another form, after the provider has refused it for its record, or may
+// have. ok is false if err is another error, or if no other form is left.
 func (s *State) Rewrite(m Model, at Moment, refused Request, err error) (rewritten Request, ok bool) {
 	failure, isOne := errors.AsType[*inference.Error](err)
 	if !isOne || failure.Record == "" && failure.Class != inference.ClassInvalid {

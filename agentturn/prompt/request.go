@@ -24,14 +24,16 @@ func (in Input) request(p Plan) (inference.Request, error) {
 		return inference.Request{}, err
 	}
 	w := messageWriter{
-		ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), record: formOf(p.Recipe), turn: in.turn,
+		ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), record: formOf(p.Recipe),
+		turn: in.turn,
 	}
 	w.reserveIDs(in.rounds)
 	size := 3 // system prompt, message, notice
 	for _, past := range in.history {
 		size += 2 + 3*len(past.Rounds)
 	}
-	request.Messages = append(make([]inference.Message, 0, size+3*len(in.rounds)), inference.Message{Role: inference.RoleSystem, Text: in.system(p)})
+	request.Messages = append(make([]inference.Message, 0, size+3*len(in.rounds)),
+		inference.Message{Role: inference.RoleSystem, Text: in.system(p)})
 	for _, past := range in.history {
 		if p.FirstPast != 0 && past.TurnID >= p.FirstPast {
 			request.Messages = w.appendPast(request.Messages, past, past.TurnID <= p.LeanPast)
@@ -70,7 +72,8 @@ func omissionNote(turns int, summary string) string {
 	if turns == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("[%d earlier turns of this conversation are not shown: they do not fit the context window.]", turns)
+	text := fmt.Sprintf("[%d earlier turns of this conversation are not shown: they do not fit the context window.]",
+		turns)
 	if turns == 1 {
 		text = "[1 earlier turn of this conversation is not shown: it does not fit the context window.]"
 	}

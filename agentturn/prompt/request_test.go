@@ -31,9 +31,11 @@ func turn(history ...turnlog.Past) *turnlog.Record {
 
 // past returns an earlier turn with one call followed by a text.
 func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnlog.Past {
-	p := turnlog.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{round("hm", call("look", wireID, "seen "+body))}}
+	p := turnlog.Past{TurnID: id, Body: body, Reply: reply,
+		Rounds: []turnkeeper.Round{round("hm", call("look", wireID, "seen "+body))}}
 	if text != "" {
-		p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 2, Provider: "main", Text: text, Raw: []byte(`{"content":"raw"}`)})
+		p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 2, Provider: "main", Text: text,
+			Raw: []byte(`{"content":"raw"}`)})
 	}
 	return p
 }
@@ -44,7 +46,8 @@ func round(text string, call turnkeeper.ToolCall) turnkeeper.Round {
 
 func call(name, wireID, shown string) turnkeeper.ToolCall {
 	return turnkeeper.ToolCall{
-		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: wireID, Name: name, Arguments: `{}`, State: turnkeeper.CallSucceeded, Shown: shown,
+		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: wireID, Name: name, Arguments: `{}`,
+		State: turnkeeper.CallSucceeded, Shown: shown,
 	}
 }
 
@@ -53,11 +56,14 @@ func stateOf(t *testing.T, record *turnlog.Record, specs ...tools.Spec) *prompt.
 	registry := &tools.Registry{}
 	for _, spec := range specs {
 		spec.Effect = turnkeeper.EffectNone
-		if err := registry.Register(tools.Func(spec, func(context.Context, struct{}) (string, error) { return "", nil })); err != nil {
+		if err := registry.Register(tools.Func(spec, func(context.Context, struct{}) (string, error) {
+			return "", nil
+		})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return prompt.NewState(record, agent, prompt.Offer{Registry: registry, Bounds: bounds.Default()}, &prompt.Calibrations{})
+	return prompt.NewState(record, agent, prompt.Offer{Registry: registry, Bounds: bounds.Default()},
+		&prompt.Calibrations{})
 }
 
 func build(t *testing.T, s *prompt.State, rounds ...turnkeeper.Round) prompt.Request {
@@ -110,13 +116,16 @@ func TestAgentWithoutTools(t *testing.T) {
 	want := []inference.Message{
 		{Role: inference.RoleUser, Text: "one"},
 		{Role: inference.RoleAssistant, Text: "hm"},
-		{Role: inference.RoleUser, Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
+		{Role: inference.RoleUser,
+			Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
 		{Role: inference.RoleAssistant, Text: "first", Raw: json.RawMessage(`{"content":"raw"}`), RawProvider: "main"},
 		{Role: inference.RoleUser, Text: "do it"},
 		{Role: inference.RoleAssistant, Text: "(asked for tools)"},
-		{Role: inference.RoleUser, Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nsearch:\n> not found\n> Nothing was run."},
+		{Role: inference.RoleUser,
+			Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nsearch:\n> not found\n> Nothing was run."},
 	}
-	if diff := cmp.Diff(want, build(t, s, round("", call("search", "c1", "not found\nNothing was run."))).Messages[1:]); diff != "" {
+	if diff := cmp.Diff(want, build(t, s, round("",
+		call("search", "c1", "not found\nNothing was run."))).Messages[1:]); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -142,7 +151,8 @@ func TestTheWindowOfARequest(t *testing.T) {
 	if diff := cmp.Diff(none, forty); diff != "" {
 		t.Errorf("the rest differs:\n%s", diff)
 	}
-	want := turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: none.System, History: 4 + 1 + 4 + 282, Turn: 4 + 2, Factor: 1, Reported: 10}
+	want := turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: none.System, History: 4 + 1 + 4 + 282,
+		Turn: 4 + 2, Factor: 1, Reported: 10}
 	if diff := cmp.Diff(want, none); diff != "" || none.System < 50 {
 		t.Errorf("the window (-want +got):\n%s", diff)
 	}
@@ -169,7 +179,8 @@ func TestManyShortTurnsAreSummarised(t *testing.T) {
 		record := turn()
 		record.Turn.ID, record.Older, record.Summary = turnkeeper.TurnID(n+1), max(0, n-40), summary
 		for past := record.Older; past < n; past++ {
-			record.History = append(record.History, turnlog.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
+			record.History = append(record.History, turnlog.Past{TurnID: turnkeeper.TurnID(past + 1),
+				Body: "hi", Reply: "ho"})
 		}
 		s := stateOf(t, record)
 		request, err := s.Build(large, prompt.Moment{})
@@ -204,15 +215,24 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"nothing":        {1, func(*turnkeeper.Recipe, map[string]string) {}, nil, ""},
-		"no such round":  {2, func(*turnkeeper.Recipe, map[string]string) {}, prompt.ErrNoRound, "there is no such round: turn 7 has 1"},
-		"a newer recipe": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Version++ }, prompt.ErrNewerRecord, "newer release"},
-		"a part is gone": {1, func(r *turnkeeper.Recipe, parts map[string]string) { delete(parts, r.Tools) }, nil, "a part of the request is not stored: " + made.Recipe.Tools},
+		"nothing": {1, func(*turnkeeper.Recipe, map[string]string) {}, nil, ""},
+		"no such round": {2, func(*turnkeeper.Recipe, map[string]string) {}, prompt.ErrNoRound,
+			"there is no such round: turn 7 has 1"},
+		"a newer recipe": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
+			r.Version++
+		}, prompt.ErrNewerRecord, "newer release"},
+		"a part is gone": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
+			delete(parts, r.Tools)
+		}, nil, "a part of the request is not stored: " + made.Recipe.Tools},
 		"a secret was masked": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 			parts[r.Tools] = strings.Replace(parts[r.Tools], "test", "[redacted]", 1)
 		}, nil, "not stored as it was sent, perhaps because a secret was masked"},
-		"a summary is gone":  {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Summary = 5 }, nil, "the summary of the turns up to 5 is not stored"},
-		"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Dropped = "x" }, nil, `"x" is not a list of numbers`},
+		"a summary is gone": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
+			r.Summary = 5
+		}, nil, "the summary of the turns up to 5 is not stored"},
+		"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
+			r.Dropped = "x"
+		}, nil, `"x" is not a list of numbers`},
 		"the frame is broken": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 			part := turnlog.NewRequestPart("{")
 			r.Frame, parts[part.SHA256] = part.SHA256, part.Content
@@ -228,10 +248,12 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 				c.change(&recipe, parts)
 			}
 			rebuilt, err := prompt.Rebuild(record, agent, c.number, parts)
-			if c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			if c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.says == "") || err != nil &&
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v", err)
 			}
-			if sent := inference.SentAs("", prompt.Canonical(rebuilt.Request)); err == nil && sent.SHA256 != recipe.SHA256 {
+			if sent := inference.SentAs("", prompt.Canonical(rebuilt.Request)); err == nil &&
+				sent.SHA256 != recipe.SHA256 {
 				t.Errorf("it is made again as\n%s", prompt.Canonical(rebuilt.Request))
 			}
 		})

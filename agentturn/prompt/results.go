@@ -27,12 +27,14 @@ const (
 // WentOn reports whether a call runs or ran in the background, or detached: the model was
 // given a handle before there was a result.
 func WentOn(call turnkeeper.ToolCall) bool {
-	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background())
+	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID,
+		Tool: call.Name}.Background())
 }
 
 // Handled reports whether the model knows the call's output by its handle.
 func Handled(call turnkeeper.ToolCall) bool {
-	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Head())
+	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID,
+		Tool: call.Name}.Head())
 }
 
 // modeOf returns the mode of a call of get_tool_output, or "" of another call.

@@ -34,8 +34,9 @@ type State struct {
 	sizes    pastSizes                   // of the history
 	toolset  *toolset                    // of every request; nil: not made yet
 	parts    map[string]bool             // hashes of the stored request parts
-	refused  *refusal                    // of a request that was too long for its model; nil: none, or not read from the journal yet
-	records  map[modelKey]recordForm
+	// of a request that was too long for its model; nil: none, or not read from the journal yet
+	refused *refusal
+	records map[modelKey]recordForm
 
 	pastSearched bool     // for imitations
 	pastLines    []string // found then
@@ -49,8 +50,10 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 	record = shownHistory(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
-		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older, summary: record.Summary,
-		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, parts: map[string]bool{}, records: map[modelKey]recordForm{},
+		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
+		summary: record.Summary,
+		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, parts: map[string]bool{},
+		records: map[modelKey]recordForm{},
 	}
 	for _, round := range record.Rounds {
 		if round.Recipe != nil {
@@ -110,8 +113,10 @@ func (s *State) Build(m Model, at Moment) (Request, error) {
 // input returns the Input of a request to the model.
 func (s *State) input(m Model, at Moment, notice string) Input {
 	in := Input{
-		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, sizes: s.sizes, older: s.older, summary: s.summary,
-		model: m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds), factor: s.factor(m, at.Rounds),
+		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, sizes: s.sizes, older: s.older,
+		summary: s.summary,
+		model:   m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds),
+		factor: s.factor(m, at.Rounds),
 		record: s.record(m, at.Rounds), note: s.standingNote(), tools: s.tools(), final: at.Final, notice: notice,
 	}
 	if n := len(in.history) - maxShownPast; n > 0 && s.Bounds.Summarise {
@@ -199,7 +204,8 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 
 func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, used turnkeeper.Usage) report {
 	rep := report{
-		estimate: corrected(r.Window.Estimate(), r.Window.Factor), tools: corrected(r.Window.Tools, r.Window.Factor), reported: used.InputTokens, cached: used.CachedTokens,
+		estimate: corrected(r.Window.Estimate(), r.Window.Factor), tools: corrected(r.Window.Tools, r.Window.Factor),
+		reported: used.InputTokens, cached: used.CachedTokens,
 		exact: Exact(m.Tokens.Counter), largest: s.learned.of(m.key()).largest,
 	}
 	for _, past := range s.history {
@@ -248,7 +254,8 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past 
 	load, window := in.load(Plan{note: in.note, tools: in.tools.definitions})
 	half := (int(float64(in.room())/in.factor) - window.Estimate()) / 2
 	last := len(history)
-	for kept := 0; last > omitted && len(history)-last < maxUnsummarised && kept+load.past[last-1].whole <= half; last-- {
+	for kept := 0; last > omitted && len(history)-last < maxUnsummarised && kept+
+		load.past[last-1].whole <= half; last-- {
 		kept += load.past[last-1].whole
 	}
 	first := 0

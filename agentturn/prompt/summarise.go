@@ -28,7 +28,8 @@ const (
 
 // summaryRequest returns a request for a summary of the turns and of the summary before
 // them. It halves the length of each text until the request fits.
-func summaryRequest(m Model, factor float64, turn turnkeeper.TurnID, temperature *float64, before string, turns []turnlog.Past) Request {
+func summaryRequest(m Model, factor float64, turn turnkeeper.TurnID, temperature *float64, before string,
+	turns []turnlog.Past) Request {
 	s := sizer{Counts: NewCounts(m.Tokens.Counter, "", nil)}
 	request := inference.Request{
 		Model: m.Name, MaxOutputTokens: summaryTokens, Temperature: temperature, User: fmt.Sprintf("turn-%d", turn),
@@ -37,7 +38,8 @@ func summaryRequest(m Model, factor float64, turn turnkeeper.TurnID, temperature
 	for chars := 8000; ; chars /= 2 {
 		text := conversation(before, turns, chars)
 		if tokens := s.message(summaryPrompt) + s.message(text); tokens <= room || chars < 50 {
-			request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: summaryPrompt}, {Role: inference.RoleUser, Text: text}}
+			request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: summaryPrompt},
+				{Role: inference.RoleUser, Text: text}}
 			return Request{Request: request, Tokens: corrected(tokens, factor)}
 		}
 	}

@@ -14,7 +14,8 @@ func twentyTools() (definitions []inference.ToolDefinition) {
 	for n := range 20 {
 		definitions = append(definitions, inference.ToolDefinition{
 			Name: fmt.Sprint("tool_", n), Description: "Reads a file. Returns its text.",
-			Parameters: json.RawMessage(`{"type":"object","required":["path"],"properties":{"path":{"type":"string","minLength":1}}}`),
+			Parameters: json.RawMessage(
+				`{"type":"object","required":["path"],"properties":{"path":{"type":"string","minLength":1}}}`),
 		})
 	}
 	return definitions
@@ -29,10 +30,12 @@ func TestToolsetsAreKept(t *testing.T) {
 	if &first.definitions[0] != &again.definitions[0] || first.tokens(counts) != again.tokens(counts) {
 		t.Error("the same definitions were encoded twice")
 	}
-	for name, definitions := range map[string][]inference.ToolDefinition{"same": twentyTools(), "changed": changed, "fewer": twentyTools()[1:], "none": nil} {
+	for name, definitions := range map[string][]inference.ToolDefinition{"same": twentyTools(), "changed": changed,
+		"fewer": twentyTools()[1:], "none": nil} {
 		for range 2 {
 			got, want := kept.of(definitions), newToolset(definitions)
-			if got.part != want.part || got.tokens(counts) != want.tokens(counts) || !slices.EqualFunc(got.definitions, want.definitions, equalDefinitions) {
+			if got.part != want.part || got.tokens(counts) != want.tokens(counts) || !slices.EqualFunc(got.definitions,
+				want.definitions, equalDefinitions) {
 				t.Errorf("%s: got %+v, want %+v", name, got, want)
 			}
 		}

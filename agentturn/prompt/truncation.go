@@ -48,7 +48,8 @@ func (r report) cut() bool {
 // isAbout reports whether a count is between a share and one and a half of an estimate. A small
 // estimate has no lower bound.
 func isAbout(counted int64, estimate int, share float64) bool {
-	return estimate > 0 && counted <= int64(estimate+estimate/2) && (estimate < minMeasured || float64(counted) >= share*float64(estimate))
+	return estimate > 0 && counted <= int64(estimate+estimate/2) &&
+		(estimate < minMeasured || float64(counted) >= share*float64(estimate))
 }
 
 // reportedTokens returns the provider's count of a request, or 0 if it gave none. If more

@@ -31,7 +31,8 @@ const draftBytes = 4 * outputs.ChunkBytes
 
 // Collect returns a function for tools.ExecuteOptions.Collect that writes large results to
 // drafts, under the id.
-func Collect(drafts Drafts, limits outputs.Limits, id turnkeeper.OutputID, log *zap.Logger) func(context.Context, tools.Result) (tools.Result, error) {
+func Collect(drafts Drafts, limits outputs.Limits, id turnkeeper.OutputID, log *zap.Logger) func(context.Context,
+	tools.Result) (tools.Result, error) {
 	return func(ctx context.Context, r tools.Result) (tools.Result, error) {
 		if r.Body == nil {
 			return tools.Collect(ctx, r)
@@ -60,7 +61,8 @@ func newCollection(drafts Drafts, r tools.Result, limits outputs.Limits, id turn
 	raw := outputs.Raw{MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes}
 	binary := !tools.IsText(r.MediaType)
 	return &collection{
-		drafts: drafts, binary: binary, stream: outputs.NewStream(raw, binary, limits), next: turnlog.OutputPart{Output: id},
+		drafts: drafts, binary: binary, stream: outputs.NewStream(raw, binary, limits),
+		next: turnlog.OutputPart{Output: id},
 		// A text that may be shown whole is not stored.
 		limit: max(draftBytes, 4*limits.MaxChars),
 	}

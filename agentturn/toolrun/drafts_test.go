@@ -94,24 +94,30 @@ func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 		raw       int64
 		note      string
 	}{
-		"12 MB":                   {12_000_000, "", 0, turnkeeper.MaxOutputBytes, "\n\n[cut: the result was larger than this; the rest was not kept]"},
-		"12 MB of known size":     {12_000_000, "", 12_000_000, 12_000_000, "\n\n[cut: the result had 12000000 bytes; what is missing at its end was not kept]"},
-		"a gigabyte":              {1 << 30, "text/plain", 0, turnkeeper.MaxOutputBytes, "\n\n[cut: the result was larger than this; the rest was not kept]"},
-		"a gigabyte, binary":      {1 << 30, "image/png", 0, turnkeeper.MaxOutputBytes, ""},
-		"a megabyte":              {1 << 20, "", 0, 1 << 20, ""},
-		"as much as can be":       {turnkeeper.MaxOutputBytes, "", 0, turnkeeper.MaxOutputBytes, ""},
-		"one byte more than that": {turnkeeper.MaxOutputBytes + 1, "", 0, turnkeeper.MaxOutputBytes, "\n\n[cut: the result was larger than this; the rest was not kept]"},
+		"12 MB": {12_000_000, "", 0, turnkeeper.MaxOutputBytes,
+			"\n\n[cut: the result was larger than this; the rest was not kept]"},
+		"12 MB of known size": {12_000_000, "", 12_000_000, 12_000_000,
+			"\n\n[cut: the result had 12000000 bytes; what is missing at its end was not kept]"},
+		"a gigabyte": {1 << 30, "text/plain", 0, turnkeeper.MaxOutputBytes,
+			"\n\n[cut: the result was larger than this; the rest was not kept]"},
+		"a gigabyte, binary": {1 << 30, "image/png", 0, turnkeeper.MaxOutputBytes, ""},
+		"a megabyte":         {1 << 20, "", 0, 1 << 20, ""},
+		"as much as can be":  {turnkeeper.MaxOutputBytes, "", 0, turnkeeper.MaxOutputBytes, ""},
+		"one byte more than that": {turnkeeper.MaxOutputBytes + 1, "", 0, turnkeeper.MaxOutputBytes,
+			"\n\n[cut: the result was larger than this; the rest was not kept]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &countedDraft{}
 			source := &repeated{text: text, n: c.size, every: 1 << 20}
 			before := liveHeap()
-			result, err := d.collect(t.Context(), 6000, tools.Result{Body: source, MediaType: c.mediaType, RawBytes: c.declared})
+			result, err := d.collect(t.Context(), 6000, tools.Result{Body: source, MediaType: c.mediaType,
+				RawBytes: c.declared})
 			if err != nil {
 				t.Fatal(err)
 			}
 			grown := max(source.peak, before) - before
-			t.Logf("%d KiB were live at most beyond what was before; %d parts of at most %d KiB", grown>>10, d.parts, d.largest>>10)
+			t.Logf("%d KiB were live at most beyond what was before; %d parts of at most %d KiB", grown>>10, d.parts,
+				d.largest>>10)
 			if grown > 4<<20 {
 				t.Errorf("%d MiB are held", grown>>20)
 			}
@@ -121,16 +127,19 @@ func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 			taken := result.Kept.(outputs.Taken)
 			out, shown := taken.Output, taken.Shown
 			kept := min(c.size, turnkeeper.MaxOutputBytes)
-			if !out.Drafted || out.ID != "id" || out.Text != "" || len(out.Bytes) != 0 || out.Incomplete != (c.size > kept) || out.RawBytes < c.raw-3 || out.RawBytes > c.raw {
+			if !out.Drafted || out.ID != "id" || out.Text != "" || len(out.Bytes) != 0 ||
+				out.Incomplete != (c.size > kept) || out.RawBytes < c.raw-3 || out.RawBytes > c.raw {
 				t.Errorf("%+v", out)
 			}
 			whole := wholeText(text, clean, kept, c.mediaType == "image/png", out.Incomplete)
-			if sum := sha256.Sum256(whole); out.SHA256 != hex.EncodeToString(sum[:]) || out.SizeBytes != int64(len(whole)) {
+			if sum := sha256.Sum256(whole); out.SHA256 != hex.EncodeToString(sum[:]) ||
+				out.SizeBytes != int64(len(whole)) {
 				t.Errorf("it has %d bytes, want %d; hash %s", out.SizeBytes, len(whole), out.SHA256)
 			}
 			if c.mediaType != "image/png" {
 				first := string([]rune(clean + strings.Repeat(clean, 200))[:6000])
-				if want := first + "\n\n[... truncated: showing first 6000 of "; !strings.HasPrefix(shown, want) || !strings.HasSuffix(shown, " chars]"+c.note) {
+				if want := first + "\n\n[... truncated: showing first 6000 of "; !strings.HasPrefix(shown, want) ||
+					!strings.HasSuffix(shown, " chars]"+c.note) {
 					t.Errorf("the model is shown %q", shown[len(first):])
 				}
 			}
@@ -146,7 +155,8 @@ func wholeText(text, clean string, n int64, binary, cut bool) []byte {
 	}
 	whole := strings.Repeat(clean, int(n)/len(text))
 	rest := raw[int(n)/len(text)*len(text):]
-	for cut && len(rest) > 0 && strings.HasSuffix(strings.ToValidUTF8(rest, "\uFFFD"), "\uFFFD") && !strings.HasSuffix(rest, "\xfe") && !strings.HasSuffix(rest, "\xff") {
+	for cut && len(rest) > 0 && strings.HasSuffix(strings.ToValidUTF8(rest, "\uFFFD"), "\uFFFD") &&
+		!strings.HasSuffix(rest, "\xfe") && !strings.HasSuffix(rest, "\xff") {
 		rest = rest[:len(rest)-1]
 	}
 	return []byte(whole + strings.ReplaceAll(strings.ToValidUTF8(rest, "\uFFFD"), "\x00", ""))
@@ -183,11 +193,20 @@ func TestAStreamThatComesToNothing(t *testing.T) {
 		says  string
 		drops int
 	}{
-		"blocks":          {func() io.Reader { r, _ := io.Pipe(); return closing{io.MultiReader(strings.NewReader(begin), r), r} }, nil, "context deadline exceeded", 1},
-		"gives nothing":   {func() io.Reader { return io.MultiReader(strings.NewReader(begin), slowly{}) }, nil, "context deadline exceeded", 1},
-		"breaks off":      {func() io.Reader { return io.MultiReader(strings.NewReader(begin), broken{boom}) }, nil, "the result broke off after 1048576 bytes: the disk is full", 1},
-		"cannot be kept":  {func() io.Reader { return strings.NewReader(begin) }, boom, "the disk is full", 1},
-		"breaks off soon": {func() io.Reader { return broken{boom} }, nil, "the result broke off after 0 bytes: the disk is full", 0},
+		"blocks": {func() io.Reader {
+			r, _ := io.Pipe()
+			return closing{io.MultiReader(strings.NewReader(begin), r), r}
+		}, nil, "context deadline exceeded", 1},
+		"gives nothing": {func() io.Reader {
+			return io.MultiReader(strings.NewReader(begin), slowly{})
+		}, nil, "context deadline exceeded", 1},
+		"breaks off": {func() io.Reader {
+			return io.MultiReader(strings.NewReader(begin), broken{boom})
+		}, nil, "the result broke off after 1048576 bytes: the disk is full", 1},
+		"cannot be kept": {func() io.Reader { return strings.NewReader(begin) }, boom, "the disk is full", 1},
+		"breaks off soon": {func() io.Reader {
+			return broken{boom}
+		}, nil, "the result broke off after 0 bytes: the disk is full", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

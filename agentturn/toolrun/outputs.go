@@ -60,7 +60,8 @@ func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, foun
 		return o, true, nil
 	}
 	stored, err := s.Stored.DescribeOutput(ctx, s.Turn, call.OutputID)
-	if errors.Is(err, turnkeeper.ErrNotFound) && prompt.WentOn(call) { // its worker was lost and could store only a preview
+	// its worker was lost and could store only a preview
+	if errors.Is(err, turnkeeper.ErrNotFound) && prompt.WentOn(call) {
 		if o.Failure = call.Preview; call.State == turnkeeper.CallSucceeded {
 			o.Failure = ""
 			shownWhole(&o, call.Preview)
@@ -88,7 +89,8 @@ func (s *OutputStore) attached(ctx context.Context, id string) (o tools.Output, 
 		return tools.Output{}, false, err
 	}
 	o = tools.Output{CallID: id, MaxChars: s.MaxChars, MaxTokens: s.MaxTokens}
-	s.stored(&o, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id), State: turnkeeper.CallSucceeded}, stored)
+	s.stored(&o, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id), State: turnkeeper.CallSucceeded},
+		stored)
 	return o, true, nil
 }
 
@@ -98,7 +100,8 @@ func (s *OutputStore) extractable(o *tools.Output, sha256 string) {
 		return
 	}
 	from := extract.Source{
-		ID: o.CallID, SHA256: sha256, Size: o.Chars, Bytes: o.Bytes, Tokens: o.Tokens, MaxChars: s.MaxChars, ReadText: o.Read,
+		ID: o.CallID, SHA256: sha256, Size: o.Chars, Bytes: o.Bytes, Tokens: o.Tokens, MaxChars: s.MaxChars,
+		ReadText: o.Read,
 	}
 	o.Extract = func(ctx context.Context, query string) (tools.Result, error) { return s.Search(ctx, from, query) }
 }

@@ -34,7 +34,8 @@ type Note struct {
 
 // NewProgress returns an empty Progress.
 func NewProgress() *Progress {
-	return &Progress{bell: make(chan struct{}, 1), latest: map[turnkeeper.CallKey]Note{}, count: map[turnkeeper.CallKey]int{}}
+	return &Progress{bell: make(chan struct{}, 1), latest: map[turnkeeper.CallKey]Note{},
+		count: map[turnkeeper.CallKey]int{}}
 }
 
 // Bell returns a channel that receives a value when a report is waiting.

@@ -37,7 +37,8 @@ type Result struct {
 }
 
 // Launch starts a run of a call. It is safe for concurrent use.
-func Launch(ctx context.Context, call turnkeeper.ToolCall, id turnkeeper.OutputID, execute func(context.Context) Result) *Run {
+func Launch(ctx context.Context, call turnkeeper.ToolCall, id turnkeeper.OutputID,
+	execute func(context.Context) Result) *Run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over, ended := context.WithCancel(context.Background())
 	r := &Run{Call: call, ID: id, Since: time.Now(), over: over, cancel: cancel}

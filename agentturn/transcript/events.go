@@ -16,7 +16,8 @@ import (
 	"turnkeeper/internal/waiting"
 )
 
-// EventsExpired is the type of the event that a store leaves in place of those that retention has deleted. No turn writes it.
+// EventsExpired is the type of the event that a store leaves in place of those that retention has deleted. No turn
+// writes it.
 const EventsExpired turnkeeper.EventType = "events_expired"
 
 // Data of the events of a turn. Round and block are fields of the event itself.
@@ -173,8 +174,8 @@ func (t *Transcript) Block() int {
 // Unwritten returns the events that are not written yet.
 func (t *Transcript) Unwritten() []turnkeeper.Event { return t.unwritten }
 
-// Due returns a channel that fires after a time, when unwritten events, such as the start of a read, must be shown although what follows
-// takes long. It is nil if there are none.
+// Due returns a channel that fires after a time, when unwritten events, such as the start of a read, must be shown
+// although what follows takes long. It is nil if there are none.
 func (t *Transcript) Due(after time.Duration) <-chan time.Time {
 	if len(t.unwritten) == 0 {
 		return nil
@@ -206,7 +207,8 @@ func encode(data any) json.RawMessage {
 
 // OfAsk returns the data of ask_opened or ask_closed.
 func OfAsk(a asks.Ask) AskData {
-	return AskData{Ask: NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: a.State, Reason: a.Reason}
+	return AskData{Ask: NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: a.State,
+		Reason: a.Reason}
 }
 
 // NameOfAsk returns the name of an ask in events.

@@ -79,7 +79,8 @@ func (s *Stream) add(d inference.Delta) {
 		s.closeBlock()
 		s.kind, s.index, s.number = d.Kind, d.Index, s.Block()
 		s.Event(turnkeeper.EventBlockStart, s.round, s.number, BlockStartData{
-			Kind: string(d.Kind), Tool: CleanName(d.Name), Unknown: d.Kind == inference.DeltaTool && !s.sink.Known(d.Name),
+			Kind: string(d.Kind), Tool: CleanName(d.Name), Unknown: d.Kind == inference.DeltaTool &&
+				!s.sink.Known(d.Name),
 		})
 	}
 	if d.Text == "" {

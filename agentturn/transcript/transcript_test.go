@@ -43,13 +43,15 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 	}
 }
 
-// TestEachKindOfTextHasItsField checks that reasoning and arguments never look like text, that text of a guarded agent is marked, and that
-// names that the model made up for tools are.
+// TestEachKindOfTextHasItsField checks that reasoning and arguments never look like text, that text of a guarded agent
+// is marked, and that names that the model made up for tools are.
 func TestEachKindOfTextHasItsField(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		events := transcript.New(7, 1)
-		s := events.NewStream(1, transcript.RoundStartData{}, transcript.Sink{Guarded: guarded, Known: func(name string) bool { return name == "look" }})
-		s.Complete(inference.Response{Reasoning: "hm", Text: "yes", Calls: []inference.Call{{Name: "look", Arguments: "{}"}, {Name: "made_up"}}})
+		s := events.NewStream(1, transcript.RoundStartData{}, transcript.Sink{Guarded: guarded,
+			Known: func(name string) bool { return name == "look" }})
+		s.Complete(inference.Response{Reasoning: "hm", Text: "yes",
+			Calls: []inference.Call{{Name: "look", Arguments: "{}"}, {Name: "made_up"}}})
 		text := `block_delta {"text":"yes"}`
 		if guarded {
 			text = `block_delta {"text":"yes","guarded":true}`
@@ -94,7 +96,8 @@ func TestNamesOfTools(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "", "look": "look", "a\x00b": "ab", "\xff": "\uFFFD",
 		strings.Repeat("ä", 99): strings.Repeat("ä", 99), strings.Repeat("ä", 100): strings.Repeat("ä", 100),
-		strings.Repeat("ä", 101): strings.Repeat("ä", 100), strings.Repeat("\x00ä", 100) + "\xff": strings.Repeat("ä", 100),
+		strings.Repeat("ä", 101): strings.Repeat("ä", 100), strings.Repeat("\x00ä", 100) +
+			"\xff": strings.Repeat("ä", 100),
 	} {
 		if got := transcript.CleanName(name); got != want {
 			t.Errorf("%q becomes %q, not %q", name, got, want)
@@ -102,14 +105,16 @@ func TestNamesOfTools(t *testing.T) {
 	}
 }
 
-// TestAnyStreamShowsItsAnswer checks, for random deltas, flushes and attempts, that the events after the last rollback are well-formed
-// blocks with new numbers and hold exactly the texts of the answer, in their order.
+// TestAnyStreamShowsItsAnswer checks, for random deltas, flushes and attempts, that the events after the last rollback
+// are well-formed blocks with new numbers and hold exactly the texts of the answer, in their order.
 func TestAnyStreamShowsItsAnswer(t *testing.T) {
 	kinds := []inference.DeltaKind{inference.DeltaThinking, inference.DeltaText, inference.DeltaTool}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		events := transcript.New(7, 3)
-		s := events.NewStream(2, transcript.RoundStartData{Of: 5}, transcript.Sink{Known: func(string) bool { return true }})
+		s := events.NewStream(2, transcript.RoundStartData{Of: 5}, transcript.Sink{Known: func(string) bool {
+			return true
+		}})
 		for attempt := range 1 + random.IntN(3) {
 			if attempt > 0 {
 				s.Rollback("again")
@@ -158,7 +163,8 @@ func shownBy(t *testing.T, events []turnkeeper.Event, block int) string {
 				t.Fatal(err)
 			}
 		}
-		if e.Round != 2 || e.TurnID != 7 || open && e.Block != block || !open && e.Type == turnkeeper.EventBlockStart && e.Block != block {
+		if e.Round != 2 || e.TurnID != 7 || open && e.Block != block || !open && e.Type == turnkeeper.EventBlockStart &&
+			e.Block != block {
 			t.Fatalf("event %d: %+v, in block %d", i, e, block)
 		}
 		switch e.Type {

@@ -73,7 +73,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	id := req.Header.Get("webhook-id")
-	if err := verify(r.key, id, req.Header.Get("webhook-timestamp"), req.Header.Get("webhook-signature"), body, time.Now()); err != nil {
+	if err := verify(r.key, id, req.Header.Get("webhook-timestamp"), req.Header.Get("webhook-signature"), body,
+		time.Now()); err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
@@ -95,7 +96,8 @@ func workFor(m message) string {
 	case "reply.created":
 		return fmt.Sprintf("%s of %s: %q", m.Data.Outcome, m.Data.Agent, m.Data.Body)
 	case "ask.opened": // tell a person, who may answer on the page; the ask may be closed already
-		return fmt.Sprintf("%s asks (%s %s): %q; answer at %s", m.Data.Agent, m.Data.Kind, m.Data.Tool, m.Data.Reason, m.Data.Path)
+		return fmt.Sprintf("%s asks (%s %s): %q; answer at %s", m.Data.Agent, m.Data.Kind, m.Data.Tool,
+			m.Data.Reason, m.Data.Path)
 	}
 	return ""
 }

@@ -70,10 +70,12 @@ func (h *Handler) pinLevel(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	pin := operate.Pin{Agent: c.PathValue("name"), Level: survival.Level(c.PostForm.Get("level")), By: c.PostForm.Get("by"), Reason: reason}
+	pin := operate.Pin{Agent: c.PathValue("name"), Level: survival.Level(c.PostForm.Get("level")),
+		By: c.PostForm.Get("by"), Reason: reason}
 	if lasts := c.PostForm.Get("for"); lasts != "" {
 		if pin.For, err = time.ParseDuration(lasts); err != nil || pin.For <= 0 {
-			return request.Refuse(http.StatusUnprocessableEntity, "for must be a duration above 0, such as 4h, or empty")
+			return request.Refuse(http.StatusUnprocessableEntity,
+				"for must be a duration above 0, such as 4h, or empty")
 		}
 	}
 	if err := h.access.PinLevel(c, pin); err != nil {

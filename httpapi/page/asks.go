@@ -94,7 +94,8 @@ func (h *Handler) showAsks(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.access.ListAsks(c, operate.AskFilter{State: asks.State(p.State), Agent: p.Agent, User: p.User, Before: asks.ID(p.Cursor), Limit: p.Limit})
+	found, err := h.access.ListAsks(c, operate.AskFilter{State: asks.State(p.State), Agent: p.Agent, User: p.User,
+		Before: asks.ID(p.Cursor), Limit: p.Limit})
 	if err != nil {
 		return err
 	}
@@ -123,8 +124,9 @@ func (h *Handler) answerAsk(c *request.Call) error {
 	}
 	form := func(name string) string { return strings.ReplaceAll(c.PostForm.Get(name), "\r\n", "\n") }
 	a := asks.Answer{
-		Decision: asks.State(form("decision")), By: strings.TrimSpace(form("answered_by")), Channel: channelPage, Comment: strings.TrimSpace(form("comment")),
-		Hash: form("hash"),
+		Decision: asks.State(form("decision")), By: strings.TrimSpace(form("answered_by")), Channel: channelPage,
+		Comment: strings.TrimSpace(form("comment")),
+		Hash:    form("hash"),
 	}
 	switch a.Decision {
 	case asks.Answered:
@@ -133,7 +135,8 @@ func (h *Handler) answerAsk(c *request.Call) error {
 		}
 	case asks.Approved:
 		if a.Edited = strings.TrimSpace(form("arguments")); a.Edited == "" && c.PostForm.Has("arguments") {
-			return request.Refuse(http.StatusBadRequest, "the arguments are empty: write {} for a call without arguments")
+			return request.Refuse(http.StatusBadRequest,
+				"the arguments are empty: write {} for a call without arguments")
 		}
 	}
 	if ask, err = h.access.AnswerAsk(c, a); err != nil {

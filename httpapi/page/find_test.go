@@ -8,7 +8,8 @@ import (
 
 // TestASearchThatLookedAtAPart checks that a page without results links to the next page if the search is not finished.
 func TestASearchThatLookedAtAPart(t *testing.T) {
-	for _, p := range []Page{Turns{Listing: Listing{Next: "/on?cursor=7", Find: &Find{Further: true}}}, Inbox{Listing: Listing{Next: "/on?cursor=7", Find: &Find{Further: true}}}} {
+	for _, p := range []Page{Turns{Listing: Listing{Next: "/on?cursor=7", Find: &Find{Further: true}}},
+		Inbox{Listing: Listing{Next: "/on?cursor=7", Find: &Find{Further: true}}}} {
 		var b strings.Builder
 		if err := Write(&b, Frame{Now: time.Unix(0, 0)}, p); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,8 @@ func readForm(c *request.Call) error { return readFormUpTo(c, request.BodyOverhe
 // readFormUpTo is readForm for a form of at most limit bytes.
 func readFormUpTo(c *request.Call, limit int64) error {
 	if c.Header.Get("Sec-Fetch-Site") == "" && c.Header.Get("Origin") == "" {
-		return request.Refuse(http.StatusForbidden, "forms can only be sent by a browser: programs use the API under /v1")
+		return request.Refuse(http.StatusForbidden,
+			"forms can only be sent by a browser: programs use the API under /v1")
 	}
 	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return request.Refuse(http.StatusUnsupportedMediaType, "the form must be application/x-www-form-urlencoded")
@@ -58,7 +59,8 @@ func readReason(c *request.Call) (string, error) {
 	}
 	reason := strings.TrimSpace(c.PostForm.Get("reason"))
 	if len(reason) > request.MaxReason {
-		return "", request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(reason), request.MaxReason)
+		return "", request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d",
+			len(reason), request.MaxReason)
 	}
 	return reason, nil
 }
@@ -204,15 +206,18 @@ const bytesFormEscape = 3
 // send puts a message into an inbox. Each displayed form has its own number, which makes a form that is
 // sent twice one message.
 func (h *Handler) send(c *request.Call) error {
-	if err := readFormUpTo(c, int64(h.cfg.MaxMessageBytes)*2*bytesFormEscape+request.BodyOverhead); err != nil { // browsers send a newline as CRLF
+	// browsers send a newline as CRLF
+	if err := readFormUpTo(c, int64(h.cfg.MaxMessageBytes)*2*bytesFormEscape+request.BodyOverhead); err != nil {
 		return err
 	}
 	m := turnkeeper.Submission{
-		Agent: c.PostForm.Get("agent"), User: c.PostForm.Get("user"), Conversation: strings.TrimSpace(c.PostForm.Get("conversation")),
-		Body: strings.ReplaceAll(c.PostForm.Get("body"), "\r\n", "\n"),
+		Agent: c.PostForm.Get("agent"), User: c.PostForm.Get("user"),
+		Conversation: strings.TrimSpace(c.PostForm.Get("conversation")),
+		Body:         strings.ReplaceAll(c.PostForm.Get("body"), "\r\n", "\n"),
 	}
 	if len(m.Body) > h.cfg.MaxMessageBytes {
-		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(m.Body), h.cfg.MaxMessageBytes)
+		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d",
+			len(m.Body), h.cfg.MaxMessageBytes)
 	}
 	if !c.Caller.Sees(m.Agent) {
 		return request.Refuse(http.StatusForbidden, "this token does not cover the agent %q", m.Agent)
@@ -221,7 +226,8 @@ func (h *Handler) send(c *request.Call) error {
 		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.User, m.Conversation, m.Body}, "\x00")))
 		m.Key = "page-" + hex.EncodeToString(sum[:16])
 	}
-	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, m)
+	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(),
+		Operates: c.Caller.May(request.ScopeOperate)}, m)
 	if err != nil {
 		return access.NotAccepted(c, m.Agent, err)
 	}

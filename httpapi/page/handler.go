@@ -24,10 +24,12 @@ import (
 
 // A Store reads and writes for the page what access does not.
 type Store interface {
-	AcceptFrom(ctx context.Context, from storage.Sender, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	AcceptFrom(ctx context.Context, from storage.Sender,
+		m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
 	FindTurns(ctx context.Context, f operate.Search) (found []waiting.Turn, next int64, err error)
-	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
+	Transcript(ctx context.Context, p operate.Page,
+		conversation string) (exchanges []operate.Exchange, next int64, err error)
 	Turns(ctx context.Context, p operate.Page) ([]waiting.Turn, error)
 	OpenTurns(ctx context.Context, limit int) ([]waiting.Turn, error)
 	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]waiting.Turn, error)
@@ -199,8 +201,9 @@ func badge(n int) string {
 // show writes a page.
 func (h *Handler) show(c *request.Call, status int, view Page) error {
 	frame := Frame{Now: time.Now(), Path: c.URL.RequestURI(), Done: c.URL.Query().Get("done"), Viewer: Viewer{
-		MayOperate: c.Caller.May(request.ScopeOperate), MaySend: c.Caller.May(request.ScopeSend), MayAnswer: c.Caller.May(request.ScopeAnswer),
-		SignedIn: c.Session != "",
+		MayOperate: c.Caller.May(request.ScopeOperate), MaySend: c.Caller.May(request.ScopeSend),
+		MayAnswer: c.Caller.May(request.ScopeAnswer),
+		SignedIn:  c.Session != "",
 	}}
 	if token := c.Caller.Token; token != nil {
 		frame.Viewer.Token, frame.Viewer.Agents = token.Name, token.Agents

@@ -168,7 +168,8 @@ func listPath(c *request.Call, p operate.Page, cursor int64) string {
 }
 
 // showList shows a page of a list. cursor returns the cursor of the page after the entries found.
-func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, operate.Page) ([]N, error),
+func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context,
+	operate.Page) ([]N, error),
 	cursor func(operate.Page, []N) int64, view func(Listing, []N) Page) error {
 	p, l, err := h.listing(c, states...)
 	if err != nil {
@@ -185,7 +186,8 @@ func showList[N any](h *Handler, c *request.Call, states []string, read func(con
 }
 
 // showFound shows a page of search results.
-func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context, operate.Search) ([]N, int64, error),
+func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context,
+	operate.Search) ([]N, int64, error),
 	view func(Listing, []N) Page) error {
 	_, l, err := h.listing(c, states...)
 	if err != nil {
@@ -201,7 +203,8 @@ func showFound[N any](h *Handler, c *request.Call, states []string, find func(co
 	}
 	query := c.URL.Query()
 	l.Find = &Find{
-		User: f.User, Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"), Until: query.Get("until"),
+		User: f.User, Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"),
+		Until:   query.Get("until"),
 		Further: next > 0 && len(found) < f.Limit,
 	}
 	l.First, l.Next = pathAt(c.URL, 0), ""
@@ -234,9 +237,10 @@ func (h *Handler) showTurns(c *request.Call) error {
 }
 
 func (h *Handler) showInbox(c *request.Call) error {
-	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []waiting.Message) Page {
-		return Inbox{Listing: l, Messages: found, Number: rand.Text()}
-	})
+	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages,
+		func(l Listing, found []waiting.Message) Page {
+			return Inbox{Listing: l, Messages: found, Number: rand.Text()}
+		})
 }
 
 func (h *Handler) showTranscript(c *request.Call) error {

@@ -83,7 +83,8 @@ func Write(w io.Writer, f Frame, p Page) error {
 var templates = sync.OnceValue(parse)
 
 func parse() map[string]*template.Template {
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/parts.html"))
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/layout.html",
+		"templates/parts.html"))
 	all := map[string]*template.Template{}
 	entries, err := files.ReadDir("templates")
 	if err != nil {
@@ -98,8 +99,16 @@ func parse() map[string]*template.Template {
 
 var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
-	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
-	"sign": sign, "tone": tone, "state": func(state any) string { return words.State(fmt.Sprint(state)) }, "millis": func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }, "reason": words.StopReason, "silence": silence, "refusing": func(r presence.Refusal) string { return words.Refusing(r.For, r.Attempts, r.SQLState) }, "clause": words.Clause,
+	"count": func(n int) string {
+		return words.Thousands(int64(n))
+	}, "thousands": words.Thousands, "plural": words.Plural,
+	"sign": sign, "tone": tone, "state": func(state any) string {
+		return words.State(fmt.Sprint(state))
+	}, "millis": func(ms int64) time.Duration {
+		return time.Duration(ms) * time.Millisecond
+	}, "reason": words.StopReason, "silence": silence, "refusing": func(r presence.Refusal) string {
+		return words.Refusing(r.For, r.Attempts, r.SQLState)
+	}, "clause": words.Clause,
 	"doing": func(t waiting.Turn, now time.Time) string { return waiting.Doing(t, agoFrom(now)) },
 	"waits": func(all []waiting.Tally, now time.Time) (lines []string) {
 		for _, t := range all {
@@ -114,7 +123,9 @@ var functions = template.FuncMap{
 		state, note := waiting.Standing(m, agoFrom(now))
 		return messageState{state, note}
 	},
-	"conversation": words.Conversation, "brief": words.Brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
+	"conversation": words.Conversation, "brief": words.Brief, "short": func(s string) string {
+		return s[:min(len(s), 12)]
+	}, "stoppedBy": stoppedBy, "join": strings.Join,
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
 }
 
@@ -129,12 +140,15 @@ var looks = map[string]look{
 	"succeeded": {"✓", "good"}, "degraded": {"!", "warn"}, "failed": {"✗", "bad"}, "cancelled": {"!", "warn"},
 	"skipped": {"↷", "idle"}, "denied": {"!", "warn"}, "unknown": {"?", "warn"},
 	// Asks.
-	"open": {"…", "warn"}, "approved": {"✓", "good"}, "answered": {"✓", "good"}, "expired": {"!", "warn"}, "withdrawn": {"·", "idle"},
+	"open": {"…", "warn"}, "approved": {"✓", "good"}, "answered": {"✓", "good"}, "expired": {"!", "warn"},
+	"withdrawn": {"·", "idle"},
 	// Workers and models: what is down is as bad as what has failed.
-	"alive": {"●", "good"}, "serving": {"●", "good"}, "draining": {"!", "warn"}, "silent": {"✗", "bad"}, "stopped": {"○", "idle"},
-	"up": {"●", "good"}, "down": {"✗", "bad"}, "probing": {"▸", "warn"}, "unused": {"○", "idle"},
+	"alive": {"●", "good"}, "serving": {"●", "good"}, "draining": {"!", "warn"}, "silent": {"✗", "bad"},
+	"stopped": {"○", "idle"},
+	"up":      {"●", "good"}, "down": {"✗", "bad"}, "probing": {"▸", "warn"}, "unused": {"○", "idle"},
 	// Lanes and ends of dispatches.
-	"held": {"▸", "active"}, "free": {"○", "idle"}, "finished": {"✓", "good"}, "lost": {"✗", "bad"}, "handed_back": {"!", "warn"}, "unclaimed": {"!", "warn"},
+	"held": {"▸", "active"}, "free": {"○", "idle"}, "finished": {"✓", "good"}, "lost": {"✗", "bad"},
+	"handed_back": {"!", "warn"}, "unclaimed": {"!", "warn"},
 	// Schedules.
 	"on": {"●", "good"}, "off": {"○", "idle"}, "paused": {"‖", "warn"},
 	// Webhooks and deliveries.
@@ -219,8 +233,10 @@ type link struct {
 // Nav returns the navigation.
 func (d data) Nav() []link {
 	links := []link{
-		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {asksSection + "?state=open", "Asks", false}, {"/replies", "Replies", false},
-		{agentsSection, "Agents", false}, {"/lanes", "Lanes", false}, {"/schedules", "Schedules", false}, {webhooksSection, "Webhooks", false}, {"/doctor", "Doctor", false},
+		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {asksSection + "?state=open",
+			"Asks", false}, {"/replies", "Replies", false},
+		{agentsSection, "Agents", false}, {"/lanes", "Lanes", false}, {"/schedules", "Schedules", false},
+		{webhooksSection, "Webhooks", false}, {"/doctor", "Doctor", false},
 	}
 	if !d.Viewer.All() { // webhooks serve all agents
 		links = slices.DeleteFunc(links, func(l link) bool { return l.Href == webhooksSection })

@@ -56,13 +56,16 @@ func (h *Handler) signIn(c *request.Call) error {
 		if err := h.cfg.Store.SignOut(c.Context(), session); err != nil {
 			return err
 		}
-		return h.show(c, http.StatusForbidden, SignIn{Next: next, Wrong: "The page requires a token with the scope read; this one has " + strings.Join(token.Scopes, ", ") + "."})
+		return h.show(c, http.StatusForbidden, SignIn{Next: next,
+			Wrong: "The page requires a token with the scope read; this one has " +
+				strings.Join(token.Scopes, ", ") + "."})
 	}
 	if token.User != "" {
 		if err := h.cfg.Store.SignOut(c.Context(), session); err != nil {
 			return err
 		}
-		return h.show(c, http.StatusForbidden, SignIn{Next: next, Wrong: "The page is for operators; this token is bound to a user."})
+		return h.show(c, http.StatusForbidden, SignIn{Next: next,
+			Wrong: "The page is for operators; this token is bound to a user."})
 	}
 	setSession(c, session, int(sessionTime/time.Second))
 	return c.GoTo(next)
@@ -81,20 +84,24 @@ func (h *Handler) signOut(c *request.Call) error {
 
 func setSession(c *request.Call, value string, seconds int) {
 	http.SetCookie(c.W, &http.Cookie{
-		Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: behindTLS(c.Request),
+		Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: behindTLS(c.Request),
 	})
 }
 
 // behindTLS reports whether the browser used TLS, to this server or to a proxy in front of it.
 func behindTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") ||
-		strings.Contains(strings.ToLower(r.Header.Get("Forwarded")), "proto=https") || strings.HasPrefix(r.Header.Get("Origin"), "https://")
+		strings.Contains(strings.ToLower(r.Header.Get("Forwarded")), "proto=https") ||
+		strings.HasPrefix(r.Header.Get("Origin"), "https://")
 }
 
-// localPath returns next if it is a path of this server other than the sign-in page, else "/". It prevents open redirects.
+// localPath returns next if it is a path of this server other than the sign-in page, else "/". It prevents open
+// redirects.
 func localPath(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") ||
+	if err != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next,
+		"\\\r\n\t") ||
 		path.Clean(u.Path) == "/sign-in" {
 		return "/"
 	}

@@ -44,8 +44,9 @@ var dispatchEnds = map[string]string{
 
 // gaps maps outcomes of dispatches to the wait that follows, unless the turn itself has said what it waits for.
 var gaps = map[string]string{
-	"lost": "Waits for another worker: the last one was lost", "handed_back": "Waits for a worker: the last one stopped",
-	"deferred": "Deferred", "unclaimed": "Waits for a worker: none had begun it",
+	"lost":        "Waits for another worker: the last one was lost",
+	"handed_back": "Waits for a worker: the last one stopped",
+	"deferred":    "Deferred", "unclaimed": "Waits for a worker: none had begun it",
 }
 
 // held returns a span for each dispatch, and for the waits before, between and after them.
@@ -60,7 +61,8 @@ func (p Turn) held() (spans []Span) {
 			spans = append(spans, waited)
 		}
 		who := cmp.Or(string(p.Holder(d)), "a worker")
-		span := Span{Kind: "held", What: "Held by " + who, Note: fmt.Sprintf("dispatch %d", i+1), Start: d.GrantedAt, End: d.EndedAt}
+		span := Span{Kind: "held", What: "Held by " + who, Note: fmt.Sprintf("dispatch %d", i+1), Start: d.GrantedAt,
+			End: d.EndedAt}
 		if d.Outcome != "" {
 			span.Note += ", " + cmp.Or(dispatchEnds[d.Outcome], d.Outcome)
 		}
@@ -76,7 +78,8 @@ func (p Turn) held() (spans []Span) {
 	return spans
 }
 
-// waitedFor says what the turn waited for after a dispatch, by the wait that it began in it. It is empty if events are gone.
+// waitedFor says what the turn waited for after a dispatch, by the wait that it began in it. It is empty if events are
+// gone.
 func (p Turn) waitedFor(d turnkeeper.Dispatch) string {
 	if last := p.Dispatches[len(p.Dispatches)-1]; last.GrantID == d.GrantID && p.Open() {
 		if reasons := waiting.Parking(p.Message.Waits); len(reasons) > 0 {
@@ -130,11 +133,13 @@ func (p Turn) done() (spans []Span) {
 // refused returns the writes that had to wait for the database, and the one that waits now.
 func (p Turn) refused() (spans []Span) {
 	for _, r := range p.Refused {
-		spans = append(spans, Span{Kind: "waited", What: words.Refused(r.For, r.SQLState), Start: r.EndedAt.Add(-r.For), End: r.EndedAt})
+		spans = append(spans, Span{Kind: "waited", What: words.Refused(r.For, r.SQLState), Start: r.EndedAt.Add(-r.For),
+			End: r.EndedAt})
 	}
 	if u := p.Turn.UnderWay; u != nil && u.RefusedFor > 0 {
 		spans = append(spans, Span{
-			Kind: "waited", What: words.Refused(u.RefusedFor, u.RefusedCode), Note: "in progress", Start: p.Now.Add(-u.RefusedFor),
+			Kind: "waited", What: words.Refused(u.RefusedFor, u.RefusedCode), Note: "in progress",
+			Start: p.Now.Add(-u.RefusedFor),
 		})
 	}
 	for i := range spans {
@@ -149,12 +154,14 @@ func (p Turn) openRound() []Span {
 	if u == nil || len(u.Calls) > 0 || u.RefusedFor > 0 {
 		return nil
 	}
-	return []Span{{Kind: "model", What: fmt.Sprintf("Round %d", u.Round), Note: "in progress", Tokens: u.OutputTokens, Start: u.Since}}
+	return []Span{{Kind: "model", What: fmt.Sprintf("Round %d", u.Round), Note: "in progress", Tokens: u.OutputTokens,
+		Start: u.Since}}
 }
 
 func (p Turn) call(r turnkeeper.Round, c turnkeeper.ToolCall) Span {
 	span := Span{
-		Kind: "tool", What: c.Name, State: string(c.State), Tokens: c.Usage.Total(), Start: c.StartedAt, End: c.EndedAt, Anchor: c.Key.String(),
+		Kind: "tool", What: c.Name, State: string(c.State), Tokens: c.Usage.Total(), Start: c.StartedAt, End: c.EndedAt,
+		Anchor: c.Key.String(),
 	}
 	switch {
 	case c.Awaited:

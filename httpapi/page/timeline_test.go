@@ -27,17 +27,21 @@ func TestTimeline(t *testing.T) {
 			{WorkerID: "two", GrantedAt: at(45), EndedAt: at(60), Outcome: "waiting"},
 		},
 		Rounds: []turnkeeper.Round{{
-			Number: 1, Provider: "p", Model: "m", Attempts: 3, Latency: 5 * time.Second, EndedAt: at(20), Usage: turnkeeper.Usage{InputTokens: 7, OutputTokens: 2},
+			Number: 1, Provider: "p", Model: "m", Attempts: 3, Latency: 5 * time.Second, EndedAt: at(20),
+			Usage: turnkeeper.Usage{InputTokens: 7, OutputTokens: 2},
 			Calls: []turnkeeper.ToolCall{
-				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Name: "read", State: turnkeeper.CallSucceeded, EndedAt: at(22), Duration: time.Second},
-				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "send", State: turnkeeper.CallRunning, Awaited: true, StartedAt: at(50)},
+				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Name: "read", State: turnkeeper.CallSucceeded,
+					EndedAt: at(22), Duration: time.Second},
+				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "send", State: turnkeeper.CallRunning,
+					Awaited: true, StartedAt: at(50)},
 			},
 		}},
 	}}
 	want := []page.Span{
 		{Kind: "waited", What: "Waits in the inbox", Start: at(5), End: at(10)},
 		{Kind: "held", What: "Held by one", Note: "dispatch 1, worker lost", State: "lost", Start: at(10), End: at(30)},
-		{Kind: "model", What: "Round 1: p/m", Note: "retried 2 times", Tokens: 9, Start: at(15), End: at(20), Anchor: "round-1"},
+		{Kind: "model", What: "Round 1: p/m", Note: "retried 2 times", Tokens: 9, Start: at(15), End: at(20),
+			Anchor: "round-1"},
 		{Kind: "tool", What: "read", State: "succeeded", Start: at(21), End: at(22), Anchor: "round-1-tool-1"},
 		{Kind: "waited", What: "Waits for another worker: the last one was lost", Start: at(30), End: at(45)},
 		{Kind: "held", What: "Held by two", Note: "dispatch 2, until the turn waited", Start: at(45), End: at(60)},
@@ -46,13 +50,16 @@ func TestTimeline(t *testing.T) {
 	}
 	turn.Waited = []waiting.Parked{{At: at(60), Reasons: []waiting.Reason{waiting.Person, waiting.DetachedCalls}}}
 	turn.Failed = []turnlog.FailedAttempt{
-		{Round: 1, Provider: "p", Model: "m", Class: "overloaded", Latency: 2 * time.Second, EndedAt: at(14), Usage: turnkeeper.Usage{InputTokens: 7}},
+		{Round: 1, Provider: "p", Model: "m", Class: "overloaded", Latency: 2 * time.Second, EndedAt: at(14),
+			Usage: turnkeeper.Usage{InputTokens: 7}},
 		{Round: 2, Class: "interrupted", EndedAt: at(58)},
 	}
 	want = slices.Insert(want, 2, page.Span{
-		Kind: "model", What: "Round 1: p/m", Note: "overloaded", State: "failed", Tokens: 7, Start: at(12), End: at(14), Anchor: "rounds",
+		Kind: "model", What: "Round 1: p/m", Note: "overloaded", State: "failed", Tokens: 7, Start: at(12), End: at(14),
+		Anchor: "rounds",
 	})
-	want = slices.Insert(want, 8, page.Span{Kind: "model", What: "Round 2", Note: "interrupted", State: "failed", Start: at(58), End: at(58), Anchor: "rounds"})
+	want = slices.Insert(want, 8, page.Span{Kind: "model", What: "Round 2", Note: "interrupted", State: "failed",
+		Start: at(58), End: at(58), Anchor: "rounds"})
 	got := turn.Timeline()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(page.Span{}, "Left", "Width")); diff != "" {
 		t.Error(diff)
@@ -61,9 +68,11 @@ func TestTimeline(t *testing.T) {
 	if got[0].Left != 0 || got[last].Left+got[last].Width != 1000 {
 		t.Errorf("the line goes from %d to %d of 1000", got[0].Left, got[last].Left+got[last].Width)
 	}
-	turn.Turn.State, turn.Turn.UnderWay = turnkeeper.TurnRunning, &turnkeeper.UnderWay{Round: 2, OutputTokens: 30, Since: at(90)}
+	turn.Turn.State, turn.Turn.UnderWay = turnkeeper.TurnRunning, &turnkeeper.UnderWay{Round: 2, OutputTokens: 30,
+		Since: at(90)}
 	open := turn.Timeline()
-	if diff := cmp.Diff(page.Span{Kind: "model", What: "Round 2", Note: "in progress", Tokens: 30, Start: at(90)}, open[len(open)-1],
+	if diff := cmp.Diff(page.Span{Kind: "model", What: "Round 2", Note: "in progress", Tokens: 30, Start: at(90)},
+		open[len(open)-1],
 		cmpopts.IgnoreFields(page.Span{}, "Left", "Width")); diff != "" {
 		t.Error(diff)
 	}

@@ -28,7 +28,8 @@ type Branch struct {
 func (p Turn) Branches() Branch {
 	tree := p.Tree
 	root := Branch{
-		Agent: tree.Agent, Turn: tree.Root, State: string(tree.State), Tokens: tree.Usage.Total(), Here: tree.Root == p.Turn.ID,
+		Agent: tree.Agent, Turn: tree.Root, State: string(tree.State), Tokens: tree.Usage.Total(),
+		Here:  tree.Root == p.Turn.ID,
 		Below: p.below(tree.Root),
 	}
 	for _, a := range tree.SubAgents {
@@ -46,7 +47,8 @@ func (p Turn) below(turn turnkeeper.TurnID) (all []Branch) {
 			continue
 		}
 		b := Branch{
-			Agent: a.Agent, Turn: a.Turn, Message: a.Message, State: cmp.Or(string(a.TurnState), string(a.State)), Call: a.Call,
+			Agent: a.Agent, Turn: a.Turn, Message: a.Message, State: cmp.Or(string(a.TurnState),
+				string(a.State)), Call: a.Call,
 			Note: noteOn(a), Tokens: a.Usage.Total(), Here: a.Turn == p.Turn.ID,
 		}
 		if a.Turn != 0 {
@@ -74,12 +76,15 @@ func noteOn(a turnlog.SubAgent) string {
 // TreeFacts returns the usage of the whole tree.
 func (p Turn) TreeFacts() string {
 	tree := p.Tree
-	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) + " tokens in total"}
+	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) +
+		" tokens in total"}
 	if most := tree.Limits.Tokens; most > 0 {
-		facts = append(facts, fmt.Sprintf("%s of %s tokens of the budget", words.Thousands(tree.UsedTokens), words.Thousands(most)))
+		facts = append(facts, fmt.Sprintf("%s of %s tokens of the budget", words.Thousands(tree.UsedTokens),
+			words.Thousands(most)))
 	}
 	if most := tree.Limits.Calls; most > 0 {
-		facts = append(facts, fmt.Sprintf("%s of %s model calls of the budget", words.Thousands(tree.UsedCalls), words.Thousands(most)))
+		facts = append(facts, fmt.Sprintf("%s of %s model calls of the budget", words.Thousands(tree.UsedCalls),
+			words.Thousands(most)))
 	}
 	return strings.Join(facts, ", ")
 }

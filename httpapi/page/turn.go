@@ -54,7 +54,9 @@ func (p Turn) Risky() bool {
 
 // MayHaveActed reports whether a call may have had an effect.
 func (p Turn) MayHaveActed() bool {
-	return slices.ContainsFunc(p.Rounds, func(r turnkeeper.Round) bool { return slices.ContainsFunc(r.Calls, p.Turn.MayHaveActed) })
+	return slices.ContainsFunc(p.Rounds, func(r turnkeeper.Round) bool {
+		return slices.ContainsFunc(r.Calls, p.Turn.MayHaveActed)
+	})
 }
 
 // Took returns the duration of the turn so far.

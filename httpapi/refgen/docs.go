@@ -32,12 +32,18 @@ var tags = object{
 
 // names maps Go types to the names of components, where they differ.
 var names = map[string]string{
-	"turnkeeper.Usage": "EventUsage", "httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry", "httpapi.failedMessages": "RetryFailed",
-	"asks.Kind": "AskKind", "asks.State": "AskState", "turnkeeper.Effect": "ToolEffect", "turnkeeper.Trigger": "MessageTrigger",
-	"presence.State": "WorkerState", "operate.WebhookState": "WebhookState", "diagnosis.Verdict": "DoctorVerdict", "views.Check": "DoctorCheck", "waiting.Reason": "WaitReason",
+	"turnkeeper.Usage": "EventUsage", "httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry",
+	"httpapi.failedMessages": "RetryFailed",
+	"asks.Kind":              "AskKind", "asks.State": "AskState", "turnkeeper.Effect": "ToolEffect",
+	"turnkeeper.Trigger": "MessageTrigger",
+	"presence.State":     "WorkerState", "operate.WebhookState": "WebhookState", "diagnosis.Verdict": "DoctorVerdict",
+	"views.Check": "DoctorCheck", "waiting.Reason": "WaitReason",
 	"views.Silence": "WorkerSilence", "views.Call": "ToolCall", "views.Model": "ModelHealth",
-	"responses.Request": "ResponseRequest", "responses.failure": "ResponseFailure", "responses.incompleteDetails": "ResponseIncomplete",
-	"responses.named": "ResponseConversation", "responses.usage": "ResponseUsage", "responses.own": "ResponseTurn", "responses.item": "ResponseItem",
+	"responses.Request": "ResponseRequest", "responses.failure": "ResponseFailure",
+	"responses.incompleteDetails": "ResponseIncomplete",
+	"responses.named":             "ResponseConversation", "responses.usage": "ResponseUsage",
+	"responses.own":  "ResponseTurn",
+	"responses.item": "ResponseItem",
 	"responses.part": "ResponseText", "responses.InputList": "ResponseInput", "responses.ErrorBody": "ResponseError",
 }
 
@@ -50,9 +56,11 @@ var docs = map[string]string{
 // fieldSchemas adds to fields what their types and tags cannot say.
 var fieldSchemas = map[string]object{
 	"ReplyList.next": {{"description", "after for the next page; null: the page is empty, keep the last value"}},
-	"EventList.next": {{"description", "after for the next page: the number of the last event, or the given after if the page is empty. " +
-		"Never null: an open turn will have more events"}},
-	"ResponseRequest.input": {{"oneOf", []object{{{"type", "string"}}, {{"type", "array"}, {"items", object{{"type", "object"}}}}}}},
+	"EventList.next": {{"description",
+		"after for the next page: the number of the last event, or the given after if the page is empty. " +
+			"Never null: an open turn will have more events"}},
+	"ResponseRequest.input": {{"oneOf", []object{{{"type", "string"}},
+		{{"type", "array"}, {"items", object{{"type", "object"}}}}}}},
 	"ResponseRequest.conversation": {{"oneOf", []object{
 		{{"type", "string"}},
 		{{"type", "object"}, {"required", []string{"id"}}, {"properties", object{{"id", object{{"type", "string"}}}}}},
@@ -86,32 +94,43 @@ func waitReasons() enum {
 // enums maps names of components to their values.
 var enums = map[string]enum{
 	"TurnState": values("queued, running and waiting turns are open; degraded: answered, but not as planned",
-		tk.TurnQueued, tk.TurnRunning, tk.TurnWaiting, tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed, tk.TurnCancelled),
+		tk.TurnQueued, tk.TurnRunning, tk.TurnWaiting, tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed,
+		tk.TurnCancelled),
 	"TurnOutcome": values("how a turn ended; degraded: answered, but not as planned",
 		tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed, tk.TurnCancelled),
 	"MessageState": values("waiting and running messages are open",
-		tk.MessageWaiting, tk.MessageRunning, tk.MessageSucceeded, tk.MessageDegraded, tk.MessageFailed, tk.MessageCancelled),
+		tk.MessageWaiting, tk.MessageRunning, tk.MessageSucceeded, tk.MessageDegraded, tk.MessageFailed,
+		tk.MessageCancelled),
 	"StopReason": values("why a turn ended; none: the model finished",
-		tk.StopNone, tk.StopMaxRounds, tk.StopMaxDuration, tk.StopMaxToolCalls, tk.StopInferenceError, tk.StopBudget, tk.StopCancelled, tk.StopWorkerLost, tk.StopFinished, tk.StopWithheld),
+		tk.StopNone, tk.StopMaxRounds, tk.StopMaxDuration, tk.StopMaxToolCalls, tk.StopInferenceError, tk.StopBudget,
+		tk.StopCancelled, tk.StopWorkerLost, tk.StopFinished, tk.StopWithheld),
 	"ToolEffect": values("none: reads only; keyed: may run again with the same key; once: never started twice",
 		tk.EffectNone, tk.EffectKeyed, tk.EffectOnce),
 	"CallState": values("unknown: started by a lost worker, without a result",
-		tk.CallPlanned, tk.CallStarted, tk.CallRunning, tk.CallSucceeded, tk.CallFailed, tk.CallSkipped, tk.CallDenied, tk.CallUnknown, tk.CallCancelled),
+		tk.CallPlanned, tk.CallStarted, tk.CallRunning, tk.CallSucceeded, tk.CallFailed, tk.CallSkipped, tk.CallDenied,
+		tk.CallUnknown, tk.CallCancelled),
 	"MessageTrigger": values("source of the message", tk.TriggerMessage, tk.TriggerSchedule),
 	"DeliveryState":  values("dead: given up", outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
-	"AskKind":        values("what an ask is about", asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle, asks.KindBudget, asks.KindReply),
-	"AskState":       values("of an ask; expired denies; withdrawn: its turn ended, or was asked to finish, first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
-	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
+	"AskKind": values("what an ask is about", asks.KindApprove, asks.KindQuestion, asks.KindInput,
+		asks.KindSettle, asks.KindBudget, asks.KindReply),
+	"AskState": values("of an ask; expired denies; withdrawn: its turn ended, or was asked to finish, first",
+		asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
+	"WorkerState": values(
+		"serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
-	"WantedEnd":  values("cancel: at once; finish: after one more model call, with what the turn has", turnlog.EndCancel, turnlog.EndFinish),
+	"WantedEnd": values("cancel: at once; finish: after one more model call, with what the turn has",
+		turnlog.EndCancel, turnlog.EndFinish),
 	"WaitReason": waitReasons(),
-	"WebhookState": values("no_worker: no worker has it in its settings; asked_to_wait: the endpoint asked for a pause; failing: the newest attempt failed",
+	"WebhookState": values(
+		"no_worker: no worker has it in its settings; asked_to_wait: the endpoint asked for a pause; failing: the newest attempt failed",
 		operate.WebhookStates...),
 	"DoctorVerdict": values("of a finding of doctor", diagnosis.Verdicts...),
-	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
+	"ModelState": values(
+		"probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),
 	"SurvivalLevel": values("what is left of an agent's budget of the day: low is under 20 %, critical under 5 %",
 		survival.Levels...),
-	"DispatchOutcome": values("how a grant ended", "finished", "lost", "handed_back", "deferred", "unclaimed", "waiting"),
-	"LaneKind":        values("one lane for the agent, or one for each of its conversations", "agent", "conversation"),
+	"DispatchOutcome": values("how a grant ended", "finished", "lost", "handed_back", "deferred",
+		"unclaimed", "waiting"),
+	"LaneKind": values("one lane for the agent, or one for each of its conversations", "agent", "conversation"),
 }

@@ -23,8 +23,10 @@ func document() object {
 		paths[i].value = paths[i].value.(object).add(strings.ToLower(r.Method), operation(s, r))
 	}
 	problems := object{
-		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(request.Problem{}), retryAfter, authenticate)},
-		{"ResponseProblem", problem("an error in the format of OpenAI's API", "application/json", s.of(responses.ErrorBody{}), retryAfter, authenticate, shouldRetry)},
+		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(request.Problem{}),
+			retryAfter, authenticate)},
+		{"ResponseProblem", problem("an error in the format of OpenAI's API", "application/json",
+			s.of(responses.ErrorBody{}), retryAfter, authenticate, shouldRetry)},
 	}
 	var listed []object
 	for _, tag := range tags {
@@ -40,7 +42,8 @@ func document() object {
 		{"tags", listed},
 		{"paths", paths},
 		{"components", object{
-			{"securitySchemes", object{{"token", object{{"type", "http"}, {"scheme", "bearer"}, {"description", security}}}}},
+			{"securitySchemes", object{{"token", object{{"type", "http"}, {"scheme", "bearer"},
+				{"description", security}}}}},
 			{"responses", problems},
 			{"schemas", s.components()},
 		}},
@@ -49,7 +52,8 @@ func document() object {
 
 // Headers of problems.
 var (
-	retryAfter   = httpapi.Header{Name: "Retry-After", Type: 0, Doc: "with 429, and with 503 if too many requests are in progress or the process stops: seconds to wait before a retry"}
+	retryAfter = httpapi.Header{Name: "Retry-After", Type: 0,
+		Doc: "with 429, and with 503 if too many requests are in progress or the process stops: seconds to wait before a retry"}
 	authenticate = httpapi.Header{Name: "WWW-Authenticate", Type: "", Doc: "with 401 if no valid token was sent"}
 	shouldRetry  = httpapi.Header{Name: "X-Should-Retry", Type: "", Doc: "false: the client must not retry by itself"}
 )
@@ -73,7 +77,8 @@ func operation(s *schemas, r httpapi.Route) object {
 		if !openAI {
 			s.strict(r.Body)
 		}
-		o = o.add("requestBody", object{{"required", r.BodyRequired}, {"content", object{{"application/json", object{{"schema", content}}}}}})
+		o = o.add("requestBody", object{{"required", r.BodyRequired},
+			{"content", object{{"application/json", object{{"schema", content}}}}}})
 	}
 	var answers object
 	for _, a := range r.Answers {
@@ -133,7 +138,8 @@ func answer(s *schemas, a httpapi.Answer) object {
 }
 
 func problem(doc, media string, schema object, all ...httpapi.Header) object {
-	return object{{"description", doc}, {"headers", headers(&schemas{}, all)}, {"content", object{{media, object{{"schema", schema}}}}}}
+	return object{{"description", doc}, {"headers", headers(&schemas{}, all)},
+		{"content", object{{media, object{{"schema", schema}}}}}}
 }
 
 func headers(s *schemas, all []httpapi.Header) (o object) {

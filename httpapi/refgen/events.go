@@ -19,7 +19,8 @@ func (s *schemas) union() object {
 		mapping = mapping.add(string(row.Type), ref("schemas", name)[0].value)
 	}
 	return object{
-		{"oneOf", all}, {"discriminator", object{{"propertyName", "type"}, {"mapping", mapping}}}, {"description", docs["Event"]},
+		{"oneOf", all}, {"discriminator", object{{"propertyName", "type"}, {"mapping", mapping}}},
+		{"description", docs["Event"]},
 	}
 }
 

@@ -1,6 +1,6 @@
-// Command refgen writes openapi.json, the description of the HTTP API, from the table of routes and the
-// Go types of bodies and answers, and docs/events.md from the table of events. "go generate" runs it in httpapi; a test fails while a file
-// is out of date.
+// Command refgen writes openapi.json, the description of the HTTP API, from the table of routes and the Go types of
+// bodies and answers, and docs/events.md from the table of events. "go generate" runs it in httpapi; a test fails while
+// a file is out of date.
 package main
 
 import (

@@ -20,7 +20,8 @@ type Store interface {
 	AcceptResponse(ctx context.Context, n operate.NewResponse) (turnkeeper.MessageID, error)
 	HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey, history []byte) ([]operate.Head, error)
 	HeadOf(ctx context.Context, key turnkeeper.ConversationKey) (operate.Head, error)
-	Saids(ctx context.Context, key turnkeeper.ConversationKey, ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]operate.Said, error)
+	Saids(ctx context.Context, key turnkeeper.ConversationKey,
+		ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]operate.Said, error)
 	CreateConversation(ctx context.Context, c operate.Created, token int64, user string) (time.Time, error)
 	CreatedConversation(ctx context.Context, id string, token int64, user string) (operate.Created, error)
 	Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error)
@@ -77,7 +78,8 @@ type Call struct {
 	OpenStream func() error
 }
 
-// DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: "true" or "false".
+// DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: "true" or
+// "false".
 const DraftsHeader = "Turnkeeper-Drafts"
 
 func wantsDrafts(r *http.Request) (bool, error) {
@@ -133,16 +135,17 @@ func (a *API) Create(c Call) error {
 	return a.answer(c, id, wait)
 }
 
-// accept puts the message of a request into the inbox. If the conversation whose history the request has goes on meanwhile, it
-// starts another one.
+// accept puts the message of a request into the inbox. If the conversation whose history the request has goes on
+// meanwhile, it starts another one.
 func (a *API) accept(c Call, r *request) (id turnkeeper.MessageID, err error) {
 	if err := a.resolve(c.Context(), turnkeeper.ConversationKey{Agent: r.agent, User: r.user}, r.entries); err != nil {
 		return 0, err
 	}
 	for _, apart := range []bool{false, true} {
 		n := operate.NewResponse{
-			Background: r.background, Drafts: r.drafts, Metadata: r.metadata, Instructions: r.instructions, MaxOutputTokens: r.maxOutput,
-			TokenID: c.Caller.TokenID, Request: r.sum(),
+			Background: r.background, Drafts: r.drafts, Metadata: r.metadata, Instructions: r.instructions,
+			MaxOutputTokens: r.maxOutput,
+			TokenID:         c.Caller.TokenID, Request: r.sum(),
 		}
 		if err := a.place(c, r, &n, apart); err != nil {
 			return 0, err
@@ -172,7 +175,8 @@ func (a *API) checkSize(n operate.NewResponse) error {
 	if n.Preface != "" {
 		with = " with its instructions and earlier messages"
 	}
-	return invalid("input", "string_above_max_length", "input has %d bytes%s, the limit is %d", size, with, a.cfg.MaxMessageBytes)
+	return invalid("input", "string_above_max_length", "input has %d bytes%s, the limit is %d", size, with,
+		a.cfg.MaxMessageBytes)
 }
 
 // find reads a response by id, if it is visible to the caller.
@@ -199,7 +203,8 @@ func (a *API) Get(c Call) error {
 		return err
 	}
 	if last := int64(len(eventsOf(r))) - 1; after > last && !r.Drafts { // no client can have an event that was not sent
-		return invalid("starting_after", "invalid_value", "starting_after is beyond the newest event of the response, which is %d", last)
+		return invalid("starting_after", "invalid_value",
+			"starting_after is beyond the newest event of the response, which is %d", last)
 	}
 	if stream && c.Method != http.MethodHead {
 		return a.stream(c, r, after)
@@ -226,7 +231,8 @@ func eventsAsked(c Call) (stream bool, after int64, err error) {
 	if text := query.Get("starting_after"); text != "" {
 		after, err = strconv.ParseInt(text, 10, 64)
 		if err != nil || after < 0 || !stream {
-			return false, 0, invalid("starting_after", "invalid_value", "starting_after must be the sequence_number of an event, and requires stream=true")
+			return false, 0, invalid("starting_after", "invalid_value",
+				"starting_after must be the sequence_number of an event, and requires stream=true")
 		}
 	}
 	return stream, after, nil
@@ -242,7 +248,8 @@ func (a *API) Cancel(c Call) error {
 		return err
 	}
 	if !c.Caller.Operates && r.TokenID != c.Caller.TokenID {
-		return &Error{Status: http.StatusForbidden, Code: "insufficient_permissions", Message: "this response was created with another token: cancelling it requires the scope \"operate\""}
+		return &Error{Status: http.StatusForbidden, Code: "insufficient_permissions",
+			Message: "this response was created with another token: cancelling it requires the scope \"operate\""}
 	}
 	_, err = a.cfg.Store.CancelMessage(c.Context(), r.Message.ID, "requested by its sender")
 	if err != nil && !errors.Is(err, turnkeeper.ErrWrongState) { // ErrWrongState: already complete

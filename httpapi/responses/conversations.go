@@ -36,10 +36,12 @@ func (a *API) Open(c Call) error {
 		return err
 	}
 	if len(created.Items) > a.cfg.MaxMessageBytes {
-		return invalid("items", "string_above_max_length", "items have %d bytes, the limit is %d", len(created.Items), a.cfg.MaxMessageBytes)
+		return invalid("items", "string_above_max_length", "items have %d bytes, the limit is %d", len(created.Items),
+			a.cfg.MaxMessageBytes)
 	}
 	var err error
-	if created.At, err = a.cfg.Store.CreateConversation(c.Context(), created, c.Caller.TokenID, c.Caller.User); err != nil {
+	if created.At, err = a.cfg.Store.CreateConversation(c.Context(), created, c.Caller.TokenID,
+		c.Caller.User); err != nil {
 		return err
 	}
 	return write(c.W, http.StatusOK, conversationOf(created))
@@ -79,7 +81,8 @@ func parseConversation(body []byte, to *operate.Created) error {
 	return nil
 }
 
-// storedItems checks items, and returns them with what is known of them alone: Postgres cannot store every number, for example.
+// storedItems checks items, and returns them with what is known of them alone: Postgres cannot store every number, for
+// example.
 func storedItems(value json.RawMessage) (json.RawMessage, error) {
 	all, _, err := itemsOf("items", value)
 	if err != nil {
@@ -92,7 +95,8 @@ func storedItems(value json.RawMessage) (json.RawMessage, error) {
 	}
 	var items []inputItem
 	if err := json.Unmarshal(value, &items); err != nil || len(items) > maxItems {
-		return nil, invalid("items", "array_above_max_length", "there are %d items, the limit is %d", len(items), maxItems)
+		return nil, invalid("items", "array_above_max_length", "there are %d items, the limit is %d",
+			len(items), maxItems)
 	}
 	for i := range items {
 		var parts []inputPart
@@ -116,7 +120,9 @@ func (a *API) Opened(c Call) error {
 	id := c.PathValue("id")
 	created, err := a.cfg.Store.CreatedConversation(c.Context(), id, c.Caller.TokenID, c.Caller.User)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return &Error{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no conversation %.60q that this client has created", id), Code: "conversation_not_found"}
+		return &Error{Status: http.StatusNotFound,
+			Message: fmt.Sprintf("there is no conversation %.60q that this client has created", id),
+			Code:    "conversation_not_found"}
 	}
 	if err != nil {
 		return err

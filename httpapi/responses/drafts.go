@@ -11,10 +11,11 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// drafts are the events of a response that streams what the model writes while it writes. Each text of the model is an item of its
-// own. Only its end says what it was: the reply (phase final_answer), a comment between calls (commentary), or a text that became
-// void because its call or its turn failed, or its worker was lost (commentary, and status incomplete). The events depend only on
-// the stored events of the turns and on the stored end, so they have the same numbers at every process.
+// drafts are the events of a response that streams what the model writes while it writes. Each text of the model is an
+// item of its own. Only its end says what it was: the reply (phase final_answer), a comment between calls (commentary),
+// or a text that became void because its call or its turn failed, or its worker was lost (commentary, and status
+// incomplete). The events depend only on the stored events of the turns and on the stored end, so they have the same
+// numbers at every process.
 type drafts struct {
 	*series
 	text *draft // that is written; nil: none

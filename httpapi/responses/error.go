@@ -73,7 +73,8 @@ func (e *Error) Refuse(w http.ResponseWriter, r *http.Request) error {
 	if e.Status == http.StatusConflict || kind == "server_error" && r.Method == http.MethodPost && keyOf(r) == "" {
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	return write(w, e.Status, ErrorBody{errorView{Message: e.Message, Type: kind, Param: orNull(e.Param), Code: orNull(code)}})
+	return write(w, e.Status, ErrorBody{errorView{Message: e.Message, Type: kind, Param: orNull(e.Param),
+		Code: orNull(code)}})
 }
 
 func invalid(param, code, format string, args ...any) *Error {
@@ -81,13 +82,15 @@ func invalid(param, code, format string, args ...any) *Error {
 }
 
 func noResponse(id string) *Error {
-	return &Error{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no response %.60q", id), Code: "response_not_found"}
+	return &Error{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no response %.60q", id),
+		Code: "response_not_found"}
 }
 
 func noModel(name string) *Error {
 	return &Error{
 		Status: http.StatusNotFound, Param: "model", Code: "model_not_found",
-		Message: fmt.Sprintf("there is no agent %.80q, or this token does not cover it: GET /v1/models lists the agents", name),
+		Message: fmt.Sprintf(
+			"there is no agent %.80q, or this token does not cover it: GET /v1/models lists the agents", name),
 	}
 }
 

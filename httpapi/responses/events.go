@@ -105,7 +105,8 @@ type output struct {
 func (s *series) open(id, phase string) *output {
 	o := &output{s, id, s.items}
 	s.items++
-	s.add(event{Type: "response.output_item.added", OutputIndex: &o.index, Item: new(messageOfAgent(id, statusInProgress, phase))})
+	s.add(event{Type: "response.output_item.added", OutputIndex: &o.index,
+		Item: new(messageOfAgent(id, statusInProgress, phase))})
 	o.add("response.content_part.added", func(e *event) { e.Part = new(text("")) })
 	return o
 }
@@ -127,7 +128,8 @@ func (o *output) write(all string) {
 func (o *output) close(status, phase, all string) {
 	o.add("response.output_text.done", func(e *event) { e.Text, e.Logprobs = &all, &[]struct{}{} })
 	o.add("response.content_part.done", func(e *event) { e.Part = new(text(all)) })
-	o.s.add(event{Type: "response.output_item.done", OutputIndex: &o.index, Item: new(messageOfAgent(o.id, status, phase, text(all)))})
+	o.s.add(event{Type: "response.output_item.done", OutputIndex: &o.index,
+		Item: new(messageOfAgent(o.id, status, phase, text(all)))})
 }
 
 func messageOfAgent(id, status, phase string, content ...part) item {

@@ -28,7 +28,8 @@ func (a *API) resolve(ctx context.Context, key turnkeeper.ConversationKey, all [
 		return nil
 	}
 	if len(ids) > maxReferences {
-		return invalid("input", "invalid_value", "input refers to %d items; at most %d are allowed: leave out the oldest messages", len(ids), maxReferences)
+		return invalid("input", "invalid_value",
+			"input refers to %d items; at most %d are allowed: leave out the oldest messages", len(ids), maxReferences)
 	}
 	if again := repeated(all); again != "" {
 		return invalid("input", "invalid_value", "input refers to the item %q twice", again)
@@ -53,7 +54,8 @@ func (a *API) resolve(ctx context.Context, key turnkeeper.ConversationKey, all [
 		}
 		e.text, e.words = words.Text, []operate.Words{words}
 		if size += len(e.text); size > maxReferred {
-			return invalid("input", "too_large", "the items to which input refers have more than %d bytes: leave out the oldest messages", maxReferred)
+			return invalid("input", "too_large",
+				"the items to which input refers have more than %d bytes: leave out the oldest messages", maxReferred)
 		}
 	}
 	return nil
@@ -95,8 +97,8 @@ func cut(all []entry) (history, news []entry) {
 	return all[:n], all[n:]
 }
 
-// A chain is the hash of what a client knows of a conversation: of the agent, the user and the client, and of all that was said in
-// order, without differences in white space. Nil: it is unknown.
+// A chain is the hash of what a client knows of a conversation: of the agent, the user and the client, and of all that
+// was said in order, without differences in white space. Nil: it is unknown.
 type chain []byte
 
 func (a *API) begin(c Call, key turnkeeper.ConversationKey) chain {
@@ -104,7 +106,8 @@ func (a *API) begin(c Call, key turnkeeper.ConversationKey) chain {
 	return sum[:]
 }
 
-// under returns the chain of a conversation that begins under a name: a history alone, without the name, does not find it.
+// under returns the chain of a conversation that begins under a name: a history alone, without the name, does not find
+// it.
 func (h chain) under(name string) chain {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00named\x00%s", []byte(h), name))
 	return sum[:]
@@ -149,8 +152,8 @@ func isOf(start chain, history []entry, head operate.Head) bool {
 	return end != nil && bytes.Equal(start.with(history...), end)
 }
 
-// place sets the conversation that a request continues or starts, and what the model is shown of a history that is not of it.
-// A new one is started although the history is that of a conversation if apart is set.
+// place sets the conversation that a request continues or starts, and what the model is shown of a history that is not
+// of it. A new one is started although the history is that of a conversation if apart is set.
 func (a *API) place(c Call, r *request, n *operate.NewResponse, apart bool) error {
 	key := turnkeeper.ConversationKey{Agent: r.agent, User: r.user}
 	history, news := cut(r.entries)
@@ -185,14 +188,17 @@ func (a *API) named(c Call, r *request, n *operate.NewResponse) error {
 		return nil
 	}
 	previous, err := a.find(c, r.previous)
-	if _, hidden := errors.AsType[*Error](err); hidden || err == nil && previous.Message.User != r.user { // that of another user's is unknown
-		return invalid("previous_response_id", "previous_response_not_found", "there is no response %.60q to continue", r.previous)
+	// that of another user's is unknown
+	if _, hidden := errors.AsType[*Error](err); hidden || err == nil && previous.Message.User != r.user {
+		return invalid("previous_response_id", "previous_response_not_found",
+			"there is no response %.60q to continue", r.previous)
 	}
 	if err != nil {
 		return err
 	}
 	if previous.Message.Agent != r.agent {
-		return invalid("previous_response_id", "invalid_value", "%s is a response of the agent %q: set model to that agent", r.previous, previous.Message.Agent)
+		return invalid("previous_response_id", "invalid_value",
+			"%s is a response of the agent %q: set model to that agent", r.previous, previous.Message.Agent)
 	}
 	n.Previous, n.Submission.Conversation = previous.Message.ID, previous.Message.Conversation
 	return nil
@@ -214,8 +220,9 @@ func (a *API) goOn(c Call, r *request, n *operate.NewResponse, key turnkeeper.Co
 	own := isOf(start, history, head) && (n.Previous == 0 || n.Previous == head.Message)
 	switch {
 	case len(history) > 0 && !own:
-		return invalid("input", "invalid_history", "the messages before the last one of the user are not those of the conversation: leave them out, "+
-			"or leave out %s to start another conversation with them", cmp.Or(r.naming(), "conversation"))
+		return invalid("input", "invalid_history",
+			"the messages before the last one of the user are not those of the conversation: leave them out, "+
+				"or leave out %s to start another conversation with them", cmp.Or(r.naming(), "conversation"))
 	case own:
 		n.History = start.with(r.entries...)
 	case n.Previous == 0 || n.Previous == head.Message:
@@ -228,7 +235,8 @@ func (a *API) goOn(c Call, r *request, n *operate.NewResponse, key turnkeeper.Co
 // first starts the conversation that the request names, with the items that it was created with.
 func (a *API) first(c Call, r *request, n *operate.NewResponse, start chain) error {
 	history, news := cut(r.entries)
-	created, err := a.cfg.Store.CreatedConversation(c.Context(), n.Submission.Conversation, c.Caller.TokenID, c.Caller.User)
+	created, err := a.cfg.Store.CreatedConversation(c.Context(), n.Submission.Conversation, c.Caller.TokenID,
+		c.Caller.User)
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
 		return err
 	}
@@ -238,7 +246,8 @@ func (a *API) first(c Call, r *request, n *operate.NewResponse, start chain) err
 			return err
 		}
 		if len(items) > 0 && len(history) > 0 && !bytes.Equal(start.with(items...), start.with(history...)) {
-			return invalid("input", "invalid_history", "the messages before the last one of the user are not the items of the conversation: leave them out")
+			return invalid("input", "invalid_history",
+				"the messages before the last one of the user are not the items of the conversation: leave them out")
 		}
 		if len(items) > 0 {
 			history = items
@@ -249,9 +258,10 @@ func (a *API) first(c Call, r *request, n *operate.NewResponse, start chain) err
 	return nil
 }
 
-// found looks for the conversation whose history the request has, and reports whether there is one. A message of the user at the
-// end of the history may be one that was not answered.
-func (a *API) found(c Call, r *request, n *operate.NewResponse, key turnkeeper.ConversationKey, start chain) (bool, error) {
+// found looks for the conversation whose history the request has, and reports whether there is one. A message of the
+// user at the end of the history may be one that was not answered.
+func (a *API) found(c Call, r *request, n *operate.NewResponse, key turnkeeper.ConversationKey,
+	start chain) (bool, error) {
 	answered, _ := cut(r.entries)
 	histories := [][]entry{r.entries[:len(r.entries)-1]}
 	if len(answered) < len(histories[0]) {
@@ -280,8 +290,9 @@ func (a *API) found(c Call, r *request, n *operate.NewResponse, key turnkeeper.C
 // A quote is text of the sender that is not its message, with a heading that says what it is.
 type quote struct{ heading, text string }
 
-// preface returns what goes before the sender's message: its instructions, and the history that the agent has not. They are
-// quoted, so that it is plain who says so: a sender may write them, but neither is the agent's own prompt or memory.
+// preface returns what goes before the sender's message: its instructions, and the history that the agent has not. They
+// are quoted, so that it is plain who says so: a sender may write them, but neither is the agent's own prompt or
+// memory.
 func (r *request) preface() string {
 	var quotes []quote
 	guidance := r.guidance

@@ -64,7 +64,8 @@ func itemsOf(name string, value json.RawMessage) (all []entry, guidance []string
 			all = append(all, e)
 		case kind == "reasoning": // of another model: it means nothing here
 		case kind != "message":
-			return nil, nil, invalid(at+".type", "unsupported_value", "%s cannot be of type %.40q: only messages can be sent", at, item.Type)
+			return nil, nil, invalid(at+".type", "unsupported_value",
+				"%s cannot be of type %.40q: only messages can be sent", at, item.Type)
 		case item.Role == "system" || item.Role == "developer":
 			texts, err := item.texts(at, "input_text")
 			if err != nil {
@@ -116,7 +117,8 @@ func (item inputItem) said(at string) ([]entry, error) {
 		}
 		return []entry{entryOf(true, texts...)}, nil
 	default:
-		return nil, invalid(at+".role", "unsupported_value", "%s has the role %.40q, it must be user, assistant, system or developer", at, item.Role)
+		return nil, invalid(at+".role", "unsupported_value",
+			"%s has the role %.40q, it must be user, assistant, system or developer", at, item.Role)
 	}
 }
 
@@ -140,7 +142,8 @@ func (item inputItem) texts(at string, types ...string) (texts []string, _ error
 	return texts, nil
 }
 
-// reference returns the entry of a reference to an item of a response: its input, its reply, or a part of it that was streamed.
+// reference returns the entry of a reference to an item of a response: its input, its reply, or a part of it that was
+// streamed.
 func (item inputItem) reference(at string) (entry, error) {
 	rest, input := strings.CutPrefix(item.ID, inputPrefix)
 	if !input {
@@ -158,7 +161,8 @@ func noItem(at, id string) *Error {
 	return invalid(at, "item_not_found", "there is no item %.60q: send its text", id)
 }
 
-// merged joins adjacent entries of the agent, which are the parts of one reply. References to the same response are one.
+// merged joins adjacent entries of the agent, which are the parts of one reply. References to the same response are
+// one.
 func merged(all []entry) (some []entry) {
 	for _, e := range all {
 		last := len(some) - 1

@@ -54,23 +54,29 @@ func TestLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 			taken := parses(`"metadata":%s`, encoded)
-			if created := (parseConversation(fmt.Appendf(nil, `{"metadata":%s}`, encoded), &operate.Created{}) == nil); created != taken {
+			if created := (parseConversation(fmt.Appendf(nil, `{"metadata":%s}`, encoded),
+				&operate.Created{}) == nil); created != taken {
 				t.Errorf("%d pairs of a conversation are taken: %t, of a response: %t", n, created, taken)
 			}
 			return taken
 		}},
-		"maxKey":    {At: 64, Takes: func(_ *testing.T, n int) bool { return parses(`"metadata":{%q:"x"}`, text(n)) }},
-		"maxValue":  {At: 512, Takes: func(_ *testing.T, n int) bool { return parses(`"metadata":{"x":%q}`, text(n)) }},
-		"maxTokens": {At: 1_000_000, Takes: func(_ *testing.T, n int) bool { return parses(`"max_output_tokens":%d`, n) }},
+		"maxKey":   {At: 64, Takes: func(_ *testing.T, n int) bool { return parses(`"metadata":{%q:"x"}`, text(n)) }},
+		"maxValue": {At: 512, Takes: func(_ *testing.T, n int) bool { return parses(`"metadata":{"x":%q}`, text(n)) }},
+		"maxTokens": {At: 1_000_000, Takes: func(_ *testing.T, n int) bool {
+			return parses(`"max_output_tokens":%d`, n)
+		}},
 		"maxItems": {At: 20, Takes: func(_ *testing.T, n int) bool {
 			items := strings.Repeat(`{"role":"user","content":"hi"},`, n)
-			return parseConversation([]byte(`{"items":[`+strings.TrimSuffix(items, ",")+`]}`), &operate.Created{}) == nil
+			return parseConversation([]byte(`{"items":[`+strings.TrimSuffix(items, ",")+`]}`),
+				&operate.Created{}) == nil
 		}},
 		"maxReferences": {At: 200, Takes: func(t *testing.T, n int) bool { return refers(t, n, "hi") }},
 		"maxReferred": {At: 4 << 20, Takes: func(t *testing.T, n int) bool { // together
 			return refers(t, 1, strings.Repeat("x", n)) && (n%2 == 1 || refers(t, 2, strings.Repeat("x", n/2)))
 		}},
-		"pieceBytes": {At: 1024, Takes: func(_ *testing.T, n int) bool { return len(pieces(strings.Repeat("x", n))) == 1 }},
+		"pieceBytes": {At: 1024, Takes: func(_ *testing.T, n int) bool {
+			return len(pieces(strings.Repeat("x", n))) == 1
+		}},
 	}
 	for name, why := range map[string]string{
 		"pollTime": "without it, waits only take longer", "writeTimeout": "it is for clients that do not read",

@@ -192,12 +192,14 @@ func viewOf(r operate.Response) Response {
 	}
 	view.CompletedAt = new(r.Message.ClosedAt.Unix())
 	view.Usage = usageOf(r.Usage)
-	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass, views.OfReplyCalls(r.Calls), append([]string{}, r.Labels...)}
+	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass,
+		views.OfReplyCalls(r.Calls), append([]string{}, r.Labels...)}
 	switch view.Status {
 	case statusCompleted, statusIncomplete:
 		view.Output = []item{messageOfAgent(outputID(r.Message.ID), statusOf(r), phaseFinal, text(r.Reply))}
 	case statusFailed:
-		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // an error needs a text, also if the agent is silent
+		// an error needs a text, also if the agent is silent
+		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")}
 	}
 	if view.Status == statusIncomplete {
 		view.IncompleteDetails = &incompleteDetails{incomplete(r)}
@@ -209,10 +211,13 @@ func viewOf(r operate.Response) Response {
 func openView(r operate.Response, status string) Response {
 	m := r.Message
 	view := Response{
-		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background, Model: m.Agent,
-		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, User: orNull(m.User), Store: true, ToolChoice: "auto",
-		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata, Instructions: r.Instructions, MaxOutputTokens: orNull(r.MaxOutputTokens),
-		ServiceTier: "default", Temperature: 1, TopP: 1,
+		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background,
+		Model:  m.Agent,
+		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, User: orNull(m.User),
+		Store: true, ToolChoice: "auto",
+		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata, Instructions: r.Instructions,
+		MaxOutputTokens: orNull(r.MaxOutputTokens),
+		ServiceTier:     "default", Temperature: 1, TopP: 1,
 	}
 	view.Text.Format.Type = "text"
 	if r.Previous != 0 {
@@ -234,7 +239,8 @@ func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{
 // inputOf returns the sent message, without its instructions and an imported history.
 func inputOf(r operate.Response) item {
 	id := inputPrefix + strconv.FormatInt(int64(r.Message.ID), 10)
-	return item{ID: id, Type: "message", Role: "user", Status: statusCompleted, Content: []part{{Type: "input_text", Text: r.Sent()}}}
+	return item{ID: id, Type: "message", Role: "user", Status: statusCompleted,
+		Content: []part{{Type: "input_text", Text: r.Sent()}}}
 }
 
 func usageOf(u turnkeeper.Usage) *usage {

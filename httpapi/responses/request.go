@@ -63,7 +63,8 @@ func (r *request) sum() [32]byte {
 			texts[i][2] = "" // it may have come since
 		}
 	}
-	all, err := json.Marshal([]any{texts, r.instructions, r.guidance, r.maxOutput, r.previous, r.conversation, r.metadata})
+	all, err := json.Marshal([]any{texts, r.instructions, r.guidance, r.maxOutput, r.previous,
+		r.conversation, r.metadata})
 	if err != nil {
 		panic(err) // they are texts and numbers
 	}
@@ -103,7 +104,8 @@ var parameters = map[string]parameter{
 	"instructions": func(r *request, v json.RawMessage) error {
 		return scalar("instructions", "a string", v, &r.instructions)
 	},
-	"tools":             refuseUnless("tools", "the agent's tools are in its definition, and the server runs them", `[]`),
+	"tools": refuseUnless("tools", "the agent's tools are in its definition, and the server runs them",
+		`[]`),
 	"tool_choice":       refuseUnless("tool_choice", "the agent chooses its tools", `"auto"`),
 	"text":              takeText,
 	"max_output_tokens": takeMaxOutput,
@@ -111,7 +113,8 @@ var parameters = map[string]parameter{
 	"prompt":            refuseUnless("prompt", "stored prompts are not supported: use an agent"),
 	"top_logprobs":      refuseUnless("top_logprobs", "probabilities are not stored", `0`),
 
-	"temperature": ignore, "top_p": ignore, "presence_penalty": ignore, "frequency_penalty": ignore, "reasoning": ignore, "parallel_tool_calls": ignore, "truncation": ignore,
+	"temperature": ignore, "top_p": ignore, "presence_penalty": ignore, "frequency_penalty": ignore,
+	"reasoning": ignore, "parallel_tool_calls": ignore, "truncation": ignore,
 	"service_tier": ignore, "include": ignore, "stream_options": ignore, "safety_identifier": ignore,
 	"prompt_cache_key": ignore, "prompt_cache_retention": ignore, "context_management": ignore,
 }
@@ -197,7 +200,8 @@ func takeStore(_ *request, value json.RawMessage) error {
 	if err := scalar("store", "true or false", value, &store); err != nil || store {
 		return err
 	}
-	return invalid("store", "unsupported_value", "store cannot be false: turns are always stored; retention and \"turnctl purge\" delete them")
+	return invalid("store", "unsupported_value",
+		"store cannot be false: turns are always stored; retention and \"turnctl purge\" delete them")
 }
 
 func takeText(_ *request, value json.RawMessage) error {
@@ -208,7 +212,8 @@ func takeText(_ *request, value json.RawMessage) error {
 		return err
 	}
 	if text.Format.Type != "" && text.Format.Type != "text" {
-		return invalid("text.format", "unsupported_value", "text.format cannot be %.40q: agents answer in text", text.Format.Type)
+		return invalid("text.format", "unsupported_value", "text.format cannot be %.40q: agents answer in text",
+			text.Format.Type)
 	}
 	return nil
 }
@@ -248,11 +253,14 @@ func takeMetadata(r *request, value json.RawMessage) error {
 		r.metadata[name] = *v
 	}
 	if len(r.metadata) > maxPairs {
-		return invalid("metadata", "object_above_max_properties", "metadata has %d pairs, the limit is %d", len(r.metadata), maxPairs)
+		return invalid("metadata", "object_above_max_properties", "metadata has %d pairs, the limit is %d",
+			len(r.metadata), maxPairs)
 	}
 	for name, v := range r.metadata {
 		if utf8.RuneCountInString(name) > maxKey || utf8.RuneCountInString(v) > maxValue {
-			return invalid("metadata", "string_above_max_length", "metadata %.64q is too long: the limit is %d characters for a name, and %d for a value", name, maxKey, maxValue)
+			return invalid("metadata", "string_above_max_length",
+				"metadata %.64q is too long: the limit is %d characters for a name, and %d for a value", name,
+				maxKey, maxValue)
 		}
 	}
 	return nil

@@ -79,12 +79,14 @@ func (a *API) answer(c Call, id turnkeeper.MessageID, wait time.Duration) error 
 	case why == stopped && r.Outcome == "" && c.Method == http.MethodPost && keyOf(c.Request) != "":
 		// With a key, a repeat at another process waits for the same response.
 		c.W.Header().Set("Retry-After", "1")
-		return &Error{Status: http.StatusServiceUnavailable, Message: "this process is stopping, but the response continues: repeat the request with its Idempotency-Key, or poll " + idOf(id), Code: "stopping"}
+		return &Error{Status: http.StatusServiceUnavailable,
+			Message: "this process is stopping, but the response continues: repeat the request with its Idempotency-Key, or poll " + idOf(id), Code: "stopping"}
 	}
 	return write(c.W, http.StatusOK, viewOf(r))
 }
 
-func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (r operate.Response, why reason, err error) {
+func (a *API) await(ctx context.Context, id turnkeeper.MessageID,
+	wait time.Duration) (r operate.Response, why reason, err error) {
 	w := a.watch(wait)
 	defer w.cancel()
 	for {
@@ -188,7 +190,8 @@ func (a *API) streamDrafts(c Call, r operate.Response, out *writer) error {
 	}
 }
 
-// follow sends the events of the turns of a message, and closes the channel after the last one, or if there can be no more.
+// follow sends the events of the turns of a message, and closes the channel after the last one, or if there can be no
+// more.
 func (a *API) follow(ctx context.Context, id turnkeeper.MessageID, to chan<- turnkeeper.Event) {
 	defer close(to)
 	for e, err := range a.cfg.Hub.Message(ctx, id, stream.Cursor{}) {
@@ -210,7 +213,8 @@ func (a *API) endDrafts(c Call, d *drafts, out *writer) error {
 		panic(http.ErrAbortHandler)
 	}
 	d.end(r)
-	if n := int64(len(d.events)); out.after >= n { // events of turns were deleted since the client read them: it gets the last one
+	// events of turns were deleted since the client read them: it gets the last one
+	if n := int64(len(d.events)); out.after >= n {
 		out.after = n - 2
 	}
 	if err := out.events(d.events); err != nil {

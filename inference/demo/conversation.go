@@ -135,8 +135,9 @@ func fenced(text string) (steps []step, found bool, err error) {
 var (
 	address  = regexp.MustCompile(`https?://[^\s"'<>)\]]+`)
 	fileName = regexp.MustCompile(`\b[\w-][\w./-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b`)
-	remember = regexp.MustCompile(`(?i)\b(remember|make a note|note (that|down|this)|write (it|this|that)? ?down|save)\b`)
-	recall   = regexp.MustCompile(`(?i)\b(notes?|recall|remembered|remember what)\b`)
+	remember = regexp.MustCompile(
+		`(?i)\b(remember|make a note|note (that|down|this)|write (it|this|that)? ?down|save)\b`)
+	recall = regexp.MustCompile(`(?i)\b(notes?|recall|remembered|remember what)\b`)
 )
 
 // calls returns the next calls of the built-in script. If there are none, it answers.

@@ -50,7 +50,8 @@ var _ inference.Provider = Provider{}
 
 // Generate plays the script. Its errors are ClassInvalid, for a script that does not exist or
 // cannot be played, and the cause of ctx.
-func (p Provider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p Provider) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if ctx.Err() != nil {
 		return inference.Response{}, context.Cause(ctx)
 	}
@@ -107,7 +108,8 @@ func (p Provider) find(name string) (*Script, error) {
 			return script, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no demo script %q: create the file %s%s in the agents folder", name, name, Extension)
+	return nil, fmt.Errorf("there is no demo script %q: create the file %s%s in the agents folder", name,
+		name, Extension)
 }
 
 // signed returns an answer with a note that a script made it.

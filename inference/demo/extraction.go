@@ -64,7 +64,9 @@ func count(words []string, line string) (n int) {
 // wordsOf returns the words of a query, without very short ones.
 func wordsOf(query string) (words []string) {
 	const short = 3
-	for _, word := range strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for _, word := range strings.FieldsFunc(strings.ToLower(query), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
 		if utf8.RuneCountInString(word) >= short {
 			words = append(words, word)
 		}

@@ -23,12 +23,14 @@ func TestASearchOfAStoredResult(t *testing.T) {
 		}
 		return res.Text
 	}
-	text := "Pears are green.\n  Apples cost 3 < 4 euros.\nA price of \"apples\" nobody knows.\n```demo\n[{\"text\": \"apples\"}]\n```\n"
+	text :=
+		"Pears are green.\n  Apples cost 3 < 4 euros.\nA price of \"apples\" nobody knows.\n```demo\n[{\"text\": \"apples\"}]\n```\n"
 	for query, want := range map[string]outputs.Claims{
 		"The price of apples?": {Texts: []string{`A price of "apples" nobody knows.`}, Confidence: 2. / 3},
-		"apples":               {Texts: []string{"Apples cost 3 < 4 euros.", `A price of "apples" nobody knows.`, `[{"text": "apples"}]`}, Confidence: 1},
-		"bananas":              {},
-		"of a":                 {},
+		"apples": {Texts: []string{"Apples cost 3 < 4 euros.", `A price of "apples" nobody knows.`,
+			`[{"text": "apples"}]`}, Confidence: 1},
+		"bananas": {},
+		"of a":    {},
 	} {
 		chunk := outputs.Chunk{Text: text, Total: 1}
 		claims, err := outputs.ReadClaims(ask(outputs.SearchPrompt(query, chunk)))
@@ -44,7 +46,8 @@ func TestASearchOfAStoredResult(t *testing.T) {
 	}
 	prompt, _ := outputs.RankPrompt("apples", []outputs.Snippet{{Text: "one"}, {Text: "two"}}, 1000)
 	picks, err := outputs.ReadPicks(ask(prompt), 2)
-	if diff := cmp.Diff([]outputs.Pick{{Index: 0, Confidence: 0.5}, {Index: 1, Confidence: 0.5}}, picks); diff != "" || err != nil {
+	if diff := cmp.Diff([]outputs.Pick{{Index: 0, Confidence: 0.5}, {Index: 1, Confidence: 0.5}},
+		picks); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
 }

@@ -14,7 +14,9 @@ func TestLimits(t *testing.T) {
 		return err == nil
 	}
 	limittest.Check(t, map[string]limittest.Row{
-		"maxSteps": {At: 100, Takes: func(_ *testing.T, n int) bool { return parses("steps:\n" + strings.Repeat("  - {text: hi}\n", n)) }},
+		"maxSteps": {At: 100, Takes: func(_ *testing.T, n int) bool {
+			return parses("steps:\n" + strings.Repeat("  - {text: hi}\n", n))
+		}},
 		"maxCalls": {At: 32, Takes: func(_ *testing.T, n int) bool {
 			return parses("steps:\n  - calls:\n" + strings.Repeat("      - {name: clock}\n", n))
 		}},

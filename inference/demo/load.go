@@ -29,7 +29,8 @@ func Load(dir string) (Scripts, error) {
 	}
 	scripts, errs := Scripts{}, []error(nil)
 	for _, entry := range entries {
-		if name, ok := strings.CutSuffix(entry.Name(), Extension); ok && name != "" && name[0] != '.' && !entry.IsDir() {
+		if name, ok := strings.CutSuffix(entry.Name(), Extension); ok && name != "" && name[0] != '.' &&
+			!entry.IsDir() {
 			script, err := load(filepath.Join(dir, entry.Name()))
 			scripts[name] = script
 			errs = append(errs, err)
@@ -57,7 +58,8 @@ func load(path string) (*Script, error) {
 		return nil, unreadable(err)
 	}
 	defer func() { _ = file.Close() }()
-	source, err := io.ReadAll(io.LimitReader(file, strictyaml.MaxBytes+4)) // more than is accepted, even with a byte order mark
+	// more than is accepted, even with a byte order mark
+	source, err := io.ReadAll(io.LimitReader(file, strictyaml.MaxBytes+4))
 	if err != nil {
 		return nil, unreadable(err)
 	}
@@ -71,7 +73,9 @@ func (s Scripts) Check(model, dir string) error {
 		return nil
 	}
 	if !nameForm.MatchString(model) {
-		return fmt.Errorf("the model %q does not name a demo script: a script's name is at most 63 of a-z, 0-9, _ and -", Name+"/"+model)
+		return fmt.Errorf(
+			"the model %q does not name a demo script: a script's name is at most 63 of a-z, 0-9, _ and -",
+			Name+"/"+model)
 	}
 	existing := strings.Join(append([]string{Model}, slices.Sorted(maps.Keys(s))...), ", ")
 	return fmt.Errorf("the model %q wants the demo script %s, which does not exist; there are: %s",

@@ -51,7 +51,8 @@ func ParseScript(path string, source []byte) (*Script, error) {
 	r := &scriptReader{&strictyaml.Problems{Path: path}}
 	switch {
 	case !nameForm.MatchString(s.name):
-		r.Add(0, "the file's name must be the script's name and %s: a script's name is at most 63 of a-z, 0-9, _ and -, starting with a letter or digit", Extension)
+		r.Add(0,
+			"the file's name must be the script's name and %s: a script's name is at most 63 of a-z, 0-9, _ and -, starting with a letter or digit", Extension)
 	case s.name == Model:
 		r.Add(0, "the name %s is that of the built-in script: choose another", Model)
 	}

@@ -29,7 +29,8 @@ func with(s *demo.Script) demo.Provider {
 
 // perform asks a script until it makes no more calls. results holds the results of each
 // tool, in order.
-func perform(t *testing.T, s *demo.Script, req inference.Request, results map[string][]string) (rounds [][]string, text string) {
+func perform(t *testing.T, s *demo.Script, req inference.Request,
+	results map[string][]string) (rounds [][]string, text string) {
 	t.Helper()
 	req.Model = "mine"
 	given := map[string]int{}
@@ -42,7 +43,8 @@ func perform(t *testing.T, s *demo.Script, req inference.Request, results map[st
 			return rounds, res.Text
 		}
 		var round []string
-		req.Messages = append(req.Messages, inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: res.Calls})
+		req.Messages = append(req.Messages, inference.Message{Role: inference.RoleAssistant, Text: res.Text,
+			Calls: res.Calls})
 		for _, c := range res.Calls {
 			round = append(round, c.Name+" "+c.Arguments)
 			result := "(nothing)"
@@ -50,7 +52,8 @@ func perform(t *testing.T, s *demo.Script, req inference.Request, results map[st
 				result = results[c.Name][n]
 				given[c.Name]++
 			}
-			req.Messages = append(req.Messages, inference.Message{Role: inference.RoleTool, CallID: c.ID, Tool: c.Name, Text: result})
+			req.Messages = append(req.Messages, inference.Message{Role: inference.RoleTool, CallID: c.ID, Tool: c.Name,
+				Text: result})
 		}
 		rounds = append(rounds, round)
 	}
@@ -79,14 +82,16 @@ steps:
 func TestAScriptAnswersWhatItSees(t *testing.T) {
 	tools := declare("read_file", "note_read", "note_write")
 	message := "From: Ann <ann@example.org>\n\nA tube?"
-	first := []string{`read_file {"exact":true,"limit":10,"more":[1,"From…",{"deep":null}],"path":"prices.md"}`, `note_read {}`}
+	first := []string{`read_file {"exact":true,"limit":10,"more":[1,"From…",{"deep":null}],"path":"prices.md"}`,
+		`note_read {}`}
 	for name, c := range map[string]struct {
 		results map[string][]string
 		rounds  [][]string
 		text    string
 	}{
 		"a note is written where there is none": {
-			map[string][]string{"read_file": {"# Prices\nInner tube: 6 EUR\nTyre: 20 EUR\n"}, "note_read": {"There is no note"}},
+			map[string][]string{"read_file": {"# Prices\nInner tube: 6 EUR\nTyre: 20 EUR\n"},
+				"note_read": {"There is no note"}},
 			[][]string{first, {`note_write {"name":"people/ann@example.org","text":"new"}`}},
 			"Inner tube: 6 EUR " + signature,
 		},
@@ -100,7 +105,8 @@ func TestAScriptAnswersWhatItSees(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rounds, text := perform(t, script(t, shop), inference.Request{Tools: tools, Messages: []inference.Message{user(message)}}, c.results)
+			rounds, text := perform(t, script(t, shop), inference.Request{Tools: tools,
+				Messages: []inference.Message{user(message)}}, c.results)
 			if diff := cmp.Diff(c.rounds, rounds); diff != "" {
 				t.Error(diff)
 			}
@@ -121,7 +127,8 @@ steps:
     calls: [{name: paint}]
   - text: 'Painted {{ count "paint" }} time.'
 `)
-	req := inference.Request{Model: "mine", Tools: declare("look", "paint"), Messages: []inference.Message{user("before"), {Role: inference.RoleAssistant, Text: "an answer"}, user("go")}}
+	req := inference.Request{Model: "mine", Tools: declare("look", "paint"),
+		Messages: []inference.Message{user("before"), {Role: inference.RoleAssistant, Text: "an answer"}, user("go")}}
 	for _, result := range []string{"it is red", "done"} {
 		res, err := with(s).Generate(t.Context(), req, nil)
 		if err != nil || len(res.Calls) != 1 {
@@ -172,14 +179,16 @@ func TestWhatTemplatesCanAsk(t *testing.T) {
 	} {
 		t.Run(source, func(t *testing.T) {
 			quoted := "'" + strings.ReplaceAll(source, "'", "''") + "'"
-			res, err := with(script(t, "steps: [{text: "+quoted+"}]")).Generate(t.Context(), inference.Request{Model: "mine", Messages: []inference.Message{
-				user("What time is it?"),
-				{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "get"}, {ID: "b", Name: "twice"}, {ID: "c", Name: "twice"}}},
-				{Role: inference.RoleTool, CallID: "a", Text: data},
-				{Role: inference.RoleTool, CallID: "b", Text: "first"},
-				{Role: inference.RoleTool, CallID: "c", Text: "second"},
-				user("# System Notice\n\n### Ready (1)"),
-			}}, nil)
+			res, err := with(script(t, "steps: [{text: "+quoted+"}]")).Generate(t.Context(),
+				inference.Request{Model: "mine", Messages: []inference.Message{
+					user("What time is it?"),
+					{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "get"},
+						{ID: "b", Name: "twice"}, {ID: "c", Name: "twice"}}},
+					{Role: inference.RoleTool, CallID: "a", Text: data},
+					{Role: inference.RoleTool, CallID: "b", Text: "first"},
+					{Role: inference.RoleTool, CallID: "c", Text: "second"},
+					user("# System Notice\n\n### Ready (1)"),
+				}}, nil)
 			got := strings.TrimSpace(strings.TrimSuffix(res.Text, signature))
 			if err != nil || got != want {
 				t.Errorf("got %q, not %q, %v", got, want, err)
@@ -196,7 +205,8 @@ steps:
         arguments: '{ "n": {{ match "\\d+" message }}, "text": {{ json message }} }'
 `)
 	ask := func(message string) ([]inference.Call, error) {
-		res, err := with(s).Generate(t.Context(), inference.Request{Model: "mine", Tools: declare("add"), Messages: []inference.Message{user(message)}}, nil)
+		res, err := with(s).Generate(t.Context(), inference.Request{Model: "mine", Tools: declare("add"),
+			Messages: []inference.Message{user(message)}}, nil)
 		return res.Calls, err
 	}
 	if calls, err := ask(`add "12"`); err != nil || calls[0].Arguments != `{"n":12,"text":"add \"12\""}` {
@@ -212,7 +222,8 @@ steps:
 // If no tool may be called, and after the last step, the default answer is given.
 func TestWhereAScriptHasNothingToSay(t *testing.T) {
 	s := script(t, "steps: [{calls: [{name: look}]}]")
-	ended := []inference.Message{user("go"), {Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "demo_1_0_step_1", Name: "look"}}},
+	ended := []inference.Message{user("go"), {Role: inference.RoleAssistant,
+		Calls: []inference.Call{{ID: "demo_1_0_step_1", Name: "look"}}},
 		{Role: inference.RoleTool, CallID: "demo_1_0_step_1", Text: "a cat"}}
 	for name, req := range map[string]inference.Request{
 		"no tools":    {Messages: []inference.Message{user("go")}},
@@ -222,7 +233,8 @@ func TestWhereAScriptHasNothingToSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req.Model = "mine"
 			res, err := with(s).Generate(t.Context(), req, nil)
-			if err != nil || len(res.Calls) > 0 || !strings.Contains(res.Text, "demo script, not from a language model") {
+			if err != nil || len(res.Calls) > 0 || !strings.Contains(res.Text,
+				"demo script, not from a language model") {
 				t.Errorf("said %q, asked %v, %v", res.Text, res.Calls, err)
 			}
 			if name == "no more" && !strings.Contains(res.Text, "- look: a cat") {
@@ -234,7 +246,8 @@ func TestWhereAScriptHasNothingToSay(t *testing.T) {
 
 // A script of a file does not interpret a fenced script in a message.
 func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
-	_, text := perform(t, script(t, "steps: [{text: Mine.}]"), inference.Request{Messages: []inference.Message{user("```demo\n[{\"text\":\"Yours.\"}]\n```")}}, nil)
+	_, text := perform(t, script(t, "steps: [{text: Mine.}]"),
+		inference.Request{Messages: []inference.Message{user("```demo\n[{\"text\":\"Yours.\"}]\n```")}}, nil)
 	if text != "Mine. "+signature {
 		t.Errorf("said %q", text)
 	}
@@ -242,9 +255,11 @@ func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
 
 // A text that a program parses can stay unsigned.
 func TestAnAnswerThatIsNotSigned(t *testing.T) {
-	s := script(t, "steps: [{when: '{{ eq message \"go\" }}', text: Nothing., signed: false}, {text: Something., signed: true}]")
+	s := script(t,
+		"steps: [{when: '{{ eq message \"go\" }}', text: Nothing., signed: false}, {text: Something., signed: true}]")
 	for message, want := range map[string]string{"go": "Nothing.", "stay": "Something. " + signature} {
-		if _, text := perform(t, s, inference.Request{Messages: []inference.Message{user(message)}}, nil); text != want {
+		if _, text := perform(t, s, inference.Request{Messages: []inference.Message{user(message)}},
+			nil); text != want {
 			t.Errorf("said %q, not %q", text, want)
 		}
 	}
@@ -252,8 +267,10 @@ func TestAnAnswerThatIsNotSigned(t *testing.T) {
 
 func TestAScriptThatDoesNotExist(t *testing.T) {
 	for _, p := range []demo.Provider{{}, with(nil)} {
-		_, err := p.Generate(t.Context(), inference.Request{Model: "other", Messages: []inference.Message{user("hi")}}, nil)
-		if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(), `there is no demo script "other"`) {
+		_, err := p.Generate(t.Context(), inference.Request{Model: "other", Messages: []inference.Message{user("hi")}},
+			nil)
+		if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(),
+			`there is no demo script "other"`) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -262,12 +279,15 @@ func TestAScriptThatDoesNotExist(t *testing.T) {
 func TestAnAnswerIsBounded(t *testing.T) {
 	s := script(t, "steps: [{text: '{{ message }}{{ message }}'}]")
 	long := strings.Repeat("x", 200<<10)
-	_, err := with(s).Generate(t.Context(), inference.Request{Model: "mine", Messages: []inference.Message{user(long)}}, nil)
-	if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(), "steps.1.text: it grows beyond 256 KiB") {
+	_, err := with(s).Generate(t.Context(), inference.Request{Model: "mine", Messages: []inference.Message{user(long)}},
+		nil)
+	if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(),
+		"steps.1.text: it grows beyond 256 KiB") {
 		t.Errorf("got %v", err)
 	}
 	s = script(t, "steps: [{text: '{{ message"+strings.Repeat(" | json", 10)+" | first 1 }}'}]")
-	_, err = with(s).Generate(t.Context(), inference.Request{Model: "mine", Messages: []inference.Message{user(strings.Repeat(`"`, 1000))}}, nil)
+	_, err = with(s).Generate(t.Context(), inference.Request{Model: "mine",
+		Messages: []inference.Message{user(strings.Repeat(`"`, 1000))}}, nil)
 	if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(), "it grows beyond 256 KiB") {
 		t.Errorf("got %v", err)
 	}
@@ -276,41 +296,56 @@ func TestAnAnswerIsBounded(t *testing.T) {
 func TestScriptFilesThatCannotBeRead(t *testing.T) {
 	step := func(text string) string { return "steps:\n  - text: " + text }
 	for name, c := range map[string]struct{ path, source, want string }{
-		"empty":            {"a.demo.yaml", "", "a.demo.yaml: the script is empty: give it steps"},
-		"its name":         {"A B.demo.yaml", "steps: [{text: a}]", "the file's name must be the script's"},
-		"the built-in":     {"script.demo.yaml", "steps: [{text: a}]", "built-in script"},
-		"no YAML":          {"a.demo.yaml", "steps: [", "a.demo.yaml:1: invalid YAML"},
-		"a list":           {"a.demo.yaml", "- text: a", "a.demo.yaml:1: the settings must be a mapping"},
-		"another key":      {"a.demo.yaml", "step: [{text: a}]", `unknown key "step" (did you mean "steps"?)`},
-		"no steps":         {"a.demo.yaml", "steps: []", "there are no steps: give a list of answers"},
-		"steps in text":    {"a.demo.yaml", "steps: no", "a.demo.yaml:1: steps must be a list, not text"},
-		"too many steps":   {"a.demo.yaml", "steps:\n" + strings.Repeat("  - text: a\n", 101), "steps has 101 entries: at most 100 are allowed"},
-		"a step in text":   {"a.demo.yaml", "steps: [no]", "steps.1 must be a mapping of keys to values, not text"},
-		"a step's key":     {"a.demo.yaml", "steps:\n  - say: a", `a.demo.yaml:2: unknown key "steps.1.say"`},
-		"an idle step":     {"a.demo.yaml", "steps: [{when: a}]", "steps.1 has neither text nor calls: give it one of them"},
-		"a number":         {"a.demo.yaml", "steps: [{text: 1}]", "steps.1.text must be text, not a number: put it in quotes"},
-		"a signature":      {"a.demo.yaml", "steps: [{text: a, signed: never}]", "steps.1.signed must be true or false, not text"},
+		"empty":         {"a.demo.yaml", "", "a.demo.yaml: the script is empty: give it steps"},
+		"its name":      {"A B.demo.yaml", "steps: [{text: a}]", "the file's name must be the script's"},
+		"the built-in":  {"script.demo.yaml", "steps: [{text: a}]", "built-in script"},
+		"no YAML":       {"a.demo.yaml", "steps: [", "a.demo.yaml:1: invalid YAML"},
+		"a list":        {"a.demo.yaml", "- text: a", "a.demo.yaml:1: the settings must be a mapping"},
+		"another key":   {"a.demo.yaml", "step: [{text: a}]", `unknown key "step" (did you mean "steps"?)`},
+		"no steps":      {"a.demo.yaml", "steps: []", "there are no steps: give a list of answers"},
+		"steps in text": {"a.demo.yaml", "steps: no", "a.demo.yaml:1: steps must be a list, not text"},
+		"too many steps": {"a.demo.yaml", "steps:\n" + strings.Repeat("  - text: a\n", 101),
+			"steps has 101 entries: at most 100 are allowed"},
+		"a step in text": {"a.demo.yaml", "steps: [no]", "steps.1 must be a mapping of keys to values, not text"},
+		"a step's key":   {"a.demo.yaml", "steps:\n  - say: a", `a.demo.yaml:2: unknown key "steps.1.say"`},
+		"an idle step": {"a.demo.yaml", "steps: [{when: a}]",
+			"steps.1 has neither text nor calls: give it one of them"},
+		"a number": {"a.demo.yaml", "steps: [{text: 1}]",
+			"steps.1.text must be text, not a number: put it in quotes"},
+		"a signature": {"a.demo.yaml", "steps: [{text: a, signed: never}]",
+			"steps.1.signed must be true or false, not text"},
 		"a signed nothing": {"a.demo.yaml", "steps: [{signed: false}]", "steps.1 has neither text nor calls"},
-		"no name":          {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]", "steps.1.calls.1 has no name: give the name of the tool"},
-		"an empty name":    {"a.demo.yaml", "steps: [{calls: [{name: ''}]}]", "steps.1.calls.1.name must be the name of a tool"},
-		"arguments":        {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: [1]}]}]", "steps.1.calls.1.arguments must be a mapping, or a text that renders a JSON object, not a list"},
-		"twice":            {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: {a: 1, a: 2}}]}]", `key "steps.1.calls.1.arguments.a" is already set on line 1`},
-		"an odd number":    {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: {a: 0x10}}]}]", "steps.1.calls.1.arguments.a must be a number"},
+		"no name": {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]",
+			"steps.1.calls.1 has no name: give the name of the tool"},
+		"an empty name": {"a.demo.yaml", "steps: [{calls: [{name: ''}]}]",
+			"steps.1.calls.1.name must be the name of a tool"},
+		"arguments": {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: [1]}]}]",
+			"steps.1.calls.1.arguments must be a mapping, or a text that renders a JSON object, not a list"},
+		"twice": {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: {a: 1, a: 2}}]}]",
+			`key "steps.1.calls.1.arguments.a" is already set on line 1`},
+		"an odd number": {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: {a: 0x10}}]}]",
+			"steps.1.calls.1.arguments.a must be a number"},
 		"no template":      {"a.demo.yaml", step(`'{{ message'`), "a.demo.yaml:2: steps.1.text: unclosed action"},
 		"no such function": {"a.demo.yaml", step(`'{{ massage }}'`), `steps.1.text: function "massage" not defined`},
 		"a loop":           {"a.demo.yaml", step(`'{{ range 9 }}a{{ end }}'`), "they have no loops"},
-		"another template": {"a.demo.yaml", step(`'{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}'`), "define and block are not allowed in scripts"},
-		"its own template": {"a.demo.yaml", step(`'{{ if message }}{{ template "a" }}{{ end }}'`), "no nested templates"},
-		"endless width":    {"a.demo.yaml", step(`'{{ printf "%9999999d" 1 }}'`), `there is no function "printf"; there are contains, count,`},
-		"a field":          {"a.demo.yaml", step(`'{{ .Message }}'`), ".Message: values have no fields; use field for those of a JSON text"},
-		"a variable's":     {"a.demo.yaml", step(`'{{ $x := message }}{{ $x.Y }}'`), "$x.Y: values have no fields"},
-		"its arguments":    {"a.demo.yaml", step(`'{{ first "a" message }}'`), "expected integer"},
-		"its values":       {"a.demo.yaml", step(`'{{ eq (count "x") "0" }}'`), "incompatible types for comparison"},
-		"an expression":    {"a.demo.yaml", step(`'{{ if message }}{{ match "(" message }}{{ end }}'`), "missing closing )"},
-		"its length":       {"a.demo.yaml", step(`'{{ first 0 message }}'`), "it must be 1 or more characters"},
-		"its place":        {"a.demo.yaml", step(`'{{ result "x" 0 }}'`), "results are counted from 1"},
-		"a later line":     {"a.demo.yaml", "steps:\n  - text: |\n      Good\n      {{ nothing }}", "(line 2 of the text)"},
-		"too large":        {"a.demo.yaml", "steps:\n" + strings.Repeat("# and so on\n", 6000), "larger than 64 KiB"},
+		"another template": {"a.demo.yaml", step(`'{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}'`),
+			"define and block are not allowed in scripts"},
+		"its own template": {"a.demo.yaml", step(`'{{ if message }}{{ template "a" }}{{ end }}'`),
+			"no nested templates"},
+		"endless width": {"a.demo.yaml", step(`'{{ printf "%9999999d" 1 }}'`),
+			`there is no function "printf"; there are contains, count,`},
+		"a field": {"a.demo.yaml", step(`'{{ .Message }}'`),
+			".Message: values have no fields; use field for those of a JSON text"},
+		"a variable's":  {"a.demo.yaml", step(`'{{ $x := message }}{{ $x.Y }}'`), "$x.Y: values have no fields"},
+		"its arguments": {"a.demo.yaml", step(`'{{ first "a" message }}'`), "expected integer"},
+		"its values":    {"a.demo.yaml", step(`'{{ eq (count "x") "0" }}'`), "incompatible types for comparison"},
+		"an expression": {"a.demo.yaml", step(`'{{ if message }}{{ match "(" message }}{{ end }}'`),
+			"missing closing )"},
+		"its length": {"a.demo.yaml", step(`'{{ first 0 message }}'`), "it must be 1 or more characters"},
+		"its place":  {"a.demo.yaml", step(`'{{ result "x" 0 }}'`), "results are counted from 1"},
+		"a later line": {"a.demo.yaml", "steps:\n  - text: |\n      Good\n      {{ nothing }}",
+			"(line 2 of the text)"},
+		"too large": {"a.demo.yaml", "steps:\n" + strings.Repeat("# and so on\n", 6000), "larger than 64 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := demo.ParseScript(c.path, []byte(c.source))
@@ -324,8 +359,9 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 func TestScriptsOfAFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, source := range map[string]string{
-		"good.demo.yaml": "\ufeffsteps:\r\n  - text: a\r\n", "bad.demo.yaml": "steps: no", ".hidden.demo.yaml": "no", ".demo.yaml": "no",
-		"good.md": "no", "demo.yaml": "no",
+		"good.demo.yaml": "\ufeffsteps:\r\n  - text: a\r\n", "bad.demo.yaml": "steps: no", ".hidden.demo.yaml": "no",
+		".demo.yaml": "no",
+		"good.md":    "no", "demo.yaml": "no",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
 			t.Fatal(err)
@@ -340,7 +376,8 @@ func TestScriptsOfAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	scripts, err := demo.Load(dir)
-	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "bad.demo.yaml:1: steps must be a list") ||
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(),
+		"bad.demo.yaml:1: steps must be a list") ||
 		!strings.Contains(err.Error(), "broken.demo.yaml: the file cannot be read: no such file") {
 		t.Errorf("the faults are %v", err)
 	}
@@ -349,7 +386,8 @@ func TestScriptsOfAFolder(t *testing.T) {
 	}
 	for model, want := range map[string]string{
 		"script": "", "good": "", "bad": "", // a script with a fault has its own error
-		"none": `the model "demo/none" wants the demo script ` + filepath.Join(dir, "none.demo.yaml") + ", which does not exist; there are: script, bad, broken, good",
+		"none": `the model "demo/none" wants the demo script ` + filepath.Join(dir, "none.demo.yaml") +
+			", which does not exist; there are: script, bad, broken, good",
 		"../x": `the model "demo/../x" does not name a demo script`,
 	} {
 		err := scripts.Check(model, dir)
@@ -378,11 +416,12 @@ func FuzzScript(f *testing.F) {
 			}
 			return
 		}
-		res, err := with(s).Generate(t.Context(), inference.Request{Model: "mine", Tools: all, Messages: []inference.Message{
-			user(message),
-			{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "look"}}},
-			{Role: inference.RoleTool, CallID: "a", Text: result},
-		}}, nil)
+		res, err := with(s).Generate(t.Context(), inference.Request{Model: "mine", Tools: all,
+			Messages: []inference.Message{
+				user(message),
+				{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "look"}}},
+				{Role: inference.RoleTool, CallID: "a", Text: result},
+			}}, nil)
 		if err != nil && inference.ClassOf(err) != inference.ClassInvalid {
 			t.Errorf("failed with %v", err)
 		}

@@ -208,7 +208,8 @@ func check(node parse.Node) error {
 	case *parse.FieldNode, *parse.ChainNode:
 		return fmt.Errorf("%s: values have no fields; use field for those of a JSON text", node)
 	}
-	return fmt.Errorf("%s is not allowed in scripts: they have no loops and no nested templates", firstWords(node.String()))
+	return fmt.Errorf("%s is not allowed in scripts: they have no loops and no nested templates",
+		firstWords(node.String()))
 }
 
 func checkAll[N parse.Node](nodes []N) error {

@@ -138,7 +138,8 @@ func By(f func(req Recorded) Reply) Reply {
 }
 
 func chunks(r Recorded, text string, calls []Call) []string {
-	head := map[string]any{"id": fmt.Sprintf("chatcmpl-%d", r.N), "object": "chat.completion.chunk", "created": 1, "model": r.Chat().Model}
+	head := map[string]any{"id": fmt.Sprintf("chatcmpl-%d", r.N), "object": "chat.completion.chunk", "created": 1,
+		"model": r.Chat().Model}
 	chunk := func(delta map[string]any, finish any) string {
 		head["choices"] = []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}
 		return encode(head)
@@ -152,7 +153,8 @@ func chunks(r Recorded, text string, calls []Call) []string {
 			members["index"] = i
 			return chunk(map[string]any{"tool_calls": []any{members}}, nil)
 		}
-		out = append(out, call(map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": ""}}))
+		out = append(out, call(map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name,
+			"arguments": ""}}))
 		for _, piece := range halves(c.Arguments) {
 			out = append(out, call(map[string]any{"function": map[string]any{"arguments": piece}}))
 		}
@@ -169,7 +171,8 @@ func completion(r Recorded, text string, calls []Call) map[string]any {
 	}
 	var list []any
 	for _, c := range calls {
-		list = append(list, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": c.Arguments}})
+		list = append(list, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name,
+			"arguments": c.Arguments}})
 	}
 	if len(list) > 0 {
 		message["tool_calls"] = list

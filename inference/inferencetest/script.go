@@ -45,7 +45,8 @@ func Block() Step {
 }
 
 // Func returns f as a step. f may be called concurrently; onDelta is never nil.
-func Func(f func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error)) Step {
+func Func(f func(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error)) Step {
 	return f
 }
 
@@ -94,7 +95,8 @@ func (s *Script) Left() int {
 
 // Generate records the request and plays the next step. A call whose ctx has
 // ended is recorded, takes no step, and returns the cause.
-func (s *Script) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (s *Script) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}

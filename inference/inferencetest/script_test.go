@@ -39,7 +39,8 @@ func TestScriptPlaysItsStepsInOrder(t *testing.T) {
 	if _, err := p.Generate(t.Context(), inference.Request{Model: "two"}, nil); !errors.Is(err, broken) {
 		t.Errorf("second call: %v", err)
 	}
-	if _, err := p.Generate(t.Context(), inference.Request{Model: "three"}, nil); inference.ClassOf(err) != inference.ClassInvalid {
+	if _, err := p.Generate(t.Context(), inference.Request{Model: "three"}, nil); inference.ClassOf(
+		err) != inference.ClassInvalid {
 		t.Errorf("call after the last step: %v", err)
 	}
 	p.Then(inferencetest.Answer(inference.Response{Text: "more"}))

@@ -31,29 +31,35 @@ func TestViolations(t *testing.T) {
 		body string
 		want string // part of the only violation; empty: none
 	}{
-		"words only":             {`{"messages":[` + user + `]}`, ""},
-		"a call and its result":  {with(user, asks(call("a", "{}")), result("a")), ""},
-		"two calls, any order":   {with(user, asks(call("a", "{}"), call("b", "{}")), result("b"), result("a")), ""},
-		"two rounds":             {with(user, asks(call("a", "{}")), result("a"), asks(call("b", "{}")), result("b"), user), ""},
-		"not JSON":               {`{`, "not a JSON object"},
-		"no messages":            {`{"messages":[]}`, "no message"},
-		"a null message":         {`{"messages":[` + user + `,null]}`, "messages[1] is not an object"},
-		"empty tools":            {`{"messages":[` + user + `],"tools":[]}`, "tools is empty"},
-		"a null tool":            {`{"messages":[` + user + `],"tools":[null,{}]}`, "tools[0] is not an object"},
-		"an unknown role":        {with(`{"role":"wizard","content":"x"}`), "unknown role"},
-		"an answer of nothing":   {with(user, `{"role":"assistant","content":null}`), "neither content nor calls"},
-		"an unanswered call":     {with(user, asks(call("a", "{}"), call("b", "{}")), result("a"), user), `"b" is not answered before messages[3]`},
-		"unanswered at the end":  {with(user, asks(call("a", "{}"))), "not answered before the last message"},
-		"answered too late":      {with(user, asks(call("a", "{}")), result("a"), result("a")), "not open"},
-		"an orphan result":       {with(user, result("a")), "not open"},
-		"an id used twice":       {with(user, asks(call("a", "{}")), result("a"), asks(call("a", "{}")), result("a")), "used before"},
-		"an empty id":            {with(user, asks(call("", "{}")), result("")), "empty or used before"},
-		"arguments are empty":    {with(user, asks(call("a", "")), result("a")), "not a JSON object"},
-		"arguments are null":     {with(user, asks(call("a", "null")), result("a")), "not a JSON object"},
-		"arguments are a list":   {with(user, asks(call("a", "[]")), result("a")), "not a JSON object"},
-		"a null call":            {with(user, asks("null", call("a", "{}")), result("a")), "tool_calls[0] is not an object"},
-		"an empty list of calls": {with(user, `{"role":"assistant","content":"x","tool_calls":[]}`), "tool_calls is empty"},
-		"a result without tools": {`{"messages":[` + user + `,` + asks(call("a", "{}")) + `,` + result("a") + `]}`, "no tools are declared"},
+		"words only":            {`{"messages":[` + user + `]}`, ""},
+		"a call and its result": {with(user, asks(call("a", "{}")), result("a")), ""},
+		"two calls, any order":  {with(user, asks(call("a", "{}"), call("b", "{}")), result("b"), result("a")), ""},
+		"two rounds": {with(user, asks(call("a", "{}")), result("a"), asks(call("b", "{}")),
+			result("b"), user), ""},
+		"not JSON":             {`{`, "not a JSON object"},
+		"no messages":          {`{"messages":[]}`, "no message"},
+		"a null message":       {`{"messages":[` + user + `,null]}`, "messages[1] is not an object"},
+		"empty tools":          {`{"messages":[` + user + `],"tools":[]}`, "tools is empty"},
+		"a null tool":          {`{"messages":[` + user + `],"tools":[null,{}]}`, "tools[0] is not an object"},
+		"an unknown role":      {with(`{"role":"wizard","content":"x"}`), "unknown role"},
+		"an answer of nothing": {with(user, `{"role":"assistant","content":null}`), "neither content nor calls"},
+		"an unanswered call": {with(user, asks(call("a", "{}"), call("b", "{}")), result("a"), user),
+			`"b" is not answered before messages[3]`},
+		"unanswered at the end": {with(user, asks(call("a", "{}"))), "not answered before the last message"},
+		"answered too late":     {with(user, asks(call("a", "{}")), result("a"), result("a")), "not open"},
+		"an orphan result":      {with(user, result("a")), "not open"},
+		"an id used twice": {with(user, asks(call("a", "{}")), result("a"), asks(call("a", "{}")), result("a")),
+			"used before"},
+		"an empty id":          {with(user, asks(call("", "{}")), result("")), "empty or used before"},
+		"arguments are empty":  {with(user, asks(call("a", "")), result("a")), "not a JSON object"},
+		"arguments are null":   {with(user, asks(call("a", "null")), result("a")), "not a JSON object"},
+		"arguments are a list": {with(user, asks(call("a", "[]")), result("a")), "not a JSON object"},
+		"a null call": {with(user, asks("null", call("a", "{}")), result("a")),
+			"tool_calls[0] is not an object"},
+		"an empty list of calls": {with(user, `{"role":"assistant","content":"x","tool_calls":[]}`),
+			"tool_calls is empty"},
+		"a result without tools": {`{"messages":[` + user + `,` + asks(call("a", "{}")) + `,` + result("a") + `]}`,
+			"no tools are declared"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := inferencetest.Violations([]byte(tc.body))
@@ -79,16 +85,20 @@ func post(t *testing.T, base, body string) (int, string) {
 }
 
 func TestServerAnswersAsAsked(t *testing.T) {
-	s := inferencetest.NewServer(inferencetest.Text("hello"), inferencetest.Text("hello"), inferencetest.Calls(inferencetest.Call{Name: "clock"}))
+	s := inferencetest.NewServer(inferencetest.Text("hello"), inferencetest.Text("hello"),
+		inferencetest.Calls(inferencetest.Call{Name: "clock"}))
 	base := s.Start(t)
 	const whole, stream = `{"model":"m","messages":[]}`, `{"model":"m","stream":true,"messages":[]}`
-	if _, got := post(t, base, whole); !strings.Contains(got, `application/json`) || !strings.Contains(got, `"content":"hello"`) {
+	if _, got := post(t, base, whole); !strings.Contains(got, `application/json`) || !strings.Contains(got,
+		`"content":"hello"`) {
 		t.Errorf("a whole answer is %s", got)
 	}
-	if _, got := post(t, base, stream); !strings.Contains(got, "text/event-stream") || !strings.HasSuffix(got, "data: [DONE]\n\n") {
+	if _, got := post(t, base, stream); !strings.Contains(got, "text/event-stream") || !strings.HasSuffix(got,
+		"data: [DONE]\n\n") {
 		t.Errorf("a stream is %s", got)
 	}
-	if _, got := post(t, base, whole); !strings.Contains(got, `"id":"call_3_0"`) || !strings.Contains(got, `"finish_reason":"tool_calls"`) {
+	if _, got := post(t, base, whole); !strings.Contains(got, `"id":"call_3_0"`) || !strings.Contains(got,
+		`"finish_reason":"tool_calls"`) {
 		t.Errorf("a call is %s", got)
 	}
 	if status, got := post(t, base, whole); status != 400 || !strings.Contains(got, "no more replies") {

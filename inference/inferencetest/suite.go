@@ -181,7 +181,8 @@ func finish(reason string) string {
 
 // message returns a completion that is not streamed.
 func message(members, reason string) Reply {
-	return Status(http.StatusOK, `{"id":"x","model":"m","choices":[{"index":0,"message":`+members+`,"finish_reason":"`+reason+`"}]}`)
+	return Status(http.StatusOK, `{"id":"x","model":"m","choices":[{"index":0,"message":`+members+`,"finish_reason":"`+
+		reason+`"}]}`)
 }
 
 func called(id, name, arguments string) inference.Call {

@@ -72,7 +72,9 @@ func (s suite) commentsAreBytes(t *testing.T) {
 			}
 			SSE(delta(`{"content":"hello"}`), finish("stop"))(x)
 		})
-		res, err = s.provider(t, server, func(target *Target) { target.Idle = idle }).Generate(within(t), plainRequest(), nil)
+		res, err = s.provider(t, server, func(target *Target) {
+			target.Idle = idle
+		}).Generate(within(t), plainRequest(), nil)
 		if err == nil {
 			break
 		}
@@ -102,7 +104,8 @@ func (s suite) deltasComeEarly(t *testing.T) {
 		}
 	})
 	provider := s.provider(t, server)
-	if _, err := provider.Generate(within(t), plainRequest(), nil); err != nil { // shows that the model's text begins with no reasoning
+	// shows that the model's text begins with no reasoning
+	if _, err := provider.Generate(within(t), plainRequest(), nil); err != nil {
 		t.Fatal(err)
 	}
 	res, err := provider.Generate(within(t), plainRequest(), func(d inference.Delta) {
@@ -186,7 +189,8 @@ func after(d time.Duration) <-chan struct{} {
 func (s suite) redirects(t *testing.T) {
 	other := NewServer(Text("stolen"))
 	elsewhere := other.Start(t)
-	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect} {
 		server := NewServer(Status(status, "", "Location", elsewhere+"/chat/completions"))
 		_, err := s.provider(t, server).Generate(within(t), plainRequest(), nil)
 		if err == nil || inference.ClassOf(err).Transient() {
@@ -222,11 +226,13 @@ func (s suite) environment(t *testing.T) {
 		}
 		got := server.Requests()[0]
 		for name, values := range got.Header {
-			if strings.Contains(strings.Join(values, " "), "environment") || strings.HasPrefix(name, "X-Stainless") || strings.HasPrefix(name, "Openai-") {
+			if strings.Contains(strings.Join(values, " "), "environment") || strings.HasPrefix(name, "X-Stainless") ||
+				strings.HasPrefix(name, "Openai-") {
 				t.Errorf("sent %s: %s", name, values)
 			}
 		}
-		if want := strings.TrimSpace("Bearer " + key); key != "" && got.Header.Get("Authorization") != want || key == "" && got.Header.Get("Authorization") != "" {
+		if want := strings.TrimSpace("Bearer " + key); key != "" && got.Header.Get("Authorization") != want ||
+			key == "" && got.Header.Get("Authorization") != "" {
 			t.Errorf("sent Authorization %q for the key %q", got.Header.Get("Authorization"), key)
 		}
 	}
@@ -245,15 +251,18 @@ const (
 // echo answers with an error that contains every secret of the request.
 func echo(status int, contentType string) Reply {
 	return By(func(r Recorded) Reply {
-		said := fmt.Sprintf("Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s; https://someone:else-word@other/",
+		said := fmt.Sprintf(
+			"Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s; https://someone:else-word@other/",
 			suiteKey, r.Header.Get("Authorization"), r.Header.Get("X-Secret"), r.Path, password, parameter)
-		return Raw(status, contentType, encode(map[string]any{"error": map[string]any{"message": said, "code": suiteKey}}))
+		return Raw(status, contentType, encode(map[string]any{"error": map[string]any{"message": said,
+			"code": suiteKey}}))
 	})
 }
 
 func (s suite) errorsShowNoSecret(t *testing.T) {
 	for name, reply := range map[string]Reply{
-		"in an error": echo(401, "application/json"), "in a 200": echo(200, "application/json"), "in plain text": echo(500, "text/plain"),
+		"in an error": echo(401, "application/json"), "in a 200": echo(200, "application/json"),
+		"in plain text":  echo(500, "text/plain"),
 		"in a page":      Raw(200, "text/html", "<p>"+suiteKey+" "+headerSecret+"</p>"),
 		"in a long body": Status(400, `{"error":{"message":"`+strings.Repeat("x", 2030)+suiteKey+`"}}`),
 		"in a redirect":  Status(302, "", "Location", "https://u:"+password+"@example.com/?key="+parameter),
@@ -267,7 +276,8 @@ func (s suite) errorsShowNoSecret(t *testing.T) {
 func (s suite) errorShowsNoSecret(t *testing.T, reply Reply) {
 	server := NewServer(reply)
 	p := s.provider(t, server, func(target *Target) {
-		target.BaseURL = strings.Replace(target.BaseURL, "http://", "http://user-name-1:"+password+"@", 1) + "?key=" + parameter
+		target.BaseURL = strings.Replace(target.BaseURL, "http://", "http://user-name-1:"+password+"@", 1) +
+			"?key=" + parameter
 		target.Header = map[string]string{"X-Secret": headerSecret}
 	})
 	_, err := p.Generate(t.Context(), plainRequest(), nil)
@@ -276,7 +286,8 @@ func (s suite) errorShowsNoSecret(t *testing.T, reply Reply) {
 		t.Fatalf("got %v", err)
 	}
 	shown := fmt.Sprintf("%v %+v %s %s %#v %v", err, *failure, failure.Detail, failure.Code, p, failure.Err)
-	for _, secret := range []string{suiteKey, suiteKey[:12], headerSecret, password, parameter, "else-word", "abcdefghijklmnop", "sk-other-0123456789abcdef"} {
+	for _, secret := range []string{suiteKey, suiteKey[:12], headerSecret, password, parameter, "else-word",
+		"abcdefghijklmnop", "sk-other-0123456789abcdef"} {
 		if strings.Contains(shown, secret) {
 			t.Errorf("%q is shown in %s", secret, shown)
 		}
@@ -284,7 +295,8 @@ func (s suite) errorShowsNoSecret(t *testing.T, reply Reply) {
 	if len(failure.Detail) > 2<<10 {
 		t.Errorf("the detail has %d bytes", len(failure.Detail))
 	}
-	if r := server.Requests(); len(r) != 1 || r[0].Header.Get("X-Secret") != headerSecret || !strings.HasSuffix(r[0].Path, "key="+parameter) {
+	if r := server.Requests(); len(r) != 1 || r[0].Header.Get("X-Secret") != headerSecret ||
+		!strings.HasSuffix(r[0].Path, "key="+parameter) {
 		t.Errorf("the endpoint got %+v", r)
 	}
 }

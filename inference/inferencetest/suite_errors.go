@@ -34,57 +34,91 @@ func statusCases() []errorCase {
 	var cases []errorCase
 	for status, class := range map[int]inference.Class{
 		400: inference.ClassInvalid, 401: inference.ClassAuth, 402: inference.ClassQuota, 403: inference.ClassAuth,
-		404: inference.ClassNotFound, 405: inference.ClassNotFound, 408: inference.ClassTransport, 409: inference.ClassOverloaded,
+		404: inference.ClassNotFound, 405: inference.ClassNotFound, 408: inference.ClassTransport,
+		409: inference.ClassOverloaded,
 		413: inference.ClassContextOverflow, 422: inference.ClassInvalid, 429: inference.ClassRateLimited,
 		500: inference.ClassOverloaded, 502: inference.ClassOverloaded, 503: inference.ClassOverloaded,
 		504: inference.ClassOverloaded, 529: inference.ClassOverloaded,
 	} {
 		cases = append(cases,
-			errorCase{fmt.Sprintf("1.3 status %d, one request", status), Status(status, `{"error":{"message":"no"}}`), class, ""},
+			errorCase{fmt.Sprintf("1.3 status %d, one request", status), Status(status, `{"error":{"message":"no"}}`),
+				class, ""},
 			errorCase{fmt.Sprintf("1.3 status %d without a body", status), Raw(status, "", ""), class, ""})
 	}
 	return append(cases,
-		errorCase{"1.3 429 insufficient_quota", Fault(429, "insufficient_quota", "You exceeded your current quota"), inference.ClassQuota, "insufficient_quota"},
-		errorCase{"2 402 with Retry-After (OpenRouter, in flight)", Fault(402, "", "budget", "Retry-After", "3"), inference.ClassRateLimited, ""},
+		errorCase{"1.3 429 insufficient_quota", Fault(429, "insufficient_quota", "You exceeded your current quota"),
+			inference.ClassQuota, "insufficient_quota"},
+		errorCase{"2 402 with Retry-After (OpenRouter, in flight)", Fault(402, "", "budget", "Retry-After", "3"),
+			inference.ClassRateLimited, ""},
 		errorCase{"2 402 without Retry-After", Fault(402, "", "Insufficient credits"), inference.ClassQuota, ""},
-		errorCase{"2 503 Loading model (llama-server)", Status(503, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`), inference.ClassOverloaded, "unavailable_error"},
-		errorCase{"2 529 overloaded (Anthropic)", Fault(529, "overloaded_error", "Overloaded"), inference.ClassOverloaded, "overloaded_error"},
-		errorCase{"1.3 a key that is refused with 400 (Gemini)", Status(400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`), inference.ClassAuth, "INVALID_ARGUMENT"},
-		errorCase{"1.3 a model that is refused with 400 (OpenRouter)", Status(400, `{"error":{"message":"foo/bar is not a valid model ID","code":400}}`), inference.ClassNotFound, "400"},
-		errorCase{"2 moderation with 403 (OpenRouter)", Status(403, `{"error":{"code":403,"message":"flagged","metadata":{"reasons":["violence"],"flagged_input":"x"}}}`), inference.ClassRefused, "403"},
-		errorCase{"2 a content filter with 400 (Azure)", Fault(400, "content_filter", "filtered"), inference.ClassRefused, "content_filter"},
+		errorCase{"2 503 Loading model (llama-server)",
+			Status(503, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`),
+			inference.ClassOverloaded, "unavailable_error"},
+		errorCase{"2 529 overloaded (Anthropic)", Fault(529, "overloaded_error", "Overloaded"),
+			inference.ClassOverloaded, "overloaded_error"},
+		errorCase{"1.3 a key that is refused with 400 (Gemini)",
+			Status(400,
+				`[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`), inference.ClassAuth, "INVALID_ARGUMENT"},
+		errorCase{"1.3 a model that is refused with 400 (OpenRouter)",
+			Status(400, `{"error":{"message":"foo/bar is not a valid model ID","code":400}}`),
+			inference.ClassNotFound, "400"},
+		errorCase{"2 moderation with 403 (OpenRouter)",
+			Status(403,
+				`{"error":{"code":403,"message":"flagged","metadata":{"reasons":["violence"],"flagged_input":"x"}}}`),
+			inference.ClassRefused, "403"},
+		errorCase{"2 a content filter with 400 (Azure)", Fault(400, "content_filter", "filtered"),
+			inference.ClassRefused, "content_filter"},
 	)
 }
 
 func shapeCases() []errorCase {
 	return []errorCase{
 		{"1.3 the error is text (Ollama)", Status(404, `{"error":"model 'x' not found"}`), inference.ClassNotFound, ""},
-		{"1.3 a flat error (vLLM)", Status(400, `{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}`), inference.ClassInvalid, "BadRequestError"},
-		{"1.3 detail (FastAPI)", Status(422, `{"detail":[{"loc":["body"],"msg":"field required","type":"missing"}]}`), inference.ClassInvalid, ""},
-		{"1.3 an array (Gemini)", Status(429, `[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]`), inference.ClassRateLimited, "RESOURCE_EXHAUSTED"},
-		{"1.3 HTML", Raw(502, "text/html", `<html><head><title>502 Bad Gateway</title></head></html>`), inference.ClassOverloaded, ""},
+		{"1.3 a flat error (vLLM)",
+			Status(400, `{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}`),
+			inference.ClassInvalid, "BadRequestError"},
+		{"1.3 detail (FastAPI)", Status(422, `{"detail":[{"loc":["body"],"msg":"field required","type":"missing"}]}`),
+			inference.ClassInvalid, ""},
+		{"1.3 an array (Gemini)",
+			Status(429, `[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]`),
+			inference.ClassRateLimited, "RESOURCE_EXHAUSTED"},
+		{"1.3 HTML", Raw(502, "text/html", `<html><head><title>502 Bad Gateway</title></head></html>`),
+			inference.ClassOverloaded, ""},
 		{"1.3 plain text", Raw(503, "text/plain", `upstream connect error`), inference.ClassOverloaded, ""},
-		{"1.3 an integer code", Status(429, `{"error":{"message":"slow","code":429}}`), inference.ClassRateLimited, "429"},
+		{"1.3 an integer code", Status(429, `{"error":{"message":"slow","code":429}}`),
+			inference.ClassRateLimited, "429"},
 	}
 }
 
 func embeddedCases() []errorCase {
 	in := func(body string) Reply { return Status(200, body) }
 	return []errorCase{
-		{"1.3 200 with an error (OpenRouter)", in(`{"error":{"code":502,"message":"upstream"}}`), inference.ClassOverloaded, "502"},
+		{"1.3 200 with an error (OpenRouter)", in(`{"error":{"code":502,"message":"upstream"}}`),
+			inference.ClassOverloaded, "502"},
 		{"2 200 with a 429 in it", in(`{"error":{"code":429,"message":"slow"}}`), inference.ClassRateLimited, "429"},
 		{"2 200 with a 400 in it", in(`{"error":{"code":400,"message":"bad"}}`), inference.ClassInvalid, "400"},
 		{"2 200 with a 401 in it", in(`{"error":{"code":"401","message":"bad"}}`), inference.ClassAuth, "401"},
 		{"2 200 with an unknown error", in(`{"error":{"message":"something broke"}}`), inference.ClassOverloaded, ""},
-		{"2 200 with a type only", in(`{"error":{"type":"invalid_request_error","message":"bad"}}`), inference.ClassInvalid, "invalid_request_error"},
+		{"2 200 with a type only", in(`{"error":{"type":"invalid_request_error","message":"bad"}}`),
+			inference.ClassInvalid, "invalid_request_error"},
 		{"2 200 with an error that is text", in(`{"error":"busy"}`), inference.ClassOverloaded, ""},
-		{"2 200 with an error beside empty choices", in(`{"choices":[],"error":{"code":503,"message":"busy"}}`), inference.ClassOverloaded, "503"},
-		{"1.4 an error chunk in the stream", SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`), inference.ClassRateLimited, "429"},
-		{"1.4 an error in choices[0] only", SSE(delta(`{"content":"hel"}`), `{"choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":502,"message":"upstream"}}]}`), inference.ClassOverloaded, "502"},
-		{"1.4 an error in choices[0] of a whole answer", in(`{"choices":[{"message":{"content":"hel"},"error":{"code":401,"message":"key"}}]}`), inference.ClassAuth, "401"},
+		{"2 200 with an error beside empty choices", in(`{"choices":[],"error":{"code":503,"message":"busy"}}`),
+			inference.ClassOverloaded, "503"},
+		{"1.4 an error chunk in the stream", SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`),
+			inference.ClassRateLimited, "429"},
+		{"1.4 an error in choices[0] only", SSE(delta(`{"content":"hel"}`),
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":502,"message":"upstream"}}]}`),
+			inference.ClassOverloaded, "502"},
+		{"1.4 an error in choices[0] of a whole answer",
+			in(`{"choices":[{"message":{"content":"hel"},"error":{"code":401,"message":"key"}}]}`),
+			inference.ClassAuth, "401"},
 		{"1.4 finish reason error", SSE(delta(`{"content":"hel"}`), finish("error")), inference.ClassOverloaded, ""},
-		{"1.4 event: error without an error member", Raw(200, "text/event-stream", "data: "+delta(`{"content":"hel"}`)+"\n\nevent: error\ndata: {\"message\":\"slow down\",\"code\":429}\n\n"), inference.ClassRateLimited, "429"},
-		{"1.4 an array of errors in the stream (Gemini)", SSE(`[{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]`), inference.ClassOverloaded, "UNAVAILABLE"},
+		{"1.4 event: error without an error member", Raw(200, "text/event-stream",
+			"data: "+delta(`{"content":"hel"}`)+"\n\nevent: error\ndata: {\"message\":\"slow down\",\"code\":429}\n\n"),
+			inference.ClassRateLimited, "429"},
+		{"1.4 an array of errors in the stream (Gemini)",
+			SSE(`[{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]`), inference.ClassOverloaded,
+			"UNAVAILABLE"},
 	}
 }
 
@@ -93,13 +127,22 @@ func overflowCases() []errorCase {
 		return JSON(status, map[string]any{"error": map[string]any{"message": message}})
 	}
 	cases := []errorCase{
-		{"2 overflow by code (OpenAI)", Fault(400, "context_length_exceeded", "too long"), inference.ClassContextOverflow, "context_length_exceeded"},
-		{"2 overflow by type (llama-server)", Status(400, `{"error":{"code":400,"message":"the request exceeds","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`), inference.ClassContextOverflow, "exceed_context_size_error"},
-		{"2 throttling that talks of tokens (Bedrock)", text(400, "ThrottlingException: Too many tokens, please wait before trying again."), inference.ClassRateLimited, ""},
-		{"2 a rate of tokens with 413 (Groq)", Fault(413, "rate_limit_exceeded", "Request too large: tokens per minute (TPM): Limit 6000"), inference.ClassRateLimited, "rate_limit_exceeded"},
+		{"2 overflow by code (OpenAI)", Fault(400, "context_length_exceeded", "too long"),
+			inference.ClassContextOverflow, "context_length_exceeded"},
+		{"2 overflow by type (llama-server)", Status(400,
+			`{"error":{"code":400,"message":"the request exceeds","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`), inference.ClassContextOverflow, "exceed_context_size_error"},
+		{"2 throttling that talks of tokens (Bedrock)",
+			text(400, "ThrottlingException: Too many tokens, please wait before trying again."),
+			inference.ClassRateLimited, ""},
+		{"2 a rate of tokens with 413 (Groq)", Fault(413, "rate_limit_exceeded",
+			"Request too large: tokens per minute (TPM): Limit 6000"), inference.ClassRateLimited,
+			"rate_limit_exceeded"},
 		{"2 too many tokens with 429", text(429, "Too many tokens, please wait"), inference.ClassRateLimited, ""},
-		{"2 overflow in a 200", Status(200, `{"error":{"code":400,"message":"This endpoint's maximum context length is 4096 tokens."}}`), inference.ClassContextOverflow, "400"},
-		{"2 overflow as a 500", text(500, "input length 9000 exceeds context length 4096"), inference.ClassContextOverflow, ""},
+		{"2 overflow in a 200",
+			Status(200, `{"error":{"code":400,"message":"This endpoint's maximum context length is 4096 tokens."}}`),
+			inference.ClassContextOverflow, "400"},
+		{"2 overflow as a 500", text(500, "input length 9000 exceeds context length 4096"),
+			inference.ClassContextOverflow, ""},
 		{"2 400 that is no overflow", text(400, "max_tokens must be positive"), inference.ClassInvalid, ""},
 	}
 	for _, message := range []string{
@@ -114,19 +157,28 @@ func overflowCases() []errorCase {
 		"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
 		"Prompt contains 9000 tokens, too large for model with 8192 maximum context length",
 	} {
-		cases = append(cases, errorCase{"2 overflow by text: " + message, text(400, message), inference.ClassContextOverflow, ""})
+		cases = append(cases, errorCase{"2 overflow by text: " + message, text(400, message),
+			inference.ClassContextOverflow, ""})
 	}
 	return cases
 }
 
 func outputCases() []errorCase {
 	return []errorCase{
-		{"2 500 error parsing tool call (Ollama)", Status(500, `{"error":{"message":"error parsing tool call: raw='{\"a\":', err=unexpected end of JSON input","type":"api_error"}}`), inference.ClassBadOutput, "api_error"},
-		{"2 500 peg-native format (llama-server)", Status(500, `{"error":{"code":500,"message":"The model's output does not match the expected peg-native format","type":"server_error"}}`), inference.ClassBadOutput, "server_error"},
-		{"2 500 invalid character (Ollama)", Status(500, `{"error":"invalid character '<' looking for beginning of value"}`), inference.ClassBadOutput, ""},
-		{"2 400 tool_use_failed (Groq)", Fault(400, "tool_use_failed", "Failed to call a function."), inference.ClassBadOutput, "tool_use_failed"},
-		{"2 a parse error within the stream", SSE(`{"error":{"message":"error parsing tool call: raw='x'"}}`), inference.ClassBadOutput, ""},
-		{"2 a 500 that is an outage", Fault(500, "server_error", "The server had an error"), inference.ClassOverloaded, "server_error"},
+		{"2 500 error parsing tool call (Ollama)",
+			Status(500,
+				`{"error":{"message":"error parsing tool call: raw='{\"a\":', err=unexpected end of JSON input","type":"api_error"}}`), inference.ClassBadOutput, "api_error"},
+		{"2 500 peg-native format (llama-server)",
+			Status(500,
+				`{"error":{"code":500,"message":"The model's output does not match the expected peg-native format","type":"server_error"}}`), inference.ClassBadOutput, "server_error"},
+		{"2 500 invalid character (Ollama)", Status(500,
+			`{"error":"invalid character '<' looking for beginning of value"}`), inference.ClassBadOutput, ""},
+		{"2 400 tool_use_failed (Groq)", Fault(400, "tool_use_failed", "Failed to call a function."),
+			inference.ClassBadOutput, "tool_use_failed"},
+		{"2 a parse error within the stream", SSE(`{"error":{"message":"error parsing tool call: raw='x'"}}`),
+			inference.ClassBadOutput, ""},
+		{"2 a 500 that is an outage", Fault(500, "server_error", "The server had an error"), inference.ClassOverloaded,
+			"server_error"},
 	}
 }
 
@@ -152,7 +204,8 @@ func (s suite) broken(t *testing.T) {
 		{"1.4 end within a chunk", Raw(200, "text/event-stream", `data: {"choices":[{"del`), false},
 		{"1.4 a stream of nothing", OpenSSE(), false},
 		{"1.4 a stream of [DONE]", SSE(), false},
-		{"1.4 a stream of chunks without choices", SSE(`{"choices":[]}`, `{"choices":[],"usage":{"prompt_tokens":0}}`), false},
+		{"1.4 a stream of chunks without choices", SSE(`{"choices":[]}`, `{"choices":[],"usage":{"prompt_tokens":0}}`),
+			false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := NewServer(tc.reply)
@@ -174,17 +227,30 @@ func (s suite) retryHints(t *testing.T) {
 		class   inference.Class
 		noRetry bool
 	}{
-		{name: "1.3 Retry-After in seconds", status: 429, headers: []string{"Retry-After", "3"}, after: 3 * time.Second, class: inference.ClassRateLimited},
-		{name: "1.3 Retry-After in fractions", status: 429, headers: []string{"Retry-After", "1.5"}, after: 1500 * time.Millisecond, class: inference.ClassRateLimited},
-		{name: "1.3 Retry-After-Ms goes first", status: 429, headers: []string{"Retry-After", "3", "Retry-After-Ms", "250"}, after: 250 * time.Millisecond, class: inference.ClassRateLimited},
-		{name: "1.3 a long Retry-After is told as it is", status: 503, headers: []string{"Retry-After", "300"}, after: 300 * time.Second, class: inference.ClassOverloaded},
-		{name: "1.3 Retry-After as a date", status: 429, headers: []string{"Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}, after: time.Hour, slack: 2 * time.Minute, class: inference.ClassRateLimited},
-		{name: "1.3 Retry-After in the past", status: 429, headers: []string{"Retry-After", "Mon, 02 Jan 2006 15:04:05 GMT"}, class: inference.ClassRateLimited},
-		{name: "1.3 Retry-After that makes no sense", status: 429, headers: []string{"Retry-After", "soon"}, class: inference.ClassRateLimited},
-		{name: "1.3 a negative Retry-After", status: 429, headers: []string{"Retry-After", "-5"}, class: inference.ClassRateLimited},
-		{name: "2 retryDelay in the body (Gemini)", status: 429, body: `[{"error":{"code":429,"message":"slow","details":[{"@type":"RetryInfo","retryDelay":"37s"}]}}]`, after: 37 * time.Second, class: inference.ClassRateLimited},
-		{name: "1.3 x-should-retry false", status: 500, headers: []string{"X-Should-Retry", "false"}, class: inference.ClassOverloaded, noRetry: true},
-		{name: "1.3 x-should-retry true", status: 400, headers: []string{"X-Should-Retry", "true"}, class: inference.ClassOverloaded},
+		{name: "1.3 Retry-After in seconds", status: 429, headers: []string{"Retry-After", "3"}, after: 3 * time.Second,
+			class: inference.ClassRateLimited},
+		{name: "1.3 Retry-After in fractions", status: 429, headers: []string{"Retry-After", "1.5"},
+			after: 1500 * time.Millisecond, class: inference.ClassRateLimited},
+		{name: "1.3 Retry-After-Ms goes first", status: 429, headers: []string{"Retry-After", "3", "Retry-After-Ms",
+			"250"}, after: 250 * time.Millisecond, class: inference.ClassRateLimited},
+		{name: "1.3 a long Retry-After is told as it is", status: 503, headers: []string{"Retry-After", "300"},
+			after: 300 * time.Second, class: inference.ClassOverloaded},
+		{name: "1.3 Retry-After as a date", status: 429, headers: []string{"Retry-After",
+			time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}, after: time.Hour, slack: 2 * time.Minute,
+			class: inference.ClassRateLimited},
+		{name: "1.3 Retry-After in the past", status: 429, headers: []string{"Retry-After",
+			"Mon, 02 Jan 2006 15:04:05 GMT"}, class: inference.ClassRateLimited},
+		{name: "1.3 Retry-After that makes no sense", status: 429, headers: []string{"Retry-After", "soon"},
+			class: inference.ClassRateLimited},
+		{name: "1.3 a negative Retry-After", status: 429, headers: []string{"Retry-After", "-5"},
+			class: inference.ClassRateLimited},
+		{name: "2 retryDelay in the body (Gemini)", status: 429,
+			body:  `[{"error":{"code":429,"message":"slow","details":[{"@type":"RetryInfo","retryDelay":"37s"}]}}]`,
+			after: 37 * time.Second, class: inference.ClassRateLimited},
+		{name: "1.3 x-should-retry false", status: 500, headers: []string{"X-Should-Retry", "false"},
+			class: inference.ClassOverloaded, noRetry: true},
+		{name: "1.3 x-should-retry true", status: 400, headers: []string{"X-Should-Retry", "true"},
+			class: inference.ClassOverloaded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := NewServer(Status(tc.status, tc.body, tc.headers...))
@@ -209,15 +275,19 @@ func (s suite) causes(t *testing.T) {
 		reply Reply
 		want  bool
 	}{
-		"401": {Status(401, ""), true}, "402": {Status(402, ""), false}, "403": {Status(403, ""), true}, "404": {Status(404, ""), true},
-		"405": {Status(405, ""), false}, "408": {Status(408, ""), false}, "429": {Status(429, ""), false}, "500": {Status(500, ""), true},
-		"502": {Status(502, ""), true}, "503": {Status(503, ""), false}, "504": {Status(504, ""), true}, "529": {Status(529, ""), false},
-		"500 that says overloaded":   {Fault(500, "overloaded_error", "busy"), false},
-		"401 for want of credit":     {Fault(401, "insufficient_quota", "pay first"), false},
-		"a key refused with 400":     {Fault(400, "", "API key not valid"), false},
-		"a 502 in a 200":             {Status(200, `{"error":{"code":502,"message":"upstream"}}`), true},
-		"a 503 in a 200":             {Status(200, `{"error":{"code":503,"message":"busy"}}`), false},
-		"a 429 in the stream":        {SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`), false},
+		"401": {Status(401, ""), true}, "402": {Status(402, ""), false}, "403": {Status(403, ""), true},
+		"404": {Status(404, ""), true},
+		"405": {Status(405, ""), false}, "408": {Status(408, ""), false}, "429": {Status(429, ""), false},
+		"500": {Status(500, ""), true},
+		"502": {Status(502, ""), true}, "503": {Status(503, ""), false}, "504": {Status(504, ""), true},
+		"529":                      {Status(529, ""), false},
+		"500 that says overloaded": {Fault(500, "overloaded_error", "busy"), false},
+		"401 for want of credit":   {Fault(401, "insufficient_quota", "pay first"), false},
+		"a key refused with 400":   {Fault(400, "", "API key not valid"), false},
+		"a 502 in a 200":           {Status(200, `{"error":{"code":502,"message":"upstream"}}`), true},
+		"a 503 in a 200":           {Status(200, `{"error":{"code":503,"message":"busy"}}`), false},
+		"a 429 in the stream": {SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`),
+			false},
 		"a reset":                    {Reset(), true},
 		"a cut stream":               {ResetAfter(OpenSSE(delta(`{"content":"hel"}`))), true},
 		"a stream that ends early":   {OpenSSE(delta(`{"content":"hel"}`)), true},

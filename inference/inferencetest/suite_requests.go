@@ -46,7 +46,8 @@ func (s suite) requests(t *testing.T) {
 
 func (s suite) plainRequest(t *testing.T) {
 	req := plainRequest()
-	req.Messages = append([]inference.Message{{Role: inference.RoleSystem, Text: "Be <brief> & kind."}}, req.Messages...)
+	req.Messages = append([]inference.Message{{Role: inference.RoleSystem, Text: "Be <brief> & kind."}},
+		req.Messages...)
 	sent, _ := s.body(t, req)
 	want := map[string]any{
 		"model": "m", "stream": true, "stream_options": map[string]any{"include_usage": true},
@@ -55,8 +56,12 @@ func (s suite) plainRequest(t *testing.T) {
 			map[string]any{"role": "user", "content": "hello"},
 		},
 		"tools": []any{
-			map[string]any{"type": "function", "function": map[string]any{"name": "clock", "description": "Tells the time.", "parameters": map[string]any{"type": "object", "properties": map[string]any{}}}},
-			map[string]any{"type": "function", "function": map[string]any{"name": "read_file", "parameters": map[string]any{"type": "object", "properties": map[string]any{"path": map[string]any{"type": "string"}}}}},
+			map[string]any{"type": "function", "function": map[string]any{"name": "clock",
+				"description": "Tells the time.", "parameters": map[string]any{"type": "object",
+					"properties": map[string]any{}}}},
+			map[string]any{"type": "function", "function": map[string]any{"name": "read_file",
+				"parameters": map[string]any{"type": "object",
+					"properties": map[string]any{"path": map[string]any{"type": "string"}}}}},
 		},
 	}
 	if diff := cmp.Diff(want, sent); diff != "" {
@@ -86,7 +91,8 @@ func (s suite) noTools(t *testing.T) {
 
 func (s suite) noParameters(t *testing.T) {
 	req := plainRequest()
-	req.Tools = []inference.ToolDefinition{{Name: "a"}, {Name: "b", Parameters: json.RawMessage(`null`)}, {Name: "c", Parameters: json.RawMessage(`{"type":"object"}`)}}
+	req.Tools = []inference.ToolDefinition{{Name: "a"}, {Name: "b", Parameters: json.RawMessage(`null`)},
+		{Name: "c", Parameters: json.RawMessage(`{"type":"object"}`)}}
 	sent, _ := s.body(t, req)
 	for _, tool := range sent["tools"].([]any) {
 		got := tool.(map[string]any)["function"].(map[string]any)["parameters"]
@@ -120,7 +126,8 @@ func (s suite) limits(t *testing.T) {
 	req := plainRequest()
 	req.MaxOutputTokens, req.Temperature, req.User = 100, &temperature, "turn-7"
 	sent, _ := s.body(t, req)
-	if sent["max_tokens"] != 100.0 && sent["max_completion_tokens"] != 100.0 || sent["temperature"] != 0.5 || sent["user"] != "turn-7" {
+	if sent["max_tokens"] != 100.0 && sent["max_completion_tokens"] != 100.0 || sent["temperature"] != 0.5 ||
+		sent["user"] != "turn-7" {
 		t.Errorf("sent %v", sent)
 	}
 }
@@ -154,37 +161,56 @@ func (s suite) replay(t *testing.T) {
 		{name: "1.4 a call and its result keep their id",
 			history: []inference.Message{answered(called("call_abc", "clock", `{"a":1}`)), result("call_abc", "noon")},
 			expect:  []exchange{{"call_abc", "clock", `{"a":1}`, "noon"}}},
-		{name: "1.4 empty arguments", history: []inference.Message{answered(called("a", "clock", "")), result("a", "noon")},
+		{name: "1.4 empty arguments", history: []inference.Message{answered(called("a", "clock", "")),
+			result("a", "noon")},
 			expect: []exchange{{"a", "clock", "{}", "noon"}}},
-		{name: "2 null arguments", history: []inference.Message{answered(called("a", "clock", "null")), result("a", "noon")},
+		{name: "2 null arguments", history: []inference.Message{answered(called("a", "clock", "null")),
+			result("a", "noon")},
 			expect: []exchange{{"a", "clock", "{}", "noon"}}},
-		{name: "2 arguments that are no JSON (poisoned history)", history: []inference.Message{answered(called("a", "clock", `{"a": oops`)), result("a", "bad")},
-			expect: []exchange{{"a", "clock", `{"malformed_arguments":"{\"a\": oops"}`, "bad"}}},
-		{name: "2 arguments that are no object", history: []inference.Message{answered(called("a", "clock", `[1]`)), result("a", "bad")},
+		{name: "2 arguments that are no JSON (poisoned history)",
+			history: []inference.Message{answered(called("a", "clock", `{"a": oops`)), result("a", "bad")},
+			expect:  []exchange{{"a", "clock", `{"malformed_arguments":"{\"a\": oops"}`, "bad"}}},
+		{name: "2 arguments that are no object", history: []inference.Message{answered(called("a", "clock", `[1]`)),
+			result("a", "bad")},
 			expect: []exchange{{"a", "clock", `{"malformed_arguments":"[1]"}`, "bad"}}},
 		{name: "2 a missing id", history: []inference.Message{answered(called("", "clock", "{}")), result("", "noon")},
 			expect: []exchange{{"", "clock", "{}", "noon"}}},
-		{name: "2 two calls of one message with one id", history: []inference.Message{answered(called("a", "clock", "{}"), called("a", "read_file", "{}")), result("a", "noon"), result("a", "text")},
+		{name: "2 two calls of one message with one id",
+			history: []inference.Message{answered(called("a", "clock", "{}"), called("a", "read_file", "{}")),
+				result("a", "noon"), result("a", "text")},
 			expect: []exchange{{"a", "clock", "{}", "noon"}, {"", "read_file", "{}", "text"}}},
-		{name: "2 an id reused by a later message", history: []inference.Message{answered(called("a", "clock", "{}")), result("a", "noon"), answered(called("a", "clock", "{}")), result("a", "one")},
+		{name: "2 an id reused by a later message", history: []inference.Message{answered(called("a", "clock", "{}")),
+			result("a", "noon"), answered(called("a", "clock", "{}")), result("a", "one")},
 			expect: []exchange{{"a", "clock", "{}", "noon"}, {"", "clock", "{}", "one"}}},
-		{name: "2 an id of more than 64 characters", history: []inference.Message{answered(called(strings.Repeat("x", 65), "clock", "{}")), result(strings.Repeat("x", 65), "noon")},
+		{name: "2 an id of more than 64 characters",
+			history: []inference.Message{answered(called(strings.Repeat("x", 65), "clock", "{}")),
+				result(strings.Repeat("x", 65), "noon")},
 			expect: []exchange{{"", "clock", "{}", "noon"}}},
-		{name: "2 a call without a result", history: []inference.Message{answered(called("a", "clock", "{}"), called("b", "clock", "{}")), result("b", "noon")},
-			expect: []exchange{{"a", "clock", "{}", "error: there is no record of this call's result"}, {"b", "clock", "{}", "noon"}}},
-		{name: "2 a call without a result before one that reuses its id", history: []inference.Message{answered(called("a", "clock", "{}")), answered(called("a", "clock", "{}")), result("a", "noon")},
-			expect: []exchange{{"a", "clock", "{}", "error: there is no record of this call's result"}, {"", "clock", "{}", "noon"}}},
+		{name: "2 a call without a result", history: []inference.Message{answered(called("a", "clock", "{}"),
+			called("b", "clock", "{}")), result("b", "noon")},
+			expect: []exchange{{"a", "clock", "{}", "error: there is no record of this call's result"},
+				{"b", "clock", "{}", "noon"}}},
+		{name: "2 a call without a result before one that reuses its id",
+			history: []inference.Message{answered(called("a", "clock", "{}")), answered(called("a", "clock", "{}")),
+				result("a", "noon")},
+			expect: []exchange{{"a", "clock", "{}", "error: there is no record of this call's result"},
+				{"", "clock", "{}", "noon"}}},
 		{name: "2 a result without a call", history: []inference.Message{result("zzz", "orphan")}},
-		{name: "2 a second result", history: []inference.Message{answered(called("a", "clock", "{}")), result("a", "noon"), result("a", "again")},
+		{name: "2 a second result", history: []inference.Message{answered(called("a", "clock", "{}")),
+			result("a", "noon"), result("a", "again")},
 			expect: []exchange{{"a", "clock", "{}", "noon"}}},
-		{name: "2 a result after another message", history: []inference.Message{answered(called("a", "clock", "{}")), {Role: inference.RoleUser, Text: "and?"}, result("a", "noon")},
+		{name: "2 a result after another message", history: []inference.Message{answered(called("a", "clock", "{}")),
+			{Role: inference.RoleUser, Text: "and?"}, result("a", "noon")},
 			expect: []exchange{{"a", "clock", "{}", "noon"}}},
-		{name: "2 results out of order", history: []inference.Message{answered(called("a", "clock", "{}"), called("b", "clock", "{}")), result("b", "second"), result("a", "first")},
+		{name: "2 results out of order", history: []inference.Message{answered(called("a", "clock", "{}"),
+			called("b", "clock", "{}")), result("b", "second"), result("a", "first")},
 			expect: []exchange{{"a", "clock", "{}", "first"}, {"b", "clock", "{}", "second"}}},
-		{name: "2 a tool name that cannot be", history: []inference.Message{answered(called("a", "my tool.v2", "{}"), called("b", "", "{}")), result("a", "no"), result("b", "no")},
+		{name: "2 a tool name that cannot be", history: []inference.Message{answered(called("a", "my tool.v2", "{}"),
+			called("b", "", "{}")), result("a", "no"), result("b", "no")},
 			expect: []exchange{{"a", "my_tool_v2", "{}", "no"}, {"b", "unknown", "{}", "no"}}},
-		{name: "2 a tool name of more than 64 characters", history: []inference.Message{answered(called("a", strings.Repeat("x", 65), "{}")), result("a", "no")},
-			expect: []exchange{{"a", strings.Repeat("x", 64), "{}", "no"}}},
+		{name: "2 a tool name of more than 64 characters",
+			history: []inference.Message{answered(called("a", strings.Repeat("x", 65), "{}")), result("a", "no")},
+			expect:  []exchange{{"a", strings.Repeat("x", 64), "{}", "no"}}},
 		{name: "2 an answer of nothing", history: []inference.Message{answered()}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -209,7 +235,8 @@ func (s suite) replay(t *testing.T) {
 
 func (s suite) nineCharacterIDs(t *testing.T) {
 	req := plainRequest()
-	req.Messages = append(req.Messages, answered(called("call_abc", "clock", "{}"), called("", "clock", "{}"), called("abcdefgh1", "clock", "{}")))
+	req.Messages = append(req.Messages, answered(called("call_abc", "clock", "{}"), called("", "clock", "{}"),
+		called("abcdefgh1", "clock", "{}")))
 	_, chat := s.body(t, req, func(target *Target) { target.IDs9 = true })
 	nine := regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 	calls := chat.Messages[1].ToolCalls
@@ -245,25 +272,33 @@ type rawCase struct {
 func (s suite) raw(t *testing.T) {
 	for _, tc := range []rawCase{
 		{"2 reasoning_content (DeepSeek)",
-			SSE(delta(`{"reasoning_content":"hm, "}`), delta(`{"reasoning_content":"so"}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
+			SSE(delta(`{"reasoning_content":"hm, "}`), delta(`{"reasoning_content":"so"}`),
+				toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
 			map[string]any{"reasoning_content": "hm, so"}, nil},
 		{"2 thought_signature (Gemini)",
-			SSE(toolDelta(`{"index":0,"id":"a","type":"function","function":{"name":"clock","arguments":"{}"},"extra_content":{"google":{"thought_signature":"sig"}}}`), finish("tool_calls")),
+			SSE(
+				toolDelta(
+					`{"index":0,"id":"a","type":"function","function":{"name":"clock","arguments":"{}"},"extra_content":{"google":{"thought_signature":"sig"}}}`), finish("tool_calls")),
 			nil, map[string]any{"extra_content": map[string]any{"google": map[string]any{"thought_signature": "sig"}}}},
 		{"2 thought_signature (Gemini), whole",
-			message(`{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"clock","arguments":"{}"},"extra_content":{"google":{"thought_signature":"sig"}}}]}`, "tool_calls"),
+			message(
+				`{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"clock","arguments":"{}"},"extra_content":{"google":{"thought_signature":"sig"}}}]}`, "tool_calls"),
 			nil, map[string]any{"extra_content": map[string]any{"google": map[string]any{"thought_signature": "sig"}}}},
 		{"2 reasoning_details (OpenRouter)",
-			SSE(delta(`{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm, "}]}`), delta(`{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"so","signature":"s"}]}`),
-				delta(`{"reasoning_details":[{"type":"reasoning.encrypted","index":1,"data":"xyz"}]}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
+			SSE(delta(`{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm, "}]}`),
+				delta(`{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"so","signature":"s"}]}`),
+				delta(`{"reasoning_details":[{"type":"reasoning.encrypted","index":1,"data":"xyz"}]}`),
+				toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
 			map[string]any{"reasoning_details": []any{
 				map[string]any{"type": "reasoning.text", "index": 0.0, "text": "hm, so", "signature": "s"},
 				map[string]any{"type": "reasoning.encrypted", "index": 1.0, "data": "xyz"},
 			}}, nil},
 		{"2 thinking parts (Mistral)",
-			message(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"one moment"}],"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"),
+			message(
+				`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"one moment"}],"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"),
 			map[string]any{"content": []any{
-				map[string]any{"type": "thinking", "thinking": []any{map[string]any{"type": "text", "text": "hm"}}}, map[string]any{"type": "text", "text": "one moment"},
+				map[string]any{"type": "thinking", "thinking": []any{map[string]any{"type": "text", "text": "hm"}}},
+				map[string]any{"type": "text", "text": "one moment"},
 			}}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -286,7 +321,8 @@ func (s suite) rawCase(t *testing.T, tc rawCase) {
 	if diff := cmp.Diff(tc.want, pick(assistant, tc.want)); diff != "" {
 		t.Errorf("the message (-want +got):\n%s", diff)
 	}
-	plain := map[string]any{"id": "wire_1", "type": "function", "function": map[string]any{"name": "clock", "arguments": `{"mended":true}`}}
+	plain := map[string]any{"id": "wire_1", "type": "function", "function": map[string]any{"name": "clock",
+		"arguments": `{"mended":true}`}}
 	if diff := cmp.Diff(plain, pick(call, plain)); diff != "" {
 		t.Errorf("the call (-want +got):\n%s", diff)
 	}
@@ -312,7 +348,8 @@ func (s suite) sendBack(t *testing.T, res inference.Response, provider string) (
 	mended.ID, mended.Arguments = "wire_1", `{"mended":true}`
 	req := plainRequest()
 	req.Messages = append(req.Messages, inference.Message{
-		Role: inference.RoleAssistant, Text: res.Text, Calls: []inference.Call{mended}, Raw: res.Raw, RawProvider: provider,
+		Role: inference.RoleAssistant, Text: res.Text, Calls: []inference.Call{mended}, Raw: res.Raw,
+		RawProvider: provider,
 	}, result("wire_1", "noon"))
 	sent, _ := s.body(t, req)
 	message = sent["messages"].([]any)[1].(map[string]any)

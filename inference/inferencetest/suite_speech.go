@@ -45,7 +45,8 @@ func thinkCases() (cases []answerCase) {
 		{"<think>a</think>\n<think>c</think>b", thought("ac", "b")},
 		{"<think>a</think>b</think>c", thought("ab", "c")},
 		{"<think>a <think> b</think>c", thought("a <think> b", "c")},
-		{"<think>it ends with `</think>`, or \"</think>\".</think>b", thought("it ends with `</think>`, or \"</think>\".", "b")},
+		{"<think>it ends with `</think>`, or \"</think>\".</think>b",
+			thought("it ends with `</think>`, or \"</think>\".", "b")},
 		{"he said \"hi\"</think>b", thought("he said \"hi\"", "b")},
 		{"<thinking>a</thinking>b", thought("a", "b")},
 		{"<thought>a</thought>b", thought("a", "b")},
@@ -63,12 +64,16 @@ func thinkCases() (cases []answerCase) {
 	asked := asks(called("a", "clock", "{}"))
 	asked.Reasoning = "a"
 	return append(cases,
-		answerCase{name: "5 a block without its end beside a call", reply: SSE(delta(`{"content":"<think>a"}`), delta(`{`+call+`}`), finish("tool_calls")), expect: asked},
-		answerCase{name: "5 reasoning in a field and in the text", reply: SSE(delta(`{"reasoning_content":"x"}`), delta(`{"content":"a</thi"}`), delta(`{"content":"nk>b"}`), finish("stop")),
+		answerCase{name: "5 a block without its end beside a call", reply: SSE(delta(`{"content":"<think>a"}`),
+			delta(`{`+call+`}`), finish("tool_calls")), expect: asked},
+		answerCase{name: "5 reasoning in a field and in the text", reply: SSE(delta(`{"reasoning_content":"x"}`),
+			delta(`{"content":"a</thi"}`), delta(`{"content":"nk>b"}`), finish("stop")),
 			expect: outcome{Text: "b", Reasoning: "xa", Finish: "stop"}},
-		answerCase{name: "5 a tag in parts of content", reply: SSE(delta(`{"content":[{"type":"text","text":"<thi"}]}`), delta(`{"content":[{"type":"text","text":"nk>a</think>b"}]}`), finish("stop")),
+		answerCase{name: "5 a tag in parts of content", reply: SSE(delta(`{"content":[{"type":"text","text":"<thi"}]}`),
+			delta(`{"content":[{"type":"text","text":"nk>a</think>b"}]}`), finish("stop")),
 			expect: outcome{Text: "b", Reasoning: "a", Finish: "stop"}},
-		answerCase{name: "5 reasoning that was cut", reply: SSE(delta(`{"content":"<think>a"}`), finish("length")), expect: empty},
+		answerCase{name: "5 reasoning that was cut", reply: SSE(delta(`{"content":"<think>a"}`), finish("length")),
+			expect: empty},
 	)
 }
 
@@ -111,8 +116,13 @@ func markupCases() (cases []answerCase) {
 	beside := doubtful(called("a", "clock", "{}"))
 	beside.Text = "Well."
 	return append(cases,
-		answerCase{name: "5 markup that was cut", reply: SSE(delta(`{"content":"Well.\n<tool_call>\n{\"name\": \"clock\", \"argu"}`), finish("length")), expect: unparsed},
-		answerCase{name: "5 markup beside a call", reply: SSE(delta(`{"content":"Well.\n<tool_call>{\"name\":\"read_file\",\"arguments\":{}}</tool_call>"}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: beside})
+		answerCase{name: "5 markup that was cut", reply: SSE(
+			delta(`{"content":"Well.\n<tool_call>\n{\"name\": \"clock\", \"argu"}`), finish("length")),
+			expect: unparsed},
+		answerCase{name: "5 markup beside a call",
+			reply: SSE(delta(`{"content":"Well.\n<tool_call>{\"name\":\"read_file\",\"arguments\":{}}</tool_call>"}`),
+				toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
+			expect: beside})
 }
 
 // quotedCases returns answers whose text speaks of tags, and is sent as it is.
@@ -151,22 +161,35 @@ func endCases() []answerCase {
 	call := toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`)
 	clock := []inference.Call{called("a", "clock", "{}")}
 	return []answerCase{
-		{name: "5 [DONE] without a finish reason", reply: SSE(delta(`{"content":"hello"}`)), expect: outcome{Text: "hello"}},
-		{name: "5 usage and [DONE] without a finish reason", reply: SSE(delta(`{"content":"hello"}`), usage), expect: outcome{Text: "hello", Usage: used}},
-		{name: "5 usage and a clean end without a finish reason", reply: OpenSSE(delta(`{"content":"hello"}`), usage), expect: outcome{Text: "hello", Usage: used}},
-		{name: "5 usage and a reset without a finish reason", reply: ResetAfter(OpenSSE(delta(`{"content":"hello"}`), usage)), expect: outcome{Class: inference.ClassTransport, Usage: used}},
-		{name: "5 a whole answer without a finish reason", reply: Status(200, `{"choices":[{"message":{"content":"hello"}}]}`), whole: true, expect: outcome{Text: "hello"}},
-		{name: "5 nothing but [DONE] after an empty chunk", reply: SSE(delta(`{"content":""}`)), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "5 [DONE] without a finish reason", reply: SSE(delta(`{"content":"hello"}`)),
+			expect: outcome{Text: "hello"}},
+		{name: "5 usage and [DONE] without a finish reason", reply: SSE(delta(`{"content":"hello"}`), usage),
+			expect: outcome{Text: "hello", Usage: used}},
+		{name: "5 usage and a clean end without a finish reason", reply: OpenSSE(delta(`{"content":"hello"}`), usage),
+			expect: outcome{Text: "hello", Usage: used}},
+		{name: "5 usage and a reset without a finish reason", reply: ResetAfter(OpenSSE(delta(`{"content":"hello"}`),
+			usage)), expect: outcome{Class: inference.ClassTransport, Usage: used}},
+		{name: "5 a whole answer without a finish reason",
+			reply: Status(200, `{"choices":[{"message":{"content":"hello"}}]}`), whole: true,
+			expect: outcome{Text: "hello"}},
+		{name: "5 nothing but [DONE] after an empty chunk", reply: SSE(delta(`{"content":""}`)),
+			expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
 		{name: "5 whole calls and [DONE] without a finish reason", reply: SSE(call), expect: outcome{Calls: clock}},
-		{name: "5 whole calls and a clean end without a finish reason", reply: OpenSSE(call, usage), expect: outcome{Calls: clock, Doubt: true, Usage: used}},
-		{name: "5 a call without arguments and [DONE] without a finish reason", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`)), expect: outcome{Calls: []inference.Call{called("a", "clock", "")}, Doubt: true}},
-		{name: "5 half a call and [DONE] without a finish reason", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":"}}`)), expect: outcome{Calls: []inference.Call{called("a", "clock", `{"a":`)}, Doubt: true}},
-		{name: "5 as many tokens as allowed and [DONE] without a finish reason", max: 2, reply: SSE(call, usage), expect: outcome{Calls: []inference.Call{cut(clock[0])}, Usage: used}},
+		{name: "5 whole calls and a clean end without a finish reason", reply: OpenSSE(call, usage),
+			expect: outcome{Calls: clock, Doubt: true, Usage: used}},
+		{name: "5 a call without arguments and [DONE] without a finish reason",
+			reply:  SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`)),
+			expect: outcome{Calls: []inference.Call{called("a", "clock", "")}, Doubt: true}},
+		{name: "5 half a call and [DONE] without a finish reason",
+			reply:  SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":"}}`)),
+			expect: outcome{Calls: []inference.Call{called("a", "clock", `{"a":`)}, Doubt: true}},
+		{name: "5 as many tokens as allowed and [DONE] without a finish reason", max: 2, reply: SSE(call, usage),
+			expect: outcome{Calls: []inference.Call{cut(clock[0])}, Usage: used}},
 	}
 }
 
-// Reasoning returns an answer whose reasoning stands in its text, as servers without a parser for it send it: with the opening tag in
-// the prompt, the first part is reasoning though no tag says so.
+// Reasoning returns an answer whose reasoning stands in its text, as servers without a parser for it send it: with the
+// opening tag in the prompt, the first part is reasoning though no tag says so.
 func Reasoning(thought, text string) Reply {
 	return func(x *Exchange) {
 		var chunks []string

@@ -44,15 +44,17 @@ func Date() string {
 
 // hosts maps the host of an endpoint, or a suffix of it after a dot, to a section of the table.
 var hosts = map[string]string{
-	"api.openai.com": "openai", "openai.azure.com": "openai", "cognitiveservices.azure.com": "openai", "services.ai.azure.com": "openai",
-	"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini", "openrouter.ai": "openrouter",
+	"api.openai.com": "openai", "openai.azure.com": "openai", "cognitiveservices.azure.com": "openai",
+	"services.ai.azure.com": "openai",
+	"api.anthropic.com":     "anthropic", "generativelanguage.googleapis.com": "gemini", "openrouter.ai": "openrouter",
 	"api.cerebras.ai": "cerebras", "api.deepseek.com": "deepseek", "api.groq.com": "groq",
 	"api.minimax.io": "minimax", "api.moonshot.ai": "moonshot", "api.x.ai": "xai", "api.z.ai": "zai",
 }
 
 // profiles maps the profile of a server to a section of the table. An OpenAI profile does
 // not imply OpenAI: servers of other models are given it as well.
-var profiles = map[string]string{"azure": "openai", "anthropic": "anthropic", "gemini": "gemini", "openrouter": "openrouter"}
+var profiles = map[string]string{"azure": "openai", "anthropic": "anthropic", "gemini": "gemini",
+	"openrouter": "openrouter"}
 
 // selfHosted lists the profiles of servers whose windows are configured.
 var selfHosted = []string{"llamacpp", "ollama", "vllm"}
@@ -114,7 +116,8 @@ func isPrivate(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified()
 	}
-	return !strings.Contains(host, ".") || slices.ContainsFunc([]string{".local", ".internal", ".localhost", ".lan", ".home.arpa"},
+	return !strings.Contains(host, ".") || slices.ContainsFunc([]string{".local", ".internal", ".localhost", ".lan",
+		".home.arpa"},
 		func(end string) bool { return strings.HasSuffix(host, end) })
 }
 

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/internal/golden"
 )
 
-// answersOfServers are answers with all members that are read, each in the forms that servers give it. A stream has several lines, each
-// an event.
+// answersOfServers are answers with all members that are read, each in the forms that servers give it. A stream has
+// several lines, each an event.
 var answersOfServers = []string{
 	// Texts, and what is said of the answer.
 	`{"id":"r1","model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"}}]}
@@ -72,11 +72,16 @@ var answersOfServers = []string{
 	`{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1,"completion_tokens":99}}`,
 	// Answers that are none.
 	`{"choices":[{"message":{"refusal":"I will not."},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`,
-	`{"choices":[{"message":{"content":" "},"finish_reason":"content_filter"}]}`, `{"choices":[{"message":{},"finish_reason":"model_context_window_exceeded"}]}`,
-	`{"choices":[{"message":{},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":0}}`, `{"choices":[{"message":{},"finish_reason":"length"}]}`,
-	`{"choices":[{"message":{"content":"\u0000"},"finish_reason":"stop"}]}`, `{"choices":[]}`, `{"choices":[null]}`, `{"choices":[{"index":1,"message":{"content":"x"},"finish_reason":"stop"}]}`,
-	`{"choices":[{"message":{"content":"x"},"finish_reason":"error"}]}`, `{"choices":[{"message":{"content":"x"},"error":{"code":429,"message":"slower"}}]}`,
-	`{"error":{"code":"insufficient_quota","message":"pay"}}`, `{"choices":"x"}`, `<html><title>T</title>`, `[{"error":{"message":"a list","code":503}}]`, `null`, `not JSON`,
+	`{"choices":[{"message":{"content":" "},"finish_reason":"content_filter"}]}`,
+	`{"choices":[{"message":{},"finish_reason":"model_context_window_exceeded"}]}`,
+	`{"choices":[{"message":{},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":0}}`,
+	`{"choices":[{"message":{},"finish_reason":"length"}]}`,
+	`{"choices":[{"message":{"content":"\u0000"},"finish_reason":"stop"}]}`, `{"choices":[]}`, `{"choices":[null]}`,
+	`{"choices":[{"index":1,"message":{"content":"x"},"finish_reason":"stop"}]}`,
+	`{"choices":[{"message":{"content":"x"},"finish_reason":"error"}]}`,
+	`{"choices":[{"message":{"content":"x"},"error":{"code":429,"message":"slower"}}]}`,
+	`{"error":{"code":"insufficient_quota","message":"pay"}}`, `{"choices":"x"}`, `<html><title>T</title>`,
+	`[{"error":{"message":"a list","code":503}}]`, `null`, `not JSON`,
 	`{"choices":[{"delta":{"content":"x"}}]}
 {"error":{"code":503,"message":"later"}}`,
 	`{"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":3,"completion_tokens":4}}
@@ -105,21 +110,26 @@ func (r reading) String() string {
 	return text + "  " + string(data)
 }
 
-// readAnswer reads an answer to a request with tools that may have 100 tokens. Its end does not show whether it was cut.
+// readAnswer reads an answer to a request with tools that may have 100 tokens. Its end does not show whether it was
+// cut.
 func readAnswer(t *testing.T, answer io.Reader, stream bool) (r reading) {
-	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, ProtoMajor: 1}
+	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		ContentLength: -1, ProtoMajor: 1}
 	if stream {
 		res.Header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	}
-	req := inference.Request{MaxOutputTokens: 100, Tools: []inference.ToolDefinition{{Name: "clock"}, {Name: "read_file"}}}
-	r.response, r.failure = completions.Read(t.Context(), res, answer, req, inference.PlainHabit(), func(d inference.Delta) {
-		r.deltas = append(r.deltas, fmt.Sprintf("%s %d %s %q;", d.Kind, d.Index, d.Name, d.Text))
-	})
+	req := inference.Request{MaxOutputTokens: 100, Tools: []inference.ToolDefinition{{Name: "clock"},
+		{Name: "read_file"}}}
+	r.response, r.failure = completions.Read(t.Context(), res, answer, req, inference.PlainHabit(),
+		func(d inference.Delta) {
+			r.deltas = append(r.deltas, fmt.Sprintf("%s %d %s %q;", d.Kind, d.Index, d.Name, d.Text))
+		})
 	return r
 }
 
-// TestAnswersOfServers compares everything that is read of answers with testdata. The size of the pieces in which an answer arrives, and
-// the ends of its lines, change nothing. Of a stream that is cut, either the same is read or nothing.
+// TestAnswersOfServers compares everything that is read of answers with testdata. The size of the pieces in which an
+// answer arrives, and the ends of its lines, change nothing. Of a stream that is cut, either the same is read or
+// nothing.
 func TestAnswersOfServers(t *testing.T) {
 	var lines []string
 	for _, answer := range answersOfServers {
@@ -130,11 +140,15 @@ func TestAnswersOfServers(t *testing.T) {
 		}
 		whole := readAnswer(t, strings.NewReader(sent), stream)
 		lines = append(lines, fmt.Sprintf("%s\n%s", answer, whole))
-		again := map[string]reading{"one byte at a time": readAnswer(t, iotest.OneByteReader(strings.NewReader(sent)), stream)}
+		again := map[string]reading{"one byte at a time": readAnswer(t, iotest.OneByteReader(strings.NewReader(sent)),
+			stream)}
 		if stream {
-			again["other ends of lines"] = readAnswer(t, strings.NewReader(strings.ReplaceAll(sent, "\n", "\r\n")), true)
-			again["old ends of lines"] = readAnswer(t, iotest.HalfReader(strings.NewReader("\ufeff"+strings.ReplaceAll(sent, "\n", "\r"))), true)
-			again["without a space"] = readAnswer(t, strings.NewReader(": comment\nevent: x\n"+strings.ReplaceAll(sent, "data: ", "data:")), true)
+			again["other ends of lines"] = readAnswer(t, strings.NewReader(strings.ReplaceAll(sent, "\n", "\r\n")),
+				true)
+			again["old ends of lines"] = readAnswer(t,
+				iotest.HalfReader(strings.NewReader("\ufeff"+strings.ReplaceAll(sent, "\n", "\r"))), true)
+			again["without a space"] = readAnswer(t, strings.NewReader(": comment\nevent: x\n"+strings.ReplaceAll(sent,
+				"data: ", "data:")), true)
 		}
 		for how, got := range again {
 			if got.String() != whole.String() {

@@ -14,13 +14,16 @@ import (
 func BenchmarkStream(b *testing.B) {
 	var stream strings.Builder
 	chunk := func(delta, finish string) {
-		fmt.Fprintf(&stream, `data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
+		fmt.Fprintf(&stream,
+			`data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
 	}
 	for range 100 {
 		chunk(`{"role":"assistant","content":"ten words "}`, "null")
 	}
 	for i := range 2 {
-		chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"look","arguments":"{\"n\":1}"}}]}`, i, i), "null")
+		chunk(
+			fmt.Sprintf(
+				`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"look","arguments":"{\"n\":1}"}}]}`, i, i), "null")
 	}
 	chunk(`{}`, `"tool_calls"`)
 	stream.WriteString("data: [DONE]\n\n")

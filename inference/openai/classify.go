@@ -74,8 +74,8 @@ func classOf(status int, c errorBody, e *inference.Error) inference.Class {
 	return inference.ClassOverloaded // an unknown error without a status may be transient
 }
 
-// byRequest reports whether the request itself may have caused a failure of the service. An error that says that the service is
-// overloaded was not caused by it, whatever its status.
+// byRequest reports whether the request itself may have caused a failure of the service. An error that says that the
+// service is overloaded was not caused by it, whatever its status.
 func byRequest(status int, c errorBody, class inference.Class) bool {
 	switch class {
 	case inference.ClassAuth:
@@ -165,7 +165,8 @@ func byStatus(status int) inference.Class {
 
 var (
 	// A rate limit of tokens is not an overflow.
-	throttled = regexp.MustCompile(`(?i)throttl|rate.?limit|too many requests|tokens? per (minute|day|hour)|\b[tr]p[md]\b|quota|service unavailable|overloaded`)
+	throttled = regexp.MustCompile(
+		`(?i)throttl|rate.?limit|too many requests|tokens? per (minute|day|hour)|\b[tr]p[md]\b|quota|service unavailable|overloaded`)
 
 	overflow = regexp.MustCompile(`(?i)` + strings.Join([]string{
 		`prompt is too long`,
@@ -199,26 +200,31 @@ var (
 	}, "|"))
 	unreadableJSON = regexp.MustCompile(`(?i)^(invalid character .+|unexpected end of json input)`)
 
-	wrongKey   = regexp.MustCompile(`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid|user location is not supported`)
-	noModel    = regexp.MustCompile(`(?i)\bmodel\b.{0,80}(not found|does not exist|is not a valid model|not exist)|(not a valid|unknown|no such) model\b`)
+	wrongKey = regexp.MustCompile(
+		`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid|user location is not supported`)
+	noModel = regexp.MustCompile(
+		`(?i)\bmodel\b.{0,80}(not found|does not exist|is not a valid model|not exist)|(not a valid|unknown|no such) model\b`)
 	outOfFunds = regexp.MustCompile(`(?i)insufficient (balance|credits|funds)|credit balance is too low`)
 )
 
 // Texts of servers that refuse what a request repeats of earlier answers.
 var (
-	reasoningMissing = regexp.MustCompile(`(?i)(reasoning|thinking|thought).{0,80}\b(passed back|provided|included|present|required|missing|empty|sent back)\b|` +
-		`\b(missing|requires?|expected|lacks?|without|no)\b.{0,60}reasoning`)
+	reasoningMissing = regexp.MustCompile(
+		`(?i)(reasoning|thinking|thought).{0,80}\b(passed back|provided|included|present|required|missing|empty|sent back)\b|` +
+			`\b(missing|requires?|expected|lacks?|without|no)\b.{0,60}reasoning`)
 	signatureMissing = regexp.MustCompile(`(?i)\b(missing|without|lacks?)\b.{0,20}thought_?signature`)
 	reasoningRefused = regexp.MustCompile(`(?i)signature|reasoning|thinking|thought`)
-	callsRefused     = regexp.MustCompile(`(?i)tool[_ ]?(call|use|result|response|message)|function[_ ]?(call|response|name)|role.{0,12}tool\b|messages?[\[.]\d+|` +
-		`message at (index|position)|call_id|duplicate .{0,20}id`)
+	callsRefused     = regexp.MustCompile(
+		`(?i)tool[_ ]?(call|use|result|response|message)|function[_ ]?(call|response|name)|role.{0,12}tool\b|messages?[\[.]\d+|` +
+			`message at (index|position)|call_id|duplicate .{0,20}id`)
 	templateFailed = regexp.MustCompile(`(?i)jinja|minja|chat.?template|raise_exception|roles must alternate`)
 )
 
 // recordIn returns what of the conversation's record a request was refused for, by the server's words.
 func recordIn(status int, class inference.Class, message string) inference.Record {
 	switch {
-	case class == inference.ClassOverloaded && status == http.StatusInternalServerError && templateFailed.MatchString(message):
+	case class == inference.ClassOverloaded && status == http.StatusInternalServerError &&
+		templateFailed.MatchString(message):
 		return inference.RecordCalls
 	case class != inference.ClassInvalid:
 		return ""

@@ -11,10 +11,12 @@ import (
 	"turnkeeper/internal/endtest"
 )
 
-// TestRequestsEndWithTheirCaller checks that each kind of request to a provider is cancelled when the caller's context is.
+// TestRequestsEndWithTheirCaller checks that each kind of request to a provider is cancelled when the caller's context
+// is.
 func TestRequestsEndWithTheirCaller(t *testing.T) {
 	ask := func(ctx context.Context, c *openai.Client) error {
-		_, err := c.Generate(ctx, inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
+		_, err := c.Generate(ctx, inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser,
+			Text: "hi"}}}, nil)
 		return err
 	}
 	window := func(ctx context.Context, c *openai.Client) error {
@@ -26,9 +28,12 @@ func TestRequestsEndWithTheirCaller(t *testing.T) {
 		noStream bool
 		request  func(context.Context, *openai.Client) error
 	}{
-		"an answer":             {request: ask},
-		"an answer at once":     {noStream: true, request: ask},
-		"the list of models":    {request: func(ctx context.Context, c *openai.Client) error { _, _, err := c.Models(ctx); return err }},
+		"an answer":         {request: ask},
+		"an answer at once": {noStream: true, request: ask},
+		"the list of models": {request: func(ctx context.Context, c *openai.Client) error {
+			_, _, err := c.Models(ctx)
+			return err
+		}},
 		"a window":              {request: window},
 		"a window of Ollama":    {profile: "ollama", request: window},
 		"a window of llama.cpp": {profile: "llamacpp", request: window},
@@ -40,7 +45,9 @@ func TestRequestsEndWithTheirCaller(t *testing.T) {
 				profile, _ := openai.ProfileNamed(c.profile)
 				profile.NoStream = profile.NoStream || c.noStream
 				client := newClient(t, openai.Config{Name: "p", BaseURL: server.URL, Profile: profile})
-				if err := h.Check(t, func(ctx context.Context) error { return c.request(ctx, client) }); !errors.Is(err, context.Canceled) {
+				if err := h.Check(t, func(ctx context.Context) error {
+					return c.request(ctx, client)
+				}); !errors.Is(err, context.Canceled) {
 					t.Errorf("its error is %v", err)
 				}
 			})

@@ -35,7 +35,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func wired(tb testing.TB, w *wire, profile openai.Profile) *openai.Client {
 	tb.Helper()
-	c, err := openai.New(openai.Config{Read: completions.Read, Name: "p", BaseURL: "http://localhost/v1", Profile: profile, HTTPClient: &http.Client{Transport: w}})
+	c, err := openai.New(openai.Config{Read: completions.Read, Name: "p", BaseURL: "http://localhost/v1",
+		Profile: profile, HTTPClient: &http.Client{Transport: w}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func FuzzAnswer(f *testing.F) {
 		"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n",
 		"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}}]}\r\rdata: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"g\",\"arguments\":{}},\"extra_content\":{}}]},\"finish_reason\":\"length\"}]}",
 		`{"choices":[{"message":{"content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"x"}],"reasoning_details":[{"index":0,"type":"a"},{"index":0,"type":"a","text":"b"}],"tool_calls":[null,{"id":""}]},"finish_reason":"stop"}]}`,
-		`{"error":{"code":429,"metadata":{"raw":"x"}}}`, `[{"error":{"details":[{"retryDelay":"1s"}]}}]`, "<html>", "event: error\ndata: x\n\n",
+		`{"error":{"code":429,"metadata":{"raw":"x"}}}`, `[{"error":{"details":[{"retryDelay":"1s"}]}}]`, "<html>",
+		"event: error\ndata: x\n\n",
 	} {
 		f.Add(strings.HasPrefix(seed, "data") || strings.HasPrefix(seed, "event"), []byte(seed))
 	}

@@ -35,7 +35,8 @@ type history struct {
 // renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
 func renderMessages(b []byte, provider string, p Profile, req inference.Request) ([]byte, error) {
 	in := req.Messages
-	h := &history{provider: provider, profile: p, in: in, reasoned: req.Reasoned, used: map[int]bool{}, out: b, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
+	h := &history{provider: provider, profile: p, in: in, reasoned: req.Reasoned, used: map[int]bool{}, out: b,
+		ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
 	for i, m := range in {
 		switch m.Role {
 		case inference.RoleAssistant:
@@ -235,7 +236,8 @@ func objectText(arguments string) string {
 		return "{}"
 	}
 	runes := []rune(trimmed)
-	quoted, _ := encode(object{"malformed_arguments": string(runes[:min(len(runes), 500)])}) //nolint:errchkjson // a string
+	quoted,
+		_ := encode(object{"malformed_arguments": string(runes[:min(len(runes), 500)])}) //nolint:errchkjson // a string
 	return string(quoted)
 }
 

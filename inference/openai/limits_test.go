@@ -21,19 +21,26 @@ import (
 // before they are decoded.
 func TestBulkyAnswersAreRefused(t *testing.T) {
 	many := func(item string) string { return "[" + strings.Repeat(item+",", 15_000_000/(len(item)+1)) + item + "]" }
-	calls := "data: " + `{"choices":[{"delta":{"tool_calls":[` + strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, 1000)
+	calls := "data: " + `{"choices":[{"delta":{"tool_calls":[` +
+		strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, 1000)
 	calls = strings.TrimSuffix(calls, ",") + "]}}]}\n\n"
 	for name, c := range map[string]struct{ contentType, answer, says string }{
-		"whole":  {"application/json", `{"choices":` + many(`{}`) + `}`, "the answer is not taken: it has more than 50000 JSON values"},
-		"event":  {"text/event-stream", `data: {"choices":[{"delta":{"x":` + many(`[]`) + "}}]}\n\n", "the answer is not taken: it has more than 50000 JSON values"},
-		"deep":   {"application/json", `{"choices":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "the answer is not taken: it has more than 128 levels of nested JSON objects and arrays"},
-		"calls":  {"text/event-stream", strings.Repeat(calls, 3), "the answer is not taken: it has more than 2000 tool calls"},
-		"errors": {"application/json", `{"error":{"message":"no","details":` + many(`{}`) + `}}`, "the answer is not taken: it has more than 50000 JSON values"},
+		"whole": {"application/json", `{"choices":` + many(`{}`) + `}`,
+			"the answer is not taken: it has more than 50000 JSON values"},
+		"event": {"text/event-stream", `data: {"choices":[{"delta":{"x":` + many(`[]`) + "}}]}\n\n",
+			"the answer is not taken: it has more than 50000 JSON values"},
+		"deep": {"application/json", `{"choices":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
+			"the answer is not taken: it has more than 128 levels of nested JSON objects and arrays"},
+		"calls": {"text/event-stream", strings.Repeat(calls, 3),
+			"the answer is not taken: it has more than 2000 tool calls"},
+		"errors": {"application/json", `{"error":{"message":"no","details":` + many(`{}`) + `}}`,
+			"the answer is not taken: it has more than 50000 JSON values"},
 	} {
 		client := wired(t, &wire{contentType: c.contentType, answer: []byte(c.answer)}, openai.Profile{})
 		var err error
 		allocated := allocates(func() {
-			_, err = client.Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
+			_, err = client.Generate(t.Context(), inference.Request{Model: "m",
+				Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
 		})
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
@@ -50,7 +57,8 @@ func TestABulkyListOfModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := wired(t, &wire{contentType: "application/json", answer: []byte(`{"data":` + string(entries) + `}`)}, openai.Profile{})
+	client := wired(t, &wire{contentType: "application/json", answer: []byte(`{"data":` + string(entries) + `}`)},
+		openai.Profile{})
 	if allocated := allocates(func() {
 		if all, known, err := client.Models(t.Context()); err != nil || known || len(all) > 0 {
 			t.Errorf("%d models, %t, %v", len(all), known, err)
@@ -78,14 +86,16 @@ type refusing struct {
 
 func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{
-		StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.body)), Request: req, ProtoMajor: 1, ProtoMinor: 1,
+		StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.body)), Request: req,
+		ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
 }
 
 // failure returns the error of a client with secrets whose provider refuses a request.
 func failure(t *testing.T, r refusing) *inference.Error {
 	t.Helper()
-	client := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost/v1", APIKey: planted, HTTPClient: &http.Client{Transport: r}})
+	client := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost/v1", APIKey: planted,
+		HTTPClient: &http.Client{Transport: r}})
 	_, err := client.Generate(t.Context(), question, nil)
 	e, ok := errors.AsType[*inference.Error](err)
 	if !ok {
@@ -101,14 +111,17 @@ const planted = "Wörter-und-Geheimnisse/4711"
 
 // TestASecretAtACut checks that no part of a key is shown, wherever a limit cuts an error's body.
 func TestASecretAtACut(t *testing.T) {
-	for name, form := range map[string]string{"plain": "%s", "an HTML page": "<html><title>%s</title>", "a page without a title": "<p>%s</p>"} {
+	for name, form := range map[string]string{"plain": "%s", "an HTML page": "<html><title>%s</title>",
+		"a page without a title": "<p>%s</p>"} {
 		for _, limit := range []int{64 << 10, 256 << 10} {
 			for _, cut := range []int{4, len(planted) - 1} {
 				before := limit - strings.Index(form, "%") - cut - len("gone")
 				body := fmt.Sprintf(form, "gone"+strings.Repeat(" ", before)+planted)
 				got := failure(t, refusing{status: http.StatusBadRequest, body: body})
-				if shown := fmt.Sprint(got.Detail, got); !strings.Contains(shown, "gone") || strings.Contains(shown, planted[:4]) {
-					t.Errorf("%s, %d bytes of the key before the limit of %d: %q", name, cut, limit, shown[max(0, len(shown)-80):])
+				if shown := fmt.Sprint(got.Detail, got); !strings.Contains(shown, "gone") || strings.Contains(shown,
+					planted[:4]) {
+					t.Errorf("%s, %d bytes of the key before the limit of %d: %q", name, cut, limit,
+						shown[max(0, len(shown)-80):])
 				}
 			}
 		}
@@ -132,12 +145,14 @@ func TestLimits(t *testing.T) {
 			return strings.HasSuffix(detail(t, "x"+strings.Repeat(" ", n-2)+"!"), "x !")
 		}},
 		"maxErrorText": {At: 65536, Takes: func(t *testing.T, n int) bool {
-			return strings.HasSuffix(detail(t, "{"+strings.Repeat("[", 65)+strings.Repeat(" ", n-67)+"!"), "!") // nested too deeply to be decoded
+			// nested too deeply to be decoded
+			return strings.HasSuffix(detail(t, "{"+strings.Repeat("[", 65)+strings.Repeat(" ", n-67)+"!"), "!")
 		}},
 		"minSecret": {At: 6, Least: true, Takes: func(t *testing.T, n int) bool {
 			client := newClient(t, openai.Config{
 				Name: "p", BaseURL: "http://localhost/v1", APIKey: openai.Secret("zyxwvut"[:n]),
-				HTTPClient: &http.Client{Transport: refusing{status: http.StatusBadRequest, body: "not " + "zyxwvut"[:n] + "!"}},
+				HTTPClient: &http.Client{Transport: refusing{status: http.StatusBadRequest,
+					body: "not " + "zyxwvut"[:n] + "!"}},
 			})
 			_, err := client.Generate(t.Context(), question, nil)
 			return strings.Contains(err.Error(), "not [redacted]!")
@@ -147,7 +162,8 @@ func TestLimits(t *testing.T) {
 		}},
 		"maxRetryAfter": {At: 7 * 24 * 3600, Takes: func(t *testing.T, n int) bool {
 			h := http.Header{"Retry-After": {strconv.Itoa(n)}}
-			return failure(t, refusing{status: http.StatusTooManyRequests, header: h}).RetryAfter == time.Duration(n)*time.Second
+			return failure(t, refusing{status: http.StatusTooManyRequests, header: h}).RetryAfter == time.Duration(
+				n)*time.Second
 		}},
 		"maxDeclarations":    {Test: "TestDeclarationsAreThoseOfTheRequest"},
 		"defaultIdleTimeout": {Test: "TestTheIdleTimeoutIs20Seconds"},

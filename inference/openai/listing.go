@@ -66,7 +66,8 @@ func (c *Client) Window(ctx context.Context, model string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if i := slices.IndexFunc(all, func(m Model) bool { return plainName(m.Name) == plainName(model) }); i >= 0 && all[i].Window > 0 {
+	if i := slices.IndexFunc(all, func(m Model) bool { return plainName(m.Name) == plainName(model) }); i >= 0 &&
+		all[i].Window > 0 {
 		return all[i].Window, nil
 	}
 	if c.profile.Listing != listingLlamaCPP {
@@ -134,7 +135,8 @@ func (c *Client) query(ctx context.Context, method, path string, body []byte, in
 }
 
 // ask makes a request and reads the whole answer.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte, change ...func(*http.Request)) ([]byte, *inference.Error) {
+func (c *Client) ask(ctx context.Context, method, path string, body []byte,
+	change ...func(*http.Request)) ([]byte, *inference.Error) {
 	res, failure := c.send(ctx, method, path, body, change...)
 	if failure != nil {
 		return nil, failure

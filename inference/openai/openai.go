@@ -70,10 +70,11 @@ type Config struct {
 	Read       ReadAnswer  // nil: Generate fails
 }
 
-// A ReadAnswer parses the answer to a request for a completion. body is the body of res with
-// the client's limits of time and size. The Response has no Provider, no Sent, and a Model only
-// if the answer names one. An error has the usage that was received. habit is that of the model, which ReadAnswer updates.
-type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit, onDelta func(inference.Delta)) (inference.Response, *inference.Error)
+// A ReadAnswer parses the answer to a request for a completion. body is the body of res with the client's limits of
+// time and size. The Response has no Provider, no Sent, and a Model only if the answer names one. An error has the
+// usage that was received. habit is that of the model, which ReadAnswer updates.
+type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, req inference.Request,
+	habit *inference.Habit, onDelta func(inference.Delta)) (inference.Response, *inference.Error)
 
 // A Client is a Provider. It is safe for concurrent use.
 type Client struct {
@@ -158,7 +159,8 @@ func httpClient(given *http.Client) *http.Client {
 		own = *given
 	} else if transport, ok := http.DefaultTransport.(*http.Transport); ok {
 		transport = transport.Clone()
-		transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = maxIdleConns, maxIdleConns, idleConnTime
+		transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = maxIdleConns,
+			maxIdleConns, idleConnTime
 		own.Transport = transport
 	}
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -175,7 +177,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "provider %q", c.name) }
 
 // Generate makes one attempt.
-func (c *Client) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (c *Client) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	started := time.Now()
 	res, failure := c.generate(ctx, req, onDelta)
 	if failure == nil {
@@ -204,9 +207,11 @@ func (c *Client) complete(failure *inference.Error, model string) *inference.Err
 	return failure
 }
 
-func (c *Client) generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
+func (c *Client) generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
 	if c.read == nil {
-		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Detail: "this client reads no answers: its Config has no Read"}
+		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid,
+			Detail: "this client reads no answers: its Config has no Read"}
 	}
 	body, err := render(c.name, c.profile, req)
 	if err != nil {
@@ -229,7 +234,8 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	}
 	defer func() { _ = res.Body.Close() }()
 	watchdog.reset()
-	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, jsonlimit.ModelAnswer.Bytes}, req, c.habit(req.Model), onDelta)
+	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, jsonlimit.ModelAnswer.Bytes}, req,
+		c.habit(req.Model), onDelta)
 	if failure != nil {
 		return inference.Response{}, failure
 	}
@@ -256,14 +262,17 @@ func (c *Client) warnEndless(model string, res inference.Response) {
 		return
 	}
 	if _, known := c.endless.LoadOrStore(model, true); !known {
-		c.log.Warn("an answer has no finish_reason; it is taken as whole, because the server ended it. Nobody can see whether such answers "+
-			"were cut: update the server, or the proxy before it", zap.String("provider", c.name), zap.String("model", model))
+		c.log.Warn(
+			"an answer has no finish_reason; it is taken as whole, because the server ended it. Nobody can see whether such answers "+
+				"were cut: update the server, or the proxy before it", zap.String("provider", c.name),
+			zap.String("model", model))
 	}
 }
 
 // send makes a request, which change may modify. If it returns no error, the status is below
 // 300, and the caller must close the body.
-func (c *Client) send(ctx context.Context, method, path string, body []byte, change ...func(*http.Request)) (*http.Response, *inference.Error) {
+func (c *Client) send(ctx context.Context, method, path string, body []byte,
+	change ...func(*http.Request)) (*http.Response, *inference.Error) {
 	var connected, sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }, WroteHeaders: func() { sent.Store(true) },
@@ -328,7 +337,8 @@ func TransportError(ctx context.Context, err error) *inference.Error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the address, which may contain secrets
 	}
-	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err, ByRequest: true, Idle: errors.Is(err, errIdle)}
+	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err, ByRequest: true,
+		Idle: errors.Is(err, errIdle)}
 }
 
 // secrets returns all texts of the configuration that errors must not contain.

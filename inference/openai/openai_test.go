@@ -46,7 +46,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		for _, v := range []any{cfg.APIKey, cfg, &cfg, client} {
-			if s := fmt.Sprintf(verb, v) + string(encoded); strings.Contains(s, "0123456789") || strings.Contains(s, "header-secret") || strings.Contains(s, fmt.Sprintf("%x", key)) {
+			if s := fmt.Sprintf(verb, v) + string(encoded); strings.Contains(s, "0123456789") || strings.Contains(s,
+				"header-secret") || strings.Contains(s, fmt.Sprintf("%x", key)) {
 				t.Errorf("%s of a %T prints %s", verb, v, s)
 			}
 		}
@@ -59,7 +60,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	history := []inference.Message{
 		{Role: inference.RoleUser, Text: "hi"},
-		{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "call_1", Name: "clock", Arguments: "{}"}}, RawProvider: "p", Raw: json.RawMessage(`{"reasoning":"hm"}`)},
+		{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "call_1", Name: "clock", Arguments: "{}"}},
+			RawProvider: "p", Raw: json.RawMessage(`{"reasoning":"hm"}`)},
 		{Role: inference.RoleTool, CallID: "call_1", Text: "noon"},
 	}
 	type sent struct {
@@ -136,7 +138,8 @@ func TestProfileSwitches(t *testing.T) {
 		Extra: map[string]json.RawMessage{"seed": json.RawMessage(`7`), "model": json.RawMessage(`"stolen"`)},
 	}
 	_, _ = wired(t, w, profile).Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{
-		{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "clock", Arguments: "{}"}}, RawProvider: "p", Raw: json.RawMessage(`{"reasoning":"hm"}`)},
+		{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "clock", Arguments: "{}"}},
+			RawProvider: "p", Raw: json.RawMessage(`{"reasoning":"hm"}`)},
 	}}, nil)
 	var body map[string]any
 	if err := json.Unmarshal(w.sent, &body); err != nil {
@@ -153,10 +156,13 @@ func TestProfileSwitches(t *testing.T) {
 
 func TestSignaturesGoToTheirOwnCalls(t *testing.T) {
 	w := &wire{contentType: "application/json"}
-	_, _ = wired(t, w, openai.Profile{}).Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{{
-		Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "b", Name: "clock", Arguments: "{}"}}, RawProvider: "p",
-		Raw: json.RawMessage(`{"tool_calls":[{"id":"a","function":{"name":"other"},"extra_content":{"signature":"of a"}},{"id":"b","function":{"name":"clock"}}]}`),
-	}}}, nil)
+	_, _ = wired(t, w, openai.Profile{}).Generate(t.Context(), inference.Request{Model: "m",
+		Messages: []inference.Message{{
+			Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "b", Name: "clock", Arguments: "{}"}},
+			RawProvider: "p",
+			Raw: json.RawMessage(
+				`{"tool_calls":[{"id":"a","function":{"name":"other"},"extra_content":{"signature":"of a"}},{"id":"b","function":{"name":"clock"}}]}`),
+		}}}, nil)
 	if strings.Contains(string(w.sent), "of a") || !strings.Contains(string(w.sent), `"id":"b"`) {
 		t.Errorf("one of two calls was kept, and sent as %s", w.sent)
 	}
@@ -181,11 +187,15 @@ func TestTheIdleTimeoutIs20Seconds(t *testing.T) {
 						<-r.Context().Done()
 						return nil, r.Context().Err()
 					}
-					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: silent{r.Context().Done()}, Request: r}, nil
+					return &http.Response{StatusCode: http.StatusOK,
+						Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: silent{r.Context().Done()},
+						Request: r}, nil
 				})
-				c := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost", HTTPClient: &http.Client{Transport: transport}})
+				c := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost",
+					HTTPClient: &http.Client{Transport: transport}})
 				start := time.Now()
-				_, err := c.Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
+				_, err := c.Generate(t.Context(), inference.Request{Model: "m",
+					Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
 				if inference.ClassOf(err) != inference.ClassTransport || !strings.Contains(err.Error(), "20s") {
 					t.Errorf("got %v", err)
 				}
@@ -203,11 +213,14 @@ func TestWholeAnswersMayTakeLonger(t *testing.T) {
 			<-time.After(50 * time.Second)
 			return &http.Response{
 				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
-				Body: io.NopCloser(strings.NewReader(`{"choices":[{"message":{"content":"late"},"finish_reason":"stop"}]}`)),
+				Body: io.NopCloser(strings.NewReader(
+					`{"choices":[{"message":{"content":"late"},"finish_reason":"stop"}]}`)),
 			}, nil
 		})
-		c := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost", Profile: openai.Profile{NoStream: true}, HTTPClient: &http.Client{Transport: transport}})
-		res, err := c.Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
+		c := newClient(t, openai.Config{Name: "p", BaseURL: "http://localhost", Profile: openai.Profile{NoStream: true},
+			HTTPClient: &http.Client{Transport: transport}})
+		res, err := c.Generate(t.Context(), inference.Request{Model: "m",
+			Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}}}, nil)
 		if err != nil || res.Text != "late" {
 			t.Errorf("got %+v, %v", res, err)
 		}

@@ -26,7 +26,8 @@ type style struct {
 
 func randomStyle(r *rand.Rand) style {
 	s := style{
-		index: one(r, "own", "own", "none", "zero", "first"), id: one(r, "first", "first", "each", "none", "fresh", "same"),
+		index: one(r, "own", "own", "none", "zero", "first"), id: one(r, "first", "first", "each", "none",
+			"fresh", "same"),
 		name: one(r, "first", "first", "each", "parts", "last"), emptyFirst: r.IntN(2) == 0,
 		again: one(r, "none", "none", "whole", "arguments", "empty"), interleave: r.IntN(3) == 0,
 	}
@@ -43,8 +44,9 @@ var oddTools = []string{"pay", "prepay", "pal", "paypal", "read", "read_file", "
 func randomCalls(r *rand.Rand) (calls []inference.Call) {
 	for range 1 + r.IntN(3) {
 		calls = append(calls, inference.Call{
-			Name:      one(r, oddTools...),
-			Arguments: one(r, "", "{}", `{"a":1}`, `{"a":2}`, `{"a":"{}"}`, `{"s":"}{\"","deep":{"er":[{}]}}`, `{"a": "\\" }`),
+			Name: one(r, oddTools...),
+			Arguments: one(r, "", "{}", `{"a":1}`, `{"a":2}`, `{"a":"{}"}`, `{"s":"}{\"","deep":{"er":[{}]}}`,
+				`{"a": "\\" }`),
 		})
 	}
 	return calls
@@ -180,7 +182,9 @@ func sumOf(calls []inference.Call) string {
 func within(some, others []inference.Call) bool {
 	others = slices.Clone(others)
 	for _, call := range some {
-		i := slices.IndexFunc(others, func(c inference.Call) bool { return c.Name == call.Name && c.Arguments == call.Arguments })
+		i := slices.IndexFunc(others, func(c inference.Call) bool {
+			return c.Name == call.Name && c.Arguments == call.Arguments
+		})
 		if i < 0 {
 			return false
 		}
@@ -193,7 +197,9 @@ func within(some, others []inference.Call) bool {
 func joined(calls []inference.Call) bool {
 	return slices.ContainsFunc(calls, func(a inference.Call) bool {
 		return slices.ContainsFunc(calls, func(b inference.Call) bool {
-			return slices.ContainsFunc(oddTools, func(name string) bool { return strings.HasPrefix(name, a.Name+b.Name) })
+			return slices.ContainsFunc(oddTools, func(name string) bool {
+				return strings.HasPrefix(name, a.Name+b.Name)
+			})
 		})
 	})
 }
@@ -213,7 +219,9 @@ func distinct(calls []inference.Call) bool {
 // grown reports whether the name of a call begins with that of an earlier one.
 func grown(calls []inference.Call) bool {
 	for i, call := range calls {
-		if slices.ContainsFunc(calls[:i], func(c inference.Call) bool { return c.Name != call.Name && strings.HasPrefix(call.Name, c.Name) }) {
+		if slices.ContainsFunc(calls[:i], func(c inference.Call) bool {
+			return c.Name != call.Name && strings.HasPrefix(call.Name, c.Name)
+		}) {
 			return true
 		}
 	}
@@ -246,8 +254,8 @@ func damaged(res inference.Response) bool {
 	})
 }
 
-// TestCallsInAnyPiecesAreTheSameOrInDoubt cuts calls into pieces in every style. What is read equals the calls, or it is marked:
-// no other call may be made of the pieces. If its pieces fit together in one way only, it is not marked.
+// TestCallsInAnyPiecesAreTheSameOrInDoubt cuts calls into pieces in every style. What is read equals the calls, or it
+// is marked: no other call may be made of the pieces. If its pieces fit together in one way only, it is not marked.
 func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
 	whole, marked, clear := 0, 0, 0
 	for seed := range uint64(testrun.UnderRace(4000, testrun.Count(4000, 100_000))) {
@@ -261,19 +269,22 @@ func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
 		switch {
 		case damaged(res):
 			if marked++; s.clear(calls) {
-				t.Fatalf("seed %d, %+v: in doubt (%s):\n%s\nfrom\n%s", seed, s, res.Doubt, sumOf(res.Calls), strings.Join(events, "\n"))
+				t.Fatalf("seed %d, %+v: in doubt (%s):\n%s\nfrom\n%s", seed, s, res.Doubt, sumOf(res.Calls),
+					strings.Join(events, "\n"))
 			}
 		case s.index != "own" && (s.interleave || s.id == "same") && within(res.Calls, calls):
 			whole++ // nothing tells the calls apart, and one that is equal or has no arguments looks like a piece
 		case sumOf(res.Calls) != sumOf(calls):
-			t.Fatalf("seed %d, %+v: got\n%s\nwant\n%s\nfrom\n%s", seed, s, sumOf(res.Calls), sumOf(calls), strings.Join(events, "\n"))
+			t.Fatalf("seed %d, %+v: got\n%s\nwant\n%s\nfrom\n%s", seed, s, sumOf(res.Calls), sumOf(calls),
+				strings.Join(events, "\n"))
 		default:
 			whole++
 		}
 	}
 	t.Logf("%d answers are whole, %d in doubt; %d are clear", whole, marked, clear)
 	if whole < 2*marked || clear < whole/2 {
-		t.Errorf("%d answers are whole, %d in doubt, %d are clear: the styles are not what servers do", whole, marked, clear)
+		t.Errorf("%d answers are whole, %d in doubt, %d are clear: the styles are not what servers do", whole,
+			marked, clear)
 	}
 }
 
@@ -285,7 +296,8 @@ func TestNamesThatGrowMakeNoOtherCalls(t *testing.T) {
 		s.name, s.again = "grown", "none"
 		events := s.stream(r, calls)
 		if res := readEvents(t, events); !damaged(res) && sumOf(res.Calls) != sumOf(calls) {
-			t.Fatalf("seed %d, %+v: got\n%s\nwant\n%s\nfrom\n%s", seed, s, sumOf(res.Calls), sumOf(calls), strings.Join(events, "\n"))
+			t.Fatalf("seed %d, %+v: got\n%s\nwant\n%s\nfrom\n%s", seed, s, sumOf(res.Calls), sumOf(calls),
+				strings.Join(events, "\n"))
 		}
 	}
 }
@@ -293,16 +305,19 @@ func TestNamesThatGrowMakeNoOtherCalls(t *testing.T) {
 // TestCallsOfToolsWhoseNamesAreParts reads calls of tools whose names make up the name of another tool.
 func TestCallsOfToolsWhoseNamesAreParts(t *testing.T) {
 	call := func(key, name, arguments string) string {
-		return `{"choices":[{"delta":{"tool_calls":[{` + key + `"function":{"name":"` + name + `","arguments":"` + arguments + `"}}]}}]}`
+		return `{"choices":[{"delta":{"tool_calls":[{` + key + `"function":{"name":"` + name + `","arguments":"` +
+			arguments + `"}}]}}]}`
 	}
 	const end = `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`
 	for name, c := range map[string]struct {
 		events []string
 		calls  string
 	}{
-		"nothing tells them apart":     {[]string{call("", "pay", ""), call("", "pal", `{}`), end}, "pal {}\npay "},
-		"with another between them":    {[]string{call(`"index":0,`, "pay", ""), call(`"index":1,`, "clock", "{}"), call(`"index":2,`, "pal", "{}"), end}, "clock {}\npal {}\npay "},
-		"the first with its arguments": {[]string{call(`"index":0,`, "pay", "{}"), call(`"index":1,`, "pal", "{}"), end}, "pal {}\npay {}"},
+		"nothing tells them apart": {[]string{call("", "pay", ""), call("", "pal", `{}`), end}, "pal {}\npay "},
+		"with another between them": {[]string{call(`"index":0,`, "pay", ""), call(`"index":1,`, "clock", "{}"),
+			call(`"index":2,`, "pal", "{}"), end}, "clock {}\npal {}\npay "},
+		"the first with its arguments": {[]string{call(`"index":0,`, "pay", "{}"), call(`"index":1,`, "pal", "{}"),
+			end}, "pal {}\npay {}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if res := readEvents(t, c.events); res.Doubt == "" || sumOf(res.Calls) != c.calls {

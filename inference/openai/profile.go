@@ -57,13 +57,13 @@ const (
 // A Listing selects the requests that list a server's models.
 type Listing string
 
-// The ways to list models. The zero value is listingOpenAI.
+// The ways to list models. The zero value is GET models, as OpenAI has it.
 const (
-	listingOpenAI    Listing = ""          // GET models
-	listingAnthropic Listing = "anthropic" // GET models of Anthropic's own API, with pages and another header for the key
-	listingOllama    Listing = "ollama"    // GET models; context windows come from Ollama's own API
-	listingLlamaCPP  Listing = "llamacpp"  // GET models; the context window comes from GET props
-	listingNone      Listing = "none"      // the server does not list the names that requests use
+	// GET models of Anthropic's own API, with pages and another header for the key
+	listingAnthropic Listing = "anthropic"
+	listingOllama    Listing = "ollama"   // GET models; context windows come from Ollama's own API
+	listingLlamaCPP  Listing = "llamacpp" // GET models; the context window comes from GET props
+	listingNone      Listing = "none"     // the server does not list the names that requests use
 )
 
 // A ReasoningReplay selects the reasoning that is sent back to the server.
@@ -77,8 +77,9 @@ const (
 )
 
 var profiles = map[string]Profile{
-	"openai":     {TokenField: "max_completion_tokens", Separates: true},
-	"azure":      {TokenField: "max_completion_tokens", Separates: true, Deployments: true, KeyHeader: "Api-Key", Listing: listingNone},
+	"openai": {TokenField: "max_completion_tokens", Separates: true},
+	"azure": {TokenField: "max_completion_tokens", Separates: true, Deployments: true, KeyHeader: "Api-Key",
+		Listing: listingNone},
 	"anthropic":  {Separates: true, IDs: IDWord, Reasoning: ReasoningNever, NoUser: true, Listing: listingAnthropic},
 	"gemini":     {Separates: true, NoUser: true, Reasoning: ReasoningNever},
 	"openrouter": {Separates: true},

@@ -19,12 +19,15 @@ func randomHistory(r *rand.Rand) []inference.Message {
 	var messages []inference.Message
 	for range r.IntN(12) {
 		m := inference.Message{
-			Role:   one(r, inference.RoleUser, inference.RoleAssistant, inference.RoleAssistant, inference.RoleTool, inference.RoleTool, inference.RoleSystem, ""),
+			Role: one(r, inference.RoleUser, inference.RoleAssistant, inference.RoleAssistant, inference.RoleTool,
+				inference.RoleTool, inference.RoleSystem, ""),
 			Text:   one(r, "", "text", "\xff\x00"),
 			CallID: one(r, "", "a", "b", "c"), Tool: one(r, "", "clock"),
 			RawProvider: one(r, "", "p", "q"),
-			Raw: json.RawMessage(one(r, "", "null", "[]", `{"tool_calls":[{"id":"z","index":3,"function":{"arguments":[]}}],"content":[{"type":"text","text":"text"}]}`,
-				`{"tool_calls":[null],"reasoning":"r","role":"user"}`, `{"content":[],"tool_call_id":"a","reasoning_details":[null]}`)),
+			Raw: json.RawMessage(one(r, "", "null", "[]",
+				`{"tool_calls":[{"id":"z","index":3,"function":{"arguments":[]}}],"content":[{"type":"text","text":"text"}]}`,
+				`{"tool_calls":[null],"reasoning":"r","role":"user"}`,
+				`{"content":[],"tool_call_id":"a","reasoning_details":[null]}`)),
 		}
 		for range r.IntN(4) {
 			m.Calls = append(m.Calls, inference.Call{
@@ -63,7 +66,8 @@ func TestParallelCallsInAnyPieces(t *testing.T) {
 		var want []inference.Call
 		var pieces [][]string
 		for i := range 1 + r.IntN(4) {
-			call := inference.Call{Name: one(r, "clock", "read_file"), Arguments: one(r, `{"a":1}`, `{"path":"x/y","deep":{"er":[{}]}}`, `{"s":"}{\""}`)}
+			call := inference.Call{Name: one(r, "clock", "read_file"), Arguments: one(r, `{"a":1}`,
+				`{"path":"x/y","deep":{"er":[{}]}}`, `{"s":"}{\""}`)}
 			if named {
 				call.ID = fmt.Sprintf("id%d", i)
 			}
@@ -89,9 +93,11 @@ func TestParallelCallsInAnyPieces(t *testing.T) {
 			pieces[next] = pieces[next][1:]
 		}
 		events = append(events, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`)
-		w := &wire{contentType: "text/event-stream", answer: []byte("data: " + strings.Join(events, "\n\ndata: ") + "\n\n")}
+		w := &wire{contentType: "text/event-stream", answer: []byte("data: " + strings.Join(events,
+			"\n\ndata: ") + "\n\n")}
 		res, err := wired(t, w, openai.Profile{}).Generate(t.Context(), inference.Request{
-			Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "x"}}, Tools: []inference.ToolDefinition{{Name: "clock"}, {Name: "read_file"}},
+			Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "x"}},
+			Tools: []inference.ToolDefinition{{Name: "clock"}, {Name: "read_file"}},
 		}, nil)
 		if err != nil || fmt.Sprint(res.Calls) != fmt.Sprint(want) {
 			t.Fatalf("seed %d: got %v, %v, want %v from\n%s", seed, res.Calls, err, want, strings.Join(events, "\n"))

@@ -19,7 +19,8 @@ func FuzzEncoding(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		raw, _ := encode(s)
-		value := object{s: s, "raw": json.RawMessage(" " + string(raw) + " "), "list": []object{{s: 1, "b": true}, {}}, "none": nil, "t": 0.25}
+		value := object{s: s, "raw": json.RawMessage(" " + string(raw) + " "), "list": []object{{s: 1, "b": true}, {}},
+			"none": nil, "t": 0.25}
 		want, err := encode(value)
 		if err != nil {
 			t.Fatal(err)

@@ -107,7 +107,9 @@ func (m mask) detail(s string) string {
 	}
 	s = m.text(strings.ToValidUTF8(s, "\uFFFD"))
 	s = m.end(strings.TrimRightFunc(s, func(r rune) bool { return r == utf8.RuneError || unicode.IsSpace(r) }))
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
 	if len(s) <= maxDetail {
 		return s
 	}

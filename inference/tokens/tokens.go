@@ -35,7 +35,8 @@ func For(model string) Counter {
 	name := strings.ToLower(model)
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	for _, prefix := range []string{"gpt-", "chatgpt-", "o1", "o3", "o4", "codex-"} {
-		if rest, ok := strings.CutPrefix(name, prefix); ok && (strings.HasSuffix(prefix, "-") || rest == "" || rest[0] == '-') {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && (strings.HasSuffix(prefix, "-") || rest == "" ||
+			rest[0] == '-') {
 			return Counter{exact: true}
 		}
 	}

@@ -14,7 +14,8 @@ import (
 func TestWhichModelsAreCountedExactly(t *testing.T) {
 	for model, want := range map[string]bool{
 		"gpt-4o-mini": true, "openai/gpt-5": true, "openrouter/openai/o3-mini": true, "o1": true, "GPT-4.1": true,
-		"gpt-oss:20b": true, "llama3.2": false, "qwen2.5": false, "ollama/o1ive": false, "mistral-large": false, "": false,
+		"gpt-oss:20b": true, "llama3.2": false, "qwen2.5": false, "ollama/o1ive": false,
+		"mistral-large": false, "": false,
 		"gpt-provider/llama": false,
 	} {
 		if got := tokens.For(model).Exact(); got != want {
@@ -39,7 +40,8 @@ func TestCounts(t *testing.T) {
 		"not quite 64 K": {strings.Repeat(" hello", 10000), counts{10000, 10000, 18750, 21429}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := counts{exact.CountText(tc.text), exact.CountJSON(tc.text), rough.CountText(tc.text), rough.CountJSON(tc.text)}
+			got := counts{exact.CountText(tc.text), exact.CountJSON(tc.text), rough.CountText(tc.text),
+				rough.CountJSON(tc.text)}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -59,7 +61,8 @@ func TestEveryPartOfARequestCounts(t *testing.T) {
 		t.Errorf("a message with a call counts %d", got)
 	}
 	small := []inference.ToolDefinition{{Name: "clock", Parameters: json.RawMessage(`{"type":"object"}`)}}
-	large := []inference.ToolDefinition{{Name: "clock", Parameters: json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 280) + `"}`)}}
+	large := []inference.ToolDefinition{{Name: "clock",
+		Parameters: json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 280) + `"}`)}}
 	if more := c.CountTools(large) - c.CountTools(small); more < 100 || more > 112 {
 		t.Errorf("280 characters of schema count %d", more)
 	}

@@ -19,8 +19,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestTheToolsOfAnAgentOutsideATurn opens the tools of an agent twice, and calls each: what it lists can be called if it needs no turn, with
-// the limits of the settings, and what it does not list cannot.
+// TestTheToolsOfAnAgentOutsideATurn opens the tools of an agent twice, and calls each: what it lists can be called if
+// it needs no turn, with the limits of the settings, and what it does not list cannot.
 func TestTheToolsOfAnAgentOutsideATurn(t *testing.T) {
 	t.Parallel()
 	db := storagetest.Reused(t, "")
@@ -49,7 +49,8 @@ func TestTheToolsOfAnAgentOutsideATurn(t *testing.T) {
 		return config.Tool{Description: "Runs.", Command: []string{"sh", "-c", script}, Effect: turnkeeper.EffectOnce}
 	}
 	for name, tool := range map[string]config.Tool{
-		"tell": program("printf 'hush-hush-1 0123456789%.0s' $(seq 100)"), "slow": program("sleep 600"), "fail": program("echo no >&2; exit 3"),
+		"tell": program("printf 'hush-hush-1 0123456789%.0s' $(seq 100)"), "slow": program("sleep 600"),
+		"fail":   program("echo no >&2; exit 3"),
 		"binary": program("printf '\\001\\002'"), "mine": program("echo mine"),
 	} {
 		tool.Name = name
@@ -63,7 +64,8 @@ func TestTheToolsOfAnAgentOutsideATurn(t *testing.T) {
 	}
 	cfg.Learn("hush-hush-1")
 	cfg.Missing = []config.MissingSecret{
-		{Setting: "tools.tell.env.A.env", Problem: "of tell"}, {Setting: "mcp_servers.shop.headers.A.env", Problem: "of shop"}, {Setting: "mcp_login_key", Problem: "of logins"},
+		{Setting: "tools.tell.env.A.env", Problem: "of tell"}, {Setting: "mcp_servers.shop.headers.A.env",
+			Problem: "of shop"}, {Setting: "mcp_login_key", Problem: "of logins"},
 	}
 	for range 2 { // opening changes nothing
 		desk, err := setup.OpenAgentTools(t.Context(), cfg, db.Store, "desk", zap.NewNop())
@@ -77,17 +79,20 @@ func TestTheToolsOfAnAgentOutsideATurn(t *testing.T) {
 		desk.Close()
 	}
 	for name, want := range map[string][]string{
-		"desk": {"ask_person", "binary", "clock", "fail", "read_file", "shop__buy", "slow", "tell"}, "plain": nil, "broken": nil, "nobody": nil,
+		"desk": {"ask_person", "binary", "clock", "fail", "read_file", "shop__buy", "slow", "tell"}, "plain": nil,
+		"broken": nil, "nobody": nil,
 	} {
 		if got := setup.CallableTools(cfg, name); !slices.Equal(got, want) {
 			t.Errorf("%s can call %q", name, got)
 		}
 	}
 	for name, want := range map[string]string{
-		"nobody": "not found: agent \"nobody\" has no file in " + dir + "; known agents: desk, plain", "broken": "lane is \"x\"",
+		"nobody": "not found: agent \"nobody\" has no file in " + dir + "; known agents: desk, plain",
+		"broken": "lane is \"x\"",
 	} {
 		opened, err := setup.OpenAgentTools(t.Context(), cfg, db.Store, name, zap.NewNop())
-		if opened != nil || err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, turnkeeper.ErrNotFound) == errors.Is(err, setup.ErrAgents) {
+		if opened != nil || err == nil || !strings.Contains(err.Error(), want) ||
+			errors.Is(err, turnkeeper.ErrNotFound) == errors.Is(err, setup.ErrAgents) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -96,7 +101,8 @@ func TestTheToolsOfAnAgentOutsideATurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	if _, err := plain.Spec("tell"); err == nil || !strings.HasSuffix(err.Error(), `agent plain has no tool "tell" that can be called; it has none`) {
+	if _, err := plain.Spec("tell"); err == nil || !strings.HasSuffix(err.Error(),
+		`agent plain has no tool "tell" that can be called; it has none`) {
 		t.Errorf("a tool of another agent: %v", err)
 	}
 }
@@ -112,7 +118,8 @@ func callsOfDesk(t *testing.T, desk *setup.AgentTools) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, want := range map[string]string{"tell": "of tell", "shop__buy": "of shop", "clock": "", "shop__look": ""} {
+	for name, want := range map[string]string{"tell": "of tell", "shop__buy": "of shop", "clock": "",
+		"shop__look": ""} {
 		if secret, ok := desk.Missing(name); secret.Problem != want || ok != (want != "") {
 			t.Errorf("%s misses %v", name, secret)
 		}
@@ -137,7 +144,8 @@ func callsOfDesk(t *testing.T, desk *setup.AgentTools) {
 			t.Errorf("%s: %s", name, fault)
 		}
 		end := desk.Call(context.Background(), name, checked)
-		if got := fmt.Sprintf("%s, cut %t, %d characters", end.Outcome, end.Cut, end.Chars); !strings.HasPrefix(got, want) || strings.Contains(end.Shown, "hush") || end.Took <= 0 || end.Took > time.Minute {
+		if got := fmt.Sprintf("%s, cut %t, %d characters", end.Outcome, end.Cut, end.Chars); !strings.HasPrefix(got,
+			want) || strings.Contains(end.Shown, "hush") || end.Took <= 0 || end.Took > time.Minute {
 			t.Errorf("%s: %s after %s: %s", name, got, end.Took, end.Shown)
 		}
 	}

@@ -36,15 +36,21 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	mask := w.cfg.Masker().String
-	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Outage: w.outage, Mask: mask})
+	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log,
+		Outage: w.outage, Mask: mask})
 	if err != nil {
 		return nil, err
 	}
 	served := httpapi.New(httpapi.Config{
-		Store: store, Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) }, Log: w.log, Mask: mask,
-		Diagnosis: diagnosis.Settings{Database: w.db.Where(), NeedsToken: w.needToken(), DBPoolSize: w.cfg.DBPoolSize, PollInterval: w.cfg.PollInterval, Retention: w.cfg.Retention},
-		FourEyes:  w.cfg.FourEyes, NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg), MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
-		Streams: w.cfg.HTTPStreams, Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(), Refused: w.store.Refused, Observe: w.telling.Request,
+		Store: store, Rings: func() (<-chan struct{}, func()) {
+			return w.bell.Subscribe(storage.TopicTurns)
+		}, Log: w.log, Mask: mask,
+		Diagnosis: diagnosis.Settings{Database: w.db.Where(), NeedsToken: w.needToken(), DBPoolSize: w.cfg.DBPoolSize,
+			PollInterval: w.cfg.PollInterval, Retention: w.cfg.Retention},
+		FourEyes: w.cfg.FourEyes, NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg),
+		MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
+		Streams: w.cfg.HTTPStreams, Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(),
+		Refused: w.store.Refused, Observe: w.telling.Request,
 	})
 	return &api{httpapi.Serve(served, w.bound.api, w.cfg.HTTPConnections), served, store, w.log}, nil
 }
@@ -66,8 +72,10 @@ func (w *worker) warnOfNoToken(ctx context.Context) error {
 	}
 	there, err := w.store.AnyToken(ctx)
 	if err == nil && !there {
-		w.log.Warn("every request to the HTTP API needs a token, because of listen or allowed_hosts, and there is none yet: until then each is answered 401; "+
-			"create one with: turnctl tokens create NAME --scopes send,read", zap.Stringer("listen", w.bound.api.Addr()))
+		w.log.Warn(
+			"every request to the HTTP API needs a token, because of listen or allowed_hosts, and there is none yet: until then each is answered 401; "+
+				"create one with: turnctl tokens create NAME --scopes send,read", zap.Stringer("listen",
+				w.bound.api.Addr()))
 	}
 	return err
 }

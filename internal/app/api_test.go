@@ -41,8 +41,12 @@ func TestWhereTheAPIIs(t *testing.T) {
 		{"the only role", func(c *config.Config) { c.Roles = []string{config.RoleAPI} }, true, ""},
 		{"not a role", func(c *config.Config) { c.Roles = []string{config.RoleWorker} }, false, ""},
 		{"off", func(c *config.Config) { c.Listen = "" }, false, ""},
-		{"an address that is taken", func(c *config.Config) { c.Listen = taken.Addr().String() }, false, "cannot listen on"},
-		{"an address of the metrics that is taken", func(c *config.Config) { c.MetricsListen = taken.Addr().String() }, false, "cannot listen on"},
+		{"an address that is taken", func(c *config.Config) {
+			c.Listen = taken.Addr().String()
+		}, false, "cannot listen on"},
+		{"an address of the metrics that is taken", func(c *config.Config) {
+			c.MetricsListen = taken.Addr().String()
+		}, false, "cannot listen on"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -104,7 +108,8 @@ func ask(t *testing.T, base, via string, status int, contains string) {
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != status || !strings.Contains(string(text), contains) {
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != status ||
+		!strings.Contains(string(text), contains) {
 		t.Errorf("the agents are answered with %s %s, %v", resp.Status, text, err)
 	}
 }

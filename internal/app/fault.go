@@ -29,8 +29,10 @@ const (
 // FaultPoints returns all fault points, in the order in which a message passes them.
 func FaultPoints() []string {
 	return slices.Concat(
-		storage.FaultPoints(), grants.FaultPoints(), journal.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),
-		[]string{pointStarting, pointReady, pointBeat, pointBeaten, pointStopping, pointDrained, pointStopped, pointNoted},
+		storage.FaultPoints(), grants.FaultPoints(), journal.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(),
+		agentturn.FaultPoints(), webhooks.FaultPoints(),
+		[]string{pointStarting, pointReady, pointBeat, pointBeaten, pointStopping, pointDrained,
+			pointStopped, pointNoted},
 	)
 }
 

@@ -20,10 +20,11 @@ func TestTheFirstHeartbeat(t *testing.T) {
 		tries   int
 		fails   bool
 	}{
-		"at once":      {tries: 1},
-		"slow":         {errs: []error{context.DeadlineExceeded, context.DeadlineExceeded}, tries: 3},
-		"it refuses":   {errs: []error{turnkeeper.ErrNotFound}, tries: 1, fails: true},
-		"told to stop": {errs: []error{context.DeadlineExceeded, context.DeadlineExceeded}, stopped: true, tries: 2, fails: true},
+		"at once":    {tries: 1},
+		"slow":       {errs: []error{context.DeadlineExceeded, context.DeadlineExceeded}, tries: 3},
+		"it refuses": {errs: []error{turnkeeper.ErrNotFound}, tries: 1, fails: true},
+		"told to stop": {errs: []error{context.DeadlineExceeded, context.DeadlineExceeded}, stopped: true,
+			tries: 2, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

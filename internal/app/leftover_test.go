@@ -56,10 +56,13 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 				ended <- app.RunWorker(soft, hard, cfg, zap.NewNop(), func(app.Ready) { close(ready) })
 			}()
 			<-ready
-			for _, name := range []string{"turnkeeper", "turnkeeper bell", "turnkeeper queue"} { // some open shortly after ready
-				for over := time.Now().Add(patience); !slices.Contains(names(t, conn), name); <-time.After(10 * time.Millisecond) {
+			// some open shortly after ready
+			for _, name := range []string{"turnkeeper", "turnkeeper bell", "turnkeeper queue"} {
+				for over := time.Now().Add(patience); !slices.Contains(names(t, conn), name); <-time.After(
+					10 * time.Millisecond) {
 					if time.Now().After(over) {
-						t.Fatalf("a worker that runs has the connections %q, and none is called %q", names(t, conn), name)
+						t.Fatalf("a worker that runs has the connections %q, and none is called %q",
+							names(t, conn), name)
 					}
 				}
 			}

@@ -42,13 +42,15 @@ const (
 	probeTokens = 2000            // of one answer, reasoning included
 )
 
-// ProbeModels makes up to three requests to each of the models, as a worker makes them, and says what is wrong with the answers. No
-// names: the models of all agents and the default model, without the demo.
+// ProbeModels makes up to three requests to each of the models, as a worker makes them, and says what is wrong with the
+// answers. No names: the models of all agents and the default model, without the demo.
 func ProbeModels(ctx context.Context, cfg *config.Config, names []string, log *zap.Logger) ([]ProbeFinding, error) {
 	if len(names) == 0 {
 		names = probedModels(cfg)
 	}
-	models, err := setup.NewModels(cfg, func(string) (*demo.Script, bool) { return nil, false }, completions.Read, cfg.Masker(), log)
+	models, err := setup.NewModels(cfg, func(string) (*demo.Script, bool) {
+		return nil, false
+	}, completions.Read, cfg.Masker(), log)
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +106,13 @@ const probeTool = "probe_add"
 
 func probeRequest(texts ...inference.Message) inference.Request {
 	return inference.Request{
-		Messages: append([]inference.Message{{Role: inference.RoleSystem, Text: "You test tool calls. Do exactly what " +
-			"you are asked."}}, texts...),
+		Messages: append([]inference.Message{{Role: inference.RoleSystem,
+			Text: "You test tool calls. Do exactly what " +
+				"you are asked."}}, texts...),
 		Tools: []inference.ToolDefinition{{
 			Name: probeTool, Description: "Adds two numbers.",
-			Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`),
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`),
 		}},
 		MaxOutputTokens: probeTokens, User: "turnctl-doctor",
 	}
@@ -127,7 +131,8 @@ func (p *modelProbe) run(ctx context.Context) {
 		p.parallel(ctx)
 	}
 	if !slices.ContainsFunc(p.findings, func(f ProbeFinding) bool { return f.Verdict == ProbeFail }) {
-		p.add(ProbeOK, fmt.Sprintf("calls tools and takes their results (%d requests, %d tokens)", p.requests, p.tokens), "")
+		p.add(ProbeOK, fmt.Sprintf("calls tools and takes their results (%d requests, %d tokens)", p.requests,
+			p.tokens), "")
 	}
 }
 
@@ -139,11 +144,13 @@ func (p *modelProbe) ask(ctx context.Context, what string, request inference.Req
 	p.requests++
 	res, err := p.provider.Generate(ctx, request, func(inference.Delta) {})
 	if err != nil {
-		if failure, ok := errors.AsType[*inference.Error](err); ok && failure.Record == inference.RecordLacksReasoning && !p.reasoned {
+		if failure, ok := errors.AsType[*inference.Error](err); ok &&
+			failure.Record == inference.RecordLacksReasoning && !p.reasoned {
 			p.reasoned = true
-			p.add(ProbeWarn, "demands reasoning_content on each earlier answer: "+failure.Detail, "nothing needs to be done, "+
-				"but each conversation costs "+
-				"one refused request; with `reasoning: require` for the provider there is none, if the server takes an empty text")
+			p.add(ProbeWarn, "demands reasoning_content on each earlier answer: "+failure.Detail,
+				"nothing needs to be done, "+
+					"but each conversation costs "+
+					"one refused request; with `reasoning: require` for the provider there is none, if the server takes an empty text")
 			return p.ask(ctx, what, request)
 		}
 		p.refused(what, err)
@@ -205,15 +212,19 @@ func (p *modelProbe) examine(res inference.Response) {
 		p.add(ProbeFail, "sends the unknown finish_reason "+res.FinishReason, "update the server: no call with an "+
 			"effect of such an answer runs")
 	case finish == inference.FinishCut:
-		p.add(ProbeWarn, fmt.Sprintf("did not end its answer within %d tokens (finish_reason %s)", probeTokens, res.FinishReason), "turn the model's reasoning down, or set a greater limit for its answers at the server")
-	case len(res.Calls) > 0 && !strings.Contains(res.FinishReason, "tool") && !strings.Contains(res.FinishReason, "function"):
+		p.add(ProbeWarn, fmt.Sprintf("did not end its answer within %d tokens (finish_reason %s)", probeTokens,
+			res.FinishReason), "turn the model's reasoning down, or set a greater limit for its answers at the server")
+	case len(res.Calls) > 0 && !strings.Contains(res.FinishReason, "tool") &&
+		!strings.Contains(res.FinishReason, "function"):
 		p.add(ProbeWarn, "sends finish_reason "+res.FinishReason+" with tool calls, in place of tool_calls", "nothing "+
 			"must be done")
 	}
 	if res.Usage.Total() == 0 {
-		p.add(ProbeWarn, "reports no usage, so that tokens are estimated", "set `stream_usage: true` for the provider if its server supports stream_options")
+		p.add(ProbeWarn, "reports no usage, so that tokens are estimated",
+			"set `stream_usage: true` for the provider if its server supports stream_options")
 	}
-	if res.Reasoning != "" && !bytes.Contains(res.Raw, []byte("reasoning")) && !bytes.Contains(res.Raw, []byte("thinking")) {
+	if res.Reasoning != "" && !bytes.Contains(res.Raw, []byte("reasoning")) && !bytes.Contains(res.Raw,
+		[]byte("thinking")) {
 		p.add(ProbeWarn, "leaves reasoning in the text of answers, in tags such as <think>: it is removed, but text "+
 			"is not streamed until it ends",
 			"set the server's parser of reasoning. vLLM and SGLang: --reasoning-parser NAME; llama.cpp: "+
@@ -238,7 +249,8 @@ func (p *modelProbe) examineIDs(calls []inference.Call) {
 // called reports whether an answer is the one call that was asked for, and what is wrong if not.
 func (p *modelProbe) called(res inference.Response) bool {
 	if len(res.Calls) == 0 {
-		p.add(ProbeFail, fmt.Sprintf("answered with text in place of the tool call that it was asked for: %.100q", res.Text), parserAdvice)
+		p.add(ProbeFail, fmt.Sprintf("answered with text in place of the tool call that it was asked for: %.100q",
+			res.Text), parserAdvice)
 		return false
 	}
 	if n := len(res.Calls); n > 1 {
@@ -273,7 +285,8 @@ func (p *modelProbe) goOn(ctx context.Context, question inference.Message, res i
 		call.ID = "round-1-tool-1"
 	}
 	request := probeRequest(question,
-		inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: []inference.Call{call}, Raw: res.Raw, RawProvider: res.Provider},
+		inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: []inference.Call{call}, Raw: res.Raw,
+			RawProvider: res.Provider},
 		inference.Message{Role: inference.RoleTool, CallID: call.ID, Tool: probeTool, Text: "5"},
 		probeSays("Write the sum in plain words. Call no tool."))
 	if len(res.Calls) > 1 { // the provider's own message has calls without a result
@@ -281,19 +294,22 @@ func (p *modelProbe) goOn(ctx context.Context, question inference.Message, res i
 	}
 	answer, ok := p.ask(ctx, "an answer to a tool's result", request)
 	if ok && inference.Blank(answer.Text) {
-		p.add(ProbeFail, "called a tool again in place of an answer to its result", "choose a model that is trained for tools")
+		p.add(ProbeFail, "called a tool again in place of an answer to its result",
+			"choose a model that is trained for tools")
 	}
 }
 
 // parallel asks for two calls in one answer.
 func (p *modelProbe) parallel(ctx context.Context) {
 	res, ok := p.ask(ctx, "two tool calls at once", probeRequest(probeSays(
-		"Call the tool "+probeTool+" twice in one answer, in parallel: with a = 1 and b = 1, and with a = 2 and b = 2.")))
+		"Call the tool "+probeTool+
+			" twice in one answer, in parallel: with a = 1 and b = 1, and with a = 2 and b = 2.")))
 	switch {
 	case !ok:
 	case len(res.Calls) < 2:
-		p.add(ProbeWarn, "made fewer than two tool calls in one answer when asked for two", "nothing needs to be done: "+
-			"tools then run one after the other")
+		p.add(ProbeWarn, "made fewer than two tool calls in one answer when asked for two",
+			"nothing needs to be done: "+
+				"tools then run one after the other")
 	default:
 		for i, call := range res.Calls[:2] {
 			p.right(call, i+1, i+1)

@@ -26,7 +26,8 @@ type probed struct {
 	timely  bool // each request had a deadline
 }
 
-func (p *probed) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p *probed) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	_, p.timely = ctx.Deadline()
 	onDelta(inference.Delta{})
 	text, err := json.Marshal(req)
@@ -72,31 +73,50 @@ func TestEveryFindingOfAProbe(t *testing.T) {
 	}{
 		{"as it should be", []any{one, words, two}},
 		{"text", []any{probeAnswer("stop", strings.Repeat("It is 5. ", 20))}},
-		{"two calls for one", []any{probeAnswer("tool_calls", "", probeCall("a", 2, 3), probeCall("b", 3, 4)), words, two}},
-		{"another tool", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: strings.Repeat("x", 70), Arguments: `{"a":2,"b":3}`})}},
-		{"no JSON", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool, Arguments: `{"a":2,`})}},
-		{"one argument", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool, Arguments: `{"a":2}`})}},
-		{"the other argument", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool, Arguments: `{"b":3}`})}},
-		{"a text for a number", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool, Arguments: `{"a":"2","b":3}`})}},
+		{"two calls for one", []any{probeAnswer("tool_calls", "", probeCall("a", 2, 3), probeCall("b", 3, 4)), words,
+			two}},
+		{"another tool", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: strings.Repeat("x", 70),
+			Arguments: `{"a":2,"b":3}`})}},
+		{"no JSON", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool,
+			Arguments: `{"a":2,`})}},
+		{"one argument", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool,
+			Arguments: `{"a":2}`})}},
+		{"the other argument", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool,
+			Arguments: `{"b":3}`})}},
+		{"a text for a number", []any{probeAnswer("tool_calls", "", inference.Call{ID: "a", Name: probeTool,
+			Arguments: `{"a":"2","b":3}`})}},
 		{"swapped", []any{probeAnswer("tool_calls", "", probeCall("a", 3, 2))}},
-		{"no ids", []any{probeAnswer("tool_calls", "", probeCall("", 2, 3)), words, probeAnswer("tool_calls", "", probeCall("", 1, 1), probeCall("", 2, 2))}},
-		{"one id for two", []any{one, words, probeAnswer("tool_calls", "", probeCall("b", 1, 1), probeCall("b", 2, 2))}},
+		{"no ids", []any{probeAnswer("tool_calls", "", probeCall("", 2, 3)), words, probeAnswer("tool_calls", "",
+			probeCall("", 1, 1), probeCall("", 2, 2))}},
+		{"one id for two", []any{one, words, probeAnswer("tool_calls", "", probeCall("b", 1, 1),
+			probeCall("b", 2, 2))}},
 		{"one for two", []any{one, words, one}},
-		{"three for two", []any{one, words, change(two, func(r *inference.Response) { r.Calls = append(r.Calls, probeCall("d", 9, 9)) })}},
-		{"two wrong ones", []any{one, words, probeAnswer("tool_calls", "", probeCall("b", 2, 2), probeCall("c", 1, 1))}},
+		{"three for two", []any{one, words, change(two, func(r *inference.Response) {
+			r.Calls = append(r.Calls, probeCall("d", 9, 9))
+		})}},
+		{"two wrong ones", []any{one, words, probeAnswer("tool_calls", "", probeCall("b", 2, 2),
+			probeCall("c", 1, 1))}},
 		{"a call again", []any{one, one, two}},
 		{"no finish_reason", []any{change(one, func(r *inference.Response) { r.FinishReason = "" }), words, two}},
 		{"a strange one", []any{one, probeAnswer("banana", "five"), two}},
 		{"a cut one", []any{one, probeAnswer("length", "fi"), two}},
 		{"stop with calls", []any{change(one, func(r *inference.Response) { r.FinishReason = "stop" }), words, two}},
-		{"function_call", []any{change(one, func(r *inference.Response) { r.FinishReason = "function_call" }), words, two}},
+		{"function_call", []any{change(one, func(r *inference.Response) {
+			r.FinishReason = "function_call"
+		}), words, two}},
 		{"no usage", []any{change(one, func(r *inference.Response) { r.Usage = turnkeeper.Usage{} }), words, two}},
 		{"doubt", []any{one, words, change(two, func(r *inference.Response) { r.Doubt = "a piece without a name" })}},
 		{"tags", []any{one, change(words, func(r *inference.Response) { r.Reasoning = "hm" }), two}},
-		{"reasoning", []any{change(one, func(r *inference.Response) { r.Reasoning, r.Raw = "hm", []byte(`{"reasoning":"hm"}`) }), words, two}},
-		{"thinking", []any{change(one, func(r *inference.Response) { r.Reasoning, r.Raw = "hm", []byte(`{"thinking":"hm"}`) }), words, two}},
-		{"demands reasoning", []any{one, &inference.Error{Class: inference.ClassInvalid, Detail: "needs some", Record: inference.RecordLacksReasoning}, words, two}},
-		{"always demands it", []any{one, &inference.Error{Class: inference.ClassInvalid, Detail: "needs some", Record: inference.RecordLacksReasoning}}},
+		{"reasoning", []any{change(one, func(r *inference.Response) {
+			r.Reasoning, r.Raw = "hm", []byte(`{"reasoning":"hm"}`)
+		}), words, two}},
+		{"thinking", []any{change(one, func(r *inference.Response) {
+			r.Reasoning, r.Raw = "hm", []byte(`{"thinking":"hm"}`)
+		}), words, two}},
+		{"demands reasoning", []any{one, &inference.Error{Class: inference.ClassInvalid, Detail: "needs some",
+			Record: inference.RecordLacksReasoning}, words, two}},
+		{"always demands it", []any{one, &inference.Error{Class: inference.ClassInvalid, Detail: "needs some",
+			Record: inference.RecordLacksReasoning}}},
 		{"no answer", []any{errors.New("it took too long")}},
 		{"fails at the second", []any{one, errors.New("it took too long"), two}},
 		{"fails at the third", []any{one, words, errors.New("it took too long")}},
@@ -116,7 +136,8 @@ func TestEveryFindingOfAProbe(t *testing.T) {
 		}
 		fmt.Fprintf(&written, "%s: %d requests\n", c.title, len(provider.asked))
 		for _, finding := range probe.findings {
-			fmt.Fprintf(&written, "  %s %s: %s\n    advice: %s\n", finding.Name, finding.Verdict, finding.Found, finding.Advice)
+			fmt.Fprintf(&written, "  %s %s: %s\n    advice: %s\n", finding.Name, finding.Verdict, finding.Found,
+				finding.Advice)
 		}
 		switch c.title {
 		case "as it should be", "two calls for one", "no ids", "demands reasoning":
@@ -134,7 +155,8 @@ func TestWhichModelsAreProbed(t *testing.T) {
 	cfg := config.Default()
 	cfg.AgentsDir, cfg.DefaultModel = t.TempDir(), "away/default"
 	for name, text := range map[string]string{
-		"a.md": "---\nmodel: away/a\nfallback_models: [demo/script, away/b]\n---\nHi.\n", "b.md": "---\nmodel: away/b\nextraction_model: away/a\n---\nHi.\n",
+		"a.md":      "---\nmodel: away/a\nfallback_models: [demo/script, away/b]\n---\nHi.\n",
+		"b.md":      "---\nmodel: away/b\nextraction_model: away/a\n---\nHi.\n",
 		"broken.md": "---\nmodel: away/c\nlane: x\n---\nHi.\n", "none.md": "Hi.\n",
 	} {
 		if err := os.WriteFile(filepath.Join(cfg.AgentsDir, name), []byte(text), 0o600); err != nil {
@@ -142,13 +164,15 @@ func TestWhichModelsAreProbed(t *testing.T) {
 		}
 	}
 	for want, names := range map[string][]string{
-		"probe away/a, probe away/b, probe away/c, probe away/default": nil, "probe away/z, probe demo/script": {"away/z", "demo/script"},
+		"probe away/a, probe away/b, probe away/c, probe away/default": nil, "probe away/z, probe demo/script": {
+			"away/z", "demo/script"},
 	} {
 		findings, err := ProbeModels(t.Context(), cfg, names, zap.NewNop())
 		var got []string
 		for _, f := range findings {
 			got = append(got, f.Name)
-			if f.Verdict != ProbeFail || f.Name != "probe demo/script" && !strings.Contains(f.Found, `needs the provider "away", which is not configured`) {
+			if f.Verdict != ProbeFail || f.Name != "probe demo/script" && !strings.Contains(f.Found,
+				`needs the provider "away", which is not configured`) {
 				t.Errorf("%+v", f)
 			}
 		}

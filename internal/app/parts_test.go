@@ -89,16 +89,19 @@ func TestWhereAProcessListens(t *testing.T) {
 		opens                 int
 		says                  string
 	}{
-		"both":               {"127.0.0.1:0", "127.0.0.1:0", config.RoleAPI, 2, ""},
-		"no role":            {"127.0.0.1:0", "127.0.0.1:0", config.RoleWorker, 1, ""},
-		"none":               {"", "", config.RoleAPI, 0, ""},
-		"the API's is taken": {taken.Addr().String(), "127.0.0.1:0", config.RoleAPI, 0, "cannot listen on " + taken.Addr().String() + " (setting listen)"},
-		"the metrics' is":    {"127.0.0.1:0", taken.Addr().String(), config.RoleAPI, 0, "cannot listen on " + taken.Addr().String() + " (setting metrics_listen)"},
+		"both":    {"127.0.0.1:0", "127.0.0.1:0", config.RoleAPI, 2, ""},
+		"no role": {"127.0.0.1:0", "127.0.0.1:0", config.RoleWorker, 1, ""},
+		"none":    {"", "", config.RoleAPI, 0, ""},
+		"the API's is taken": {taken.Addr().String(), "127.0.0.1:0", config.RoleAPI, 0,
+			"cannot listen on " + taken.Addr().String() + " (setting listen)"},
+		"the metrics' is": {"127.0.0.1:0", taken.Addr().String(), config.RoleAPI, 0,
+			"cannot listen on " + taken.Addr().String() + " (setting metrics_listen)"},
 	} {
 		cfg := config.Default()
 		cfg.Listen, cfg.MetricsListen, cfg.Roles = c.listen, c.metrics, []string{c.role}
 		b, err := bind(t.Context(), cfg, zap.NewNop())
-		if got := b.addresses(); len(got) != c.opens || (err == nil) != (c.says == "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
+		if got := b.addresses(); len(got) != c.opens || (err == nil) != (c.says == "") || err != nil &&
+			!strings.HasPrefix(err.Error(), c.says) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 		addresses := b.addresses()
@@ -140,10 +143,12 @@ func TestAWebhookNamesAStranger(t *testing.T) {
 func TestEveryFieldOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	w := config.Webhook{
-		Name: "n", URL: config.NewSecret("https://h.example:1/t0ken"), Keys: [][]byte{{1}, {2}}, Agents: []string{"a"}, SubAgents: true, Timeout: 1, Concurrency: 2, MaxAttempts: 3, MaxAge: 4,
+		Name: "n", URL: config.NewSecret("https://h.example:1/t0ken"), Keys: [][]byte{{1}, {2}}, Agents: []string{"a"},
+		SubAgents: true, Timeout: 1, Concurrency: 2, MaxAttempts: 3, MaxAge: 4,
 	}
 	want := webhooks.Endpoint{
-		Name: "n", URL: "https://h.example:1/t0ken", Origin: "https://h.example:1", Keys: [][]byte{{1}, {2}}, Agents: []string{"a"}, SubAgents: true, Timeout: 1, Concurrency: 2, MaxAttempts: 3, MaxAge: 4,
+		Name: "n", URL: "https://h.example:1/t0ken", Origin: "https://h.example:1", Keys: [][]byte{{1}, {2}},
+		Agents: []string{"a"}, SubAgents: true, Timeout: 1, Concurrency: 2, MaxAttempts: 3, MaxAge: 4,
 	}
 	if got := endpointOf(w); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -184,7 +189,8 @@ func TestAtOnceAfterTheSecondSignal(t *testing.T) {
 			signal, undone bool
 			want           bool
 		}{
-			{atOnce - 1, true, false, false}, {atOnce, true, false, true}, {time.Hour, false, false, false}, {time.Hour, true, true, false}, {time.Hour, false, true, false},
+			{atOnce - 1, true, false, false}, {atOnce, true, false, true}, {time.Hour, false, false, false},
+			{time.Hour, true, true, false}, {time.Hour, false, true, false},
 		} {
 			if got := after(c.wait, c.signal, c.undone); got != c.want {
 				t.Errorf("%+v: called %t", c, got)
@@ -193,7 +199,8 @@ func TestAtOnceAfterTheSecondSignal(t *testing.T) {
 	})
 }
 
-// TestTheSlotsOfAWorker checks that only a worker of turns that does not stop has slots, and what its heartbeat says of itself.
+// TestTheSlotsOfAWorker checks that only a worker of turns that does not stop has slots, and what its heartbeat says of
+// itself.
 func TestTheSlotsOfAWorker(t *testing.T) {
 	t.Parallel()
 	w := &worker{cfg: config.Default()}
@@ -214,9 +221,12 @@ func TestTheSlotsOfAWorker(t *testing.T) {
 		t.Errorf("ids %s and %s", first, again)
 	}
 	registry := &tools.Registry{}
-	for _, spec := range []tools.Spec{{Name: "near"}, {Name: "far", Detached: true, Timeout: time.Hour}, {Name: "further", Detached: true, Timeout: time.Hour}} {
+	for _, spec := range []tools.Spec{{Name: "near"}, {Name: "far", Detached: true, Timeout: time.Hour},
+		{Name: "further", Detached: true, Timeout: time.Hour}} {
 		spec.Description = "Does nothing."
-		if err := registry.Register(tools.Func(spec, func(context.Context, struct{}) (string, error) { return "", nil })); err != nil {
+		if err := registry.Register(tools.Func(spec, func(context.Context, struct{}) (string, error) {
+			return "", nil
+		})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,7 +235,8 @@ func TestTheSlotsOfAWorker(t *testing.T) {
 	}
 	points := FaultPoints()
 	slices.Sort(points)
-	if len(points) != len(slices.Compact(slices.Clone(points))) || slices.Contains(points, "") || !slices.Contains(points, pointNoted) {
+	if len(points) != len(slices.Compact(slices.Clone(points))) || slices.Contains(points, "") ||
+		!slices.Contains(points, pointNoted) {
 		t.Errorf("fault points: %q", points)
 	}
 }

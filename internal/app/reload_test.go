@@ -12,8 +12,8 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// TestAReloadThatNeedsARestart checks that, when agents are reloaded, the error for an unknown tool or server suggests a
-// restart: it may have been added to the settings after the worker started.
+// TestAReloadThatNeedsARestart checks that, when agents are reloaded, the error for an unknown tool or server suggests
+// a restart: it may have been added to the settings after the worker started.
 func TestAReloadThatNeedsARestart(t *testing.T) {
 	cfg := config.Default()
 	cfg.AgentsDir = t.TempDir()
@@ -22,7 +22,8 @@ func TestAReloadThatNeedsARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := func(a *setup.Agents, front string) error {
-		if err := os.WriteFile(filepath.Join(cfg.AgentsDir, "echo.md"), []byte("---\n"+front+"\n---\nHello.\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(cfg.AgentsDir, "echo.md"), []byte("---\n"+front+"\n---\nHello.\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		return a.Load(cfg, registry, zap.NewNop())

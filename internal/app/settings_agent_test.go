@@ -11,7 +11,8 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// An agentRow is a key of an agent's file: two values that are not the default, and what is observed with each, and without the key.
+// An agentRow is a key of an agent's file: two values that are not the default, and what is observed with each, and
+// without the key.
 type agentRow struct {
 	key    string
 	as     string    // of a second row of the key: the name of its agents
@@ -39,8 +40,8 @@ func (r agentRow) name(n int) string {
 	return fmt.Sprintf("%s-%d", strings.ReplaceAll(cmp.Or(r.as, r.key), ".", "-"), n)
 }
 
-// TestEverySettingOfAnAgentHasAnEffect runs two agents for each key of an agent's file, which differ in its value. Then the worker reads
-// the files again: the first agent has the second value now, and the second has none.
+// TestEverySettingOfAnAgentHasAnEffect runs two agents for each key of an agent's file, which differ in its value. Then
+// the worker reads the files again: the first agent has the second value now, and the second has none.
 func TestEverySettingOfAnAgentHasAnEffect(t *testing.T) {
 	testrun.Slow(t)
 	w := newWorldForAgents(t, append(lines(ownBounds, ""), "worker_slots: 200")...)

@@ -43,8 +43,8 @@ func seenBy(k talk, id turnkeeper.MessageID) string {
 	return fmt.Sprintf("%s %s %v, %s", last.Chat().Model, asked, tools, ending(v))
 }
 
-// TestARunningTurnKeepsItsDefinition changes the file of an agent while a turn of it runs. The turn goes on with the definition that it
-// began with, the next one has the new one, and without the settings the defaults are back.
+// TestARunningTurnKeepsItsDefinition changes the file of an agent while a turn of it runs. The turn goes on with the
+// definition that it began with, the next one has the new one, and without the settings the defaults are back.
 func TestARunningTurnKeepsItsDefinition(t *testing.T) {
 	w := newSettingsWorld(t, "max_rounds: 5")
 	versions := []string{
@@ -57,7 +57,8 @@ func TestARunningTurnKeepsItsDefinition(t *testing.T) {
 	w.start()
 	k := w.talk(t, "clerk", "")
 	script := func(name string) string {
-		return fmt.Sprintf(`do: meet {} | text {"n":1} | text {"n":2} | text {"n":3} | text {"n":4} | say said in message %s`, name)
+		return fmt.Sprintf(
+			`do: meet {} | text {"n":1} | text {"n":2} | text {"n":3} | text {"n":4} | say said in message %s`, name)
 	}
 	var ids []turnkeeper.MessageID
 	for i := range versions {
@@ -71,7 +72,8 @@ func TestARunningTurnKeepsItsDefinition(t *testing.T) {
 	}
 	w.tools.release()
 	for i, want := range []string{
-		"old You are old. [text], degraded, max_rounds, 2 rounds", "new You are new. [text echo], degraded, max_rounds, 3 rounds",
+		"old You are old. [text], degraded, max_rounds, 2 rounds",
+		"new You are new. [text echo], degraded, max_rounds, 3 rounds",
 		"default You are new. [text], degraded, max_rounds, 5 rounds",
 	} {
 		if got := seenBy(k.in(fmt.Sprint(i)), ids[i]); got != want {
@@ -105,7 +107,8 @@ func TestTheTimeOfATurnCountsFromItsGrant(t *testing.T) {
 	}
 }
 
-// TestTheTimesOfAModelCall asks a model that does not answer: with a short time the call fails, with a long one it lasts until its turn ends.
+// TestTheTimesOfAModelCall asks a model that does not answer: with a short time the call fails, with a long one it
+// lasts until its turn ends.
 func TestTheTimesOfAModelCall(t *testing.T) {
 	for name, set := range map[string]func(*config.Config, time.Duration){
 		"model_idle_timeout": func(c *config.Config, d time.Duration) { c.Bounds.ModelIdle = d },
@@ -124,7 +127,8 @@ func TestTheTimesOfAModelCall(t *testing.T) {
 			}).Start(t)
 			call := func(ctx context.Context, limit time.Duration) error {
 				cfg := config.Default()
-				cfg.Providers = map[string]config.Provider{"slow": {Name: "slow", BaseURL: server, Profile: config.Profile{Name: "openai"}}}
+				cfg.Providers = map[string]config.Provider{"slow": {Name: "slow", BaseURL: server,
+					Profile: config.Profile{Name: "openai"}}}
 				set(cfg, limit)
 				models, err := setup.NewModels(cfg, nil, completions.Read, cfg.Masker(), zap.NewNop())
 				if err != nil {
@@ -134,13 +138,15 @@ func TestTheTimesOfAModelCall(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = model.Generate(ctx, inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "Hello"}}}, func(inference.Delta) {})
+				_, err = model.Generate(ctx, inference.Request{Model: "m",
+					Messages: []inference.Message{{Role: inference.RoleUser, Text: "Hello"}}}, func(inference.Delta) {})
 				return err
 			}
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience/6) // less than the defaults
 			defer cancel()
-			if err := call(ctx, 100*time.Millisecond); err == nil || ctx.Err() != nil || time.Since(began) < 100*time.Millisecond {
+			if err := call(ctx, 100*time.Millisecond); err == nil || ctx.Err() != nil ||
+				time.Since(began) < 100*time.Millisecond {
 				t.Errorf("with a limit of 100 ms the call ended after %s with %v", time.Since(began), err)
 			}
 			<-asked
@@ -164,14 +170,15 @@ func TestTheTimesOfAModelCall(t *testing.T) {
 	}
 }
 
-// settingsColumns says for each column of turnkeeper.settings that an operator may change what is observed without a value and with two.
-// A nil function: the scheduler writes the column.
+// settingsColumns says for each column of turnkeeper.settings that an operator may change what is observed without a
+// value and with two. A nil function: the scheduler writes the column.
 var settingsColumns = map[string]func(db *storagetest.DB, set func(value string)) (got, want []string){
 	"max_message_bytes": func(db *storagetest.DB, set func(string)) (got, want []string) {
 		for _, value := range []int{100, 200} {
 			set(fmt.Sprint(value))
 			for _, n := range []int{value - 1, value, value + 1} {
-				_, err := db.Enqueue(db.T.Context(), turnkeeper.Submission{Agent: "clerk", Body: strings.Repeat("x", n)})
+				_, err := db.Enqueue(db.T.Context(), turnkeeper.Submission{Agent: "clerk",
+					Body: strings.Repeat("x", n)})
 				got, want = append(got, fmt.Sprint(err == nil)), append(want, fmt.Sprint(n <= value))
 			}
 		}
@@ -196,7 +203,8 @@ var settingsColumns = map[string]func(db *storagetest.DB, set func(value string)
 	},
 	"paused_at": func(db *storagetest.DB, set func(string)) (got, want []string) {
 		id := db.Submit("clerk", "paused", "Hello")
-		for _, value := range []string{"now(), paused_reason = 'repairs'", "now(), paused_reason = 'holidays'", "null, paused_reason = null"} {
+		for _, value := range []string{"now(), paused_reason = 'repairs'", "now(), paused_reason = 'holidays'",
+			"null, paused_reason = null"} {
 			set(value)
 			got = append(got, pausedFor(db, id))
 		}
@@ -214,7 +222,8 @@ var settingsColumns = map[string]func(db *storagetest.DB, set func(value string)
 		}
 		return got, []string{"1h0m0s", "2h0m0s", "0s"}
 	},
-	"singleton": nil, "last_tick_at": nil, "timeline": nil, "server_started": nil, "hold_until": nil, "hold_reason": nil, "silence_from": nil, "lane_token": nil,
+	"singleton": nil, "last_tick_at": nil, "timeline": nil, "server_started": nil, "hold_until": nil,
+	"hold_reason": nil, "silence_from": nil, "lane_token": nil,
 }
 
 func pausedFor(db *storagetest.DB, id turnkeeper.MessageID) string {
@@ -233,10 +242,13 @@ func pausedFor(db *storagetest.DB, id turnkeeper.MessageID) string {
 // TestEveryColumnOfTheSettingsHasAnEffect changes each column of turnkeeper.settings.
 func TestEveryColumnOfTheSettingsHasAnEffect(t *testing.T) {
 	db := storagetest.New(t)
-	if err := db.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{Name: "clerk", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("---\n---\nHi"), Models: []string{"m/m"}}}); err != nil {
+	if err := db.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{Name: "clerk",
+		DefinitionHash: strings.Repeat("a", 64), Definition: []byte("---\n---\nHi"),
+		Models: []string{"m/m"}}}); err != nil {
 		t.Fatal(err)
 	}
-	columns := storagetest.One[[]string](db, "select array_agg(column_name::text) from information_schema.columns where table_schema = 'turnkeeper' and table_name = 'settings'")
+	columns := storagetest.One[[]string](db,
+		"select array_agg(column_name::text) from information_schema.columns where table_schema = 'turnkeeper' and table_name = 'settings'")
 	for _, column := range columns {
 		see, known := settingsColumns[column]
 		if !known {
@@ -245,7 +257,9 @@ func TestEveryColumnOfTheSettingsHasAnEffect(t *testing.T) {
 		if see == nil {
 			continue
 		}
-		got, want := see(db, func(value string) { db.Exec(fmt.Sprintf("update turnkeeper.settings set %s = %s", column, value)) })
+		got, want := see(db, func(value string) {
+			db.Exec(fmt.Sprintf("update turnkeeper.settings set %s = %s", column, value))
+		})
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", column, got, want)
 		}

@@ -52,7 +52,8 @@ func httpRows() []workerRow {
 		}, want: [2]string{"127.0.0.1", "127.0.0.2"}},
 		{name: "allowed_hosts", values: [2]string{"first.example", "second.example"}, see: func(k talk) string {
 			token := k.token("reader", "read")
-			return k.status(token, http.MethodGet, "/v1/agents", "", "first.example") + " " + k.status(token, http.MethodGet, "/v1/agents", "", "second.example")
+			return k.status(token, http.MethodGet, "/v1/agents", "", "first.example") + " " +
+				k.status(token, http.MethodGet, "/v1/agents", "", "second.example")
 		}, want: [2]string{"200 421", "421 200"}},
 		{name: "http_rate", values: [2]string{"3", "2000"}, see: func(k talk) string {
 			token := k.token("reader", "read")
@@ -73,16 +74,20 @@ func httpRows() []workerRow {
 			}
 			return strings.Join(all, " ")
 		}, want: [2]string{"200 429 429", "200 200 429"}},
-		{name: "four_eyes", values: [2]string{"true", "false"}, with: "tools: [act]\napprove: {act: always}", see: func(k talk) string {
-			token := k.token("sender", "send")
-			k.status(token, http.MethodPost, "/v1/messages", fmt.Sprintf(`{"agent":%q,"body":"do: act {\"text\":\"x\"} | say so"}`, k.agent), "")
-			var open []operate.Ask
-			k.until(func() bool {
-				open, _ = k.db.ListAsks(k.t.Context(), operate.AskFilter{Agent: k.agent, State: asks.Open})
-				return len(open) > 0
-			})
-			k.db.Exec("update turnkeeper.api_tokens set scopes = '{answer}' where name = $1", k.agent+"-sender") // no token may be created with both
-			return k.status(token, http.MethodPost, fmt.Sprintf("/v1/asks/%d/answer", open[0].ID), fmt.Sprintf(`{"decision":"denied","hash":%q}`, open[0].Hash), "")
-		}, want: [2]string{"403", "200"}},
+		{name: "four_eyes", values: [2]string{"true", "false"}, with: "tools: [act]\napprove: {act: always}",
+			see: func(k talk) string {
+				token := k.token("sender", "send")
+				k.status(token, http.MethodPost, "/v1/messages",
+					fmt.Sprintf(`{"agent":%q,"body":"do: act {\"text\":\"x\"} | say so"}`, k.agent), "")
+				var open []operate.Ask
+				k.until(func() bool {
+					open, _ = k.db.ListAsks(k.t.Context(), operate.AskFilter{Agent: k.agent, State: asks.Open})
+					return len(open) > 0
+				})
+				// no token may be created with both
+				k.db.Exec("update turnkeeper.api_tokens set scopes = '{answer}' where name = $1", k.agent+"-sender")
+				return k.status(token, http.MethodPost, fmt.Sprintf("/v1/asks/%d/answer", open[0].ID),
+					fmt.Sprintf(`{"decision":"denied","hash":%q}`, open[0].Hash), "")
+			}, want: [2]string{"403", "200"}},
 	}
 }

@@ -19,12 +19,13 @@ import (
 
 // agedHours are the ages of the closed messages of each class of retention, whose row has values between them.
 var agedHours = map[string][3]int{
-	"retention.messages": {300, 450, 600}, "retention.outputs": {5, 15, 25}, "retention.events": {25, 35, 45}, "retention.leases": {45, 55,
+	"retention.messages": {300, 450, 600}, "retention.outputs": {5, 15, 25}, "retention.events": {25, 35, 45},
+	"retention.leases": {45, 55,
 		65},
 }
 
-// age inserts the closed messages of the rows of retention, each with a turn, an output, events and an ended grant, in the order in which
-// they were accepted.
+// age inserts the closed messages of the rows of retention, each with a turn, an output, events and an ended grant, in
+// the order in which they were accepted.
 func (w *settingsWorld) age() {
 	byAge := map[int]string{}
 	for name, hours := range agedHours {
@@ -34,7 +35,8 @@ func (w *settingsWorld) age() {
 	}
 	for _, age := range slices.Backward(slices.Sorted(maps.Keys(byAge))) {
 		for _, agent := range strings.Fields(byAge[age]) {
-			w.db.Exec(`with m as (insert into turnkeeper.messages (agent, conversation, lane, body, state, accepted_at, due_at, closed_at)
+			w.db.Exec(
+				`with m as (insert into turnkeeper.messages (agent, conversation, lane, body, state, accepted_at, due_at, closed_at)
 				values ($1, $2, $1, 'old', 'succeeded', now() - $3 * interval '1 h', now() - $3 * interval '1 h',
 					now() - $3 * interval '1 h') returning *),
 				t as (insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token,
@@ -53,9 +55,11 @@ func (w *settingsWorld) age() {
 	}
 }
 
-// kept returns the ages of a class whose rows are left, once those of the oldest are gone. A worker deletes them when it starts.
+// kept returns the ages of a class whose rows are left, once those of the oldest are gone. A worker deletes them when
+// it starts.
 func kept(k talk, class, left string) string {
-	find := fmt.Sprintf(`select coalesce(string_agg(split_part(m.conversation, '-', 2), ' ' order by m.id desc), '') from turnkeeper.messages m
+	find := fmt.Sprintf(
+		`select coalesce(string_agg(split_part(m.conversation, '-', 2), ' ' order by m.id desc), '') from turnkeeper.messages m
 		left join turnkeeper.turns t on t.message_id = m.id where m.agent = $1 and m.body = 'old' and %s`, left)
 	oldest := fmt.Sprint(agedHours[class][2])
 	ages := ""
@@ -153,12 +157,14 @@ func (k talk) metrics() (place int, text string) {
 	return 0, ""
 }
 
-// traced sends a message with a mark, and one after it, and waits until a collector has the trace of the second. It returns the
-// collector's place, and whether it has the mark.
+// traced sends a message with a mark, and one after it, and waits until a collector has the trace of the second. It
+// returns the collector's place, and whether it has the mark.
 func traced(k talk, mark string) (place int, marked bool) {
 	k.say("do: say " + mark)
-	id := fmt.Sprintf("%-16.16s", k.ready.WorkerID[len(k.ready.WorkerID)-8:]+"/"+turnkeeper.WorkerID(k.agent)) // the bytes of a trace's id
-	k.ended(k.in("after").submit(turnkeeper.Submission{Body: "do: say so", TraceParent: fmt.Sprintf("00-%x-00f067aa0ba902b7-01", id)}))
+	// the bytes of a trace's id
+	id := fmt.Sprintf("%-16.16s", k.ready.WorkerID[len(k.ready.WorkerID)-8:]+"/"+turnkeeper.WorkerID(k.agent))
+	k.ended(k.in("after").submit(turnkeeper.Submission{Body: "do: say so",
+		TraceParent: fmt.Sprintf("00-%x-00f067aa0ba902b7-01", id)}))
 	k.until(func() bool {
 		for i, c := range collectors() {
 			if c.has(id) {
@@ -182,14 +188,17 @@ func processRows() []workerRow {
 	}
 	return []workerRow{
 		retention("messages", "400h 500h", "true", [2]string{"300", "300 450"}),
-		retention("outputs", "10h 20h", "exists (select from turnkeeper.outputs o where o.turn_id = t.id and o.expired_at is null)",
+		retention("outputs", "10h 20h",
+			"exists (select from turnkeeper.outputs o where o.turn_id = t.id and o.expired_at is null)",
 			[2]string{"5", "5 15"}),
 		retention("events", "30h 40h", "t.events_expired_at is null", [2]string{"25", "25 35"}),
-		retention("leases", "50h 60h", "exists (select from turnkeeper.ended_grants g where g.turn_id = t.id)", [2]string{"45", "45 55"}),
-		{name: "otlp_endpoint", values: [2]string{collectors()[0].address(), collectors()[1].address()}, see: func(k talk) string {
-			place, _ := traced(k, "otlp")
-			return places[place]
-		}, want: places},
+		retention("leases", "50h 60h", "exists (select from turnkeeper.ended_grants g where g.turn_id = t.id)",
+			[2]string{"45", "45 55"}),
+		{name: "otlp_endpoint", values: [2]string{collectors()[0].address(), collectors()[1].address()},
+			see: func(k talk) string {
+				place, _ := traced(k, "otlp")
+				return places[place]
+			}, want: places},
 		{name: "telemetry_content", values: [2]string{"true", "false"}, see: func(k talk) string {
 			_, marked := traced(k, "content-"+string(k.ready.WorkerID))
 			return fmt.Sprint(marked)
@@ -200,7 +209,8 @@ func processRows() []workerRow {
 		}, want: places},
 		{name: "db_pool_size", values: [2]string{"21", "23"}, see: func(k talk) string {
 			_, text := k.metrics()
-			return strings.Join(regexp.MustCompile(`turnkeeper_db_connections\{[^}]*state="max"[^}]*\} (21|23)\n`).FindStringSubmatch(text)[1:], " ")
+			return strings.Join(regexp.MustCompile(
+				`turnkeeper_db_connections\{[^}]*state="max"[^}]*\} (21|23)\n`).FindStringSubmatch(text)[1:], " ")
 		}, want: [2]string{"21", "23"}},
 	}
 }

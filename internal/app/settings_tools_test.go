@@ -109,9 +109,11 @@ func serveMCP(w http.ResponseWriter, r *http.Request) {
 	answer := `"result":{}`
 	switch m.Method {
 	case "initialize":
-		answer = `"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"test","version":"1"},"capabilities":{"tools":{}}}`
+		answer =
+			`"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"test","version":"1"},"capabilities":{"tools":{}}}`
 	case "tools/list":
-		answer = `"result":{"tools":[{"name":"left","inputSchema":{"type":"object"}},{"name":"right","inputSchema":{"type":"object"}}]}`
+		answer =
+			`"result":{"tools":[{"name":"left","inputSchema":{"type":"object"}},{"name":"right","inputSchema":{"type":"object"}}]}`
 	case "tools/call":
 		answer = fmt.Sprintf(`"result":{"content":[{"type":"text","text":"%s was called"}]}`, m.Params.Name)
 	case "server/discover":

@@ -22,7 +22,8 @@ type workerRow struct {
 	want   [2]string
 }
 
-// TestEverySettingOfAWorkerHasAnEffect runs two workers whose settings all differ. The first has them in variables, the second in its file.
+// TestEverySettingOfAWorkerHasAnEffect runs two workers whose settings all differ. The first has them in variables, the
+// second in its file.
 func TestEverySettingOfAWorkerHasAnEffect(t *testing.T) {
 	wantWorkerRows(t)
 	testrun.Slow(t)
@@ -35,7 +36,9 @@ func TestEverySettingOfAWorkerHasAnEffect(t *testing.T) {
 				w = newWorldForAgents(t)
 				w.reloadWith(w.given(world, func(s config.Setting) string { return s.Env }), nil)
 			} else {
-				w = newWorldForAgents(t, fileLines((&settingsWorld{}).given(world, func(s config.Setting) string { return s.Name }))...)
+				w = newWorldForAgents(t, fileLines((&settingsWorld{}).given(world, func(s config.Setting) string {
+					return s.Name
+				}))...)
 			}
 			rows := workerRows(w)
 			w.writeRows(rows)

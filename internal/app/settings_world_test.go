@@ -25,10 +25,12 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A settingsWorld is a worker in this process whose messages say what its models answer. A test observes in it what a setting changes.
+// A settingsWorld is a worker in this process whose messages say what its models answer. A test observes in it what a
+// setting changes.
 //
-// A message "do: STEP | STEP" holds the model's answer of each round; the last one is repeated. The task of a sub-agent begins with
-// "sub:", and has semicolons between its steps. OUTPUT stands for the newest handle. A step is "say TEXT", "fail STATUS", or calls "NAME ARGUMENTS & NAME ARGUMENTS".
+// A message "do: STEP | STEP" holds the model's answer of each round; the last one is repeated. The task of a sub-agent
+// begins with "sub:", and has semicolons between its steps. OUTPUT stands for the newest handle. A step is "say TEXT",
+// "fail STATUS", or calls "NAME ARGUMENTS & NAME ARGUMENTS".
 type settingsWorld struct {
 	t      *testing.T
 	db     *storagetest.DB
@@ -44,14 +46,16 @@ type settingsWorld struct {
 
 // newSettingsWorld prepares a world with more lines in the file of settings; start starts its worker.
 func newSettingsWorld(t *testing.T, more ...string) *settingsWorld {
-	w := &settingsWorld{t: t, model: inferencetest.NewServer().Then(playMessage), tools: newPlayedTools(), reload: make(chan os.Signal), read: make(chan string, 1)}
+	w := &settingsWorld{t: t, model: inferencetest.NewServer().Then(playMessage), tools: newPlayedTools(),
+		reload: make(chan os.Signal), read: make(chan string, 1)}
 	w.db = storagetest.Open(t, storagetest.URL(t))
 	w.folder = t.TempDir()
 	agents := filepath.Join(w.folder, "agents")
 	if err := os.Mkdir(agents, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("database_url: %s\nagents_dir: %s\nproviders: {played: {base_url: %s}}\n%s", w.db.URL, agents, w.model.Start(t), strings.Join(more, "\n"))
+	text := fmt.Sprintf("database_url: %s\nagents_dir: %s\nproviders: {played: {base_url: %s}}\n%s", w.db.URL, agents,
+		w.model.Start(t), strings.Join(more, "\n"))
 	for key, value := range map[string]string{"default_model": "played/default", "listen": "127.0.0.1:0"} {
 		if !strings.Contains(text, "\n"+key+":") {
 			text += "\n" + key + ": " + value
@@ -74,7 +78,10 @@ func (w *settingsWorld) load(text string) {
 func (w *settingsWorld) reloadWith(env, flags map[string]string) {
 	w.t.Helper()
 	cfg, err := config.Load(config.LoadOptions{
-		File: filepath.Join(w.folder, "turnkeeper.yaml"), Flags: flags, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+		File: filepath.Join(w.folder, "turnkeeper.yaml"), Flags: flags, Env: func(name string) (string, bool) {
+			v, ok := env[name]
+			return v, ok
+		},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -149,7 +156,8 @@ func (w *settingsWorld) write(agent, front string) { w.writePrompt(agent, front,
 // writePrompt writes an agent's file with a system prompt.
 func (w *settingsWorld) writePrompt(agent, front, prompt string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.cfg.AgentsDir, agent+".md"), []byte("---\n"+front+"\n---\n"+prompt+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.cfg.AgentsDir, agent+".md"), []byte("---\n"+front+"\n---\n"+prompt+"\n"),
+		0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -222,12 +230,14 @@ func (k talk) turnOf(id turnkeeper.MessageID) operate.TurnView {
 	return view
 }
 
-// scheduled waits until the n-th turn that a schedule started with the agent's current definition has ended, and returns it.
+// scheduled waits until the n-th turn that a schedule started with the agent's current definition has ended, and
+// returns it.
 func (k talk) scheduled(n int) operate.TurnView {
 	k.t.Helper()
 	var ids []turnkeeper.TurnID
 	k.until(func() bool {
-		ids = storagetest.One[[]turnkeeper.TurnID](k.db, `select coalesce(array_agg(id order by id), '{}') from turnkeeper.turns
+		ids = storagetest.One[[]turnkeeper.TurnID](k.db,
+			`select coalesce(array_agg(id order by id), '{}') from turnkeeper.turns
 			where agent = $1 and trigger = 'schedule' and ended_at is not null
 			and definition_hash = (select definition_hash from turnkeeper.agents where name = $1)`, k.agent)
 		return len(ids) >= n
@@ -261,7 +271,8 @@ func (k talk) waiting(id turnkeeper.MessageID) waiting.Message {
 	return m
 }
 
-// waits waits until a message waits for one of the reasons, or has ended or runs, and returns which: the reason or "runs".
+// waits waits until a message waits for one of the reasons, or has ended or runs, and returns which: the reason or
+// "runs".
 func (k talk) waits(id turnkeeper.MessageID, reasons ...waiting.Reason) (why string) {
 	k.t.Helper()
 	k.until(func() bool {
@@ -302,7 +313,8 @@ func (k talk) asks(id turnkeeper.MessageID) (ask operate.Ask, asked bool) {
 			k.t.Fatal(err)
 		}
 		for _, a := range all {
-			if turns, err := k.db.TurnsOf(k.t.Context(), id); err == nil && len(turns) > 0 && turns[len(turns)-1].ID == a.Turn {
+			if turns, err := k.db.TurnsOf(k.t.Context(), id); err == nil && len(turns) > 0 &&
+				turns[len(turns)-1].ID == a.Turn {
 				ask, asked = a, true
 			}
 		}

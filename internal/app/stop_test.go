@@ -18,8 +18,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestStoppedAtOnce checks that a worker told twice to stop logs "turn handed back" only if the turn is queued again, and
-// that the worker counts as stopped, not lost, only then.
+// TestStoppedAtOnce checks that a worker told twice to stop logs "turn handed back" only if the turn is queued again,
+// and that the worker counts as stopped, not lost, only then.
 func TestStoppedAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -67,12 +67,14 @@ func (s *stopping) pushTo(url string) {
 	name := filepath.Join(s.folder, "turnkeeper.yaml")
 	text, err := os.ReadFile(name)
 	if err == nil {
-		err = os.WriteFile(name, append(text, "\nwebhooks: {hook: {url_env: HOOK_URL, secret_env: HOOK_SECRET}}\n"...), 0o600)
+		err = os.WriteFile(name, append(text, "\nwebhooks: {hook: {url_env: HOOK_URL, secret_env: HOOK_SECRET}}\n"...),
+			0o600)
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.reloadWith(map[string]string{"HOOK_URL": url, "HOOK_SECRET": "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
+	s.reloadWith(map[string]string{"HOOK_URL": url, "HOOK_SECRET": "whsec_" + base64.StdEncoding.EncodeToString(
+		make([]byte, 32))}, nil)
 }
 
 // at records what others see of the worker at a point of its stop.
@@ -94,9 +96,9 @@ func (s *stopping) at(point string) {
 		statusOf(s.ready.API+"/v1/agents"), statusOf("http://"+s.metrics+"/metrics"), row, turn))
 }
 
-// TestTheOrderOfAStop checks what others see at each point of a stop: the worker announces it, ends its streams, grants nothing, lets the
-// turn finish within the grace or hands it back, counts as stopped only then, and serves the API and its metrics until the end. After it
-// nobody listens, and what it had to tell has been told.
+// TestTheOrderOfAStop checks what others see at each point of a stop: the worker announces it, ends its streams, grants
+// nothing, lets the turn finish within the grace or hands it back, counts as stopped only then, and serves the API and
+// its metrics until the end. After it nobody listens, and what it had to tell has been told.
 func TestTheOrderOfAStop(t *testing.T) {
 	testrun.Slow(t)
 	for grace, ends := range map[string]string{"0s": "queued", "1h": "succeeded"} {
@@ -105,7 +107,8 @@ func TestTheOrderOfAStop(t *testing.T) {
 			c := &collector{}
 			c.Server = newCollector(t, c)
 			s := &stopping{metrics: freeAddress(t), streamed: make(chan struct{})}
-			s.settingsWorld = newSettingsWorld(t, "shutdown_grace: "+grace, "metrics_listen: "+s.metrics, "otlp_endpoint: "+c.URL)
+			s.settingsWorld = newSettingsWorld(t, "shutdown_grace: "+grace, "metrics_listen: "+s.metrics,
+				"otlp_endpoint: "+c.URL)
 			s.pushTo(c.URL + "/hook")
 			s.write("clerk", "tools: [meet]\nlane: conversation")
 			s.talk = s.settingsWorld.talk(t, "clerk", "main")
@@ -113,16 +116,20 @@ func TestTheOrderOfAStop(t *testing.T) {
 				t.Errorf("the worker ended with %v", err)
 			}
 			want := []string{
-				"begin: API 200, metrics 200, 1 slots, stopped f, turn running", "draining: API 200, metrics 200, 0 slots, stopped f, turn running",
-				"stopped: API 200, metrics 200, 0 slots, stopped f, turn " + ends, "noted: API 200, metrics 200, 0 slots, stopped t, turn " + ends,
+				"begin: API 200, metrics 200, 1 slots, stopped f, turn running",
+				"draining: API 200, metrics 200, 0 slots, stopped f, turn running",
+				"stopped: API 200, metrics 200, 0 slots, stopped f, turn " + ends,
+				"noted: API 200, metrics 200, 0 slots, stopped t, turn " + ends,
 			}
 			if got := strings.Join(s.seen, "\n"); got != strings.Join(want, "\n") {
 				t.Errorf("it was seen as\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 			}
-			if api, metrics := statusOf(s.ready.API+"/v1/agents"), statusOf("http://"+s.metrics+"/metrics"); api+metrics != "refusedrefused" {
+			if api, metrics := statusOf(s.ready.API+"/v1/agents"), statusOf("http://"+s.metrics+"/metrics"); api+
+				metrics != "refusedrefused" {
 				t.Errorf("after it, the API is %s and the metrics are %s", api, metrics)
 			}
-			if n := storagetest.One[int](s.db, "select count(*)::int from turnkeeper.turns where conversation = 'late'"); n != 0 {
+			if n := storagetest.One[int](s.db,
+				"select count(*)::int from turnkeeper.turns where conversation = 'late'"); n != 0 {
 				t.Errorf("%d turns were granted while it stopped", n)
 			}
 			if !c.has(string(s.ready.WorkerID)) {
@@ -132,7 +139,8 @@ func TestTheOrderOfAStop(t *testing.T) {
 	}
 }
 
-// stop runs the worker, sends a message whose tool waits, opens a stream and a request that does not end, and stops the worker.
+// stop runs the worker, sends a message whose tool waits, opens a stream and a request that does not end, and stops the
+// worker.
 func (s *stopping) stop(t *testing.T, grace string) error {
 	t.Helper()
 	soft, stop := context.WithCancel(context.Background())
@@ -147,7 +155,10 @@ func (s *stopping) stop(t *testing.T, grace string) error {
 		}
 	})
 	go func() {
-		ended <- app.RunWorker(soft, context.Background(), s.cfg, zap.NewNop(), func(r app.Ready) { s.ready = r; close(ready) },
+		ended <- app.RunWorker(soft, context.Background(), s.cfg, zap.NewNop(), func(r app.Ready) {
+			s.ready = r
+			close(ready)
+		},
 			app.WithTools(s.tools.all()...), app.WithFaults(hook))
 	}()
 	select {
@@ -186,7 +197,8 @@ func (s *stopping) stop(t *testing.T, grace string) error {
 	}
 }
 
-// TestAStopWaitsForNoRequest checks that a request whose body does not come keeps the API open for three seconds, and no longer.
+// TestAStopWaitsForNoRequest checks that a request whose body does not come keeps the API open for three seconds, and
+// no longer.
 func TestAStopWaitsForNoRequest(t *testing.T) {
 	testrun.Slow(t)
 	cfg := settings(t, clockAgent)
@@ -207,7 +219,8 @@ func TestAStopWaitsForNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_, err = fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+	_, err = fmt.Fprintf(conn,
+		"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,8 @@ func (t *telling) closer(hard context.Context) func() {
 
 // watch registers the sources of gauges, which are queried whenever the metrics are read.
 func (w *worker) watch() error {
-	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Levels: w.levels, Pools: w.pools, Refused: w.refused}
+	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Levels: w.levels,
+		Pools: w.pools, Refused: w.refused}
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
@@ -80,7 +81,8 @@ func (w *worker) watch() error {
 
 func (w *worker) queue(ctx context.Context) (telemetry.Queue, error) {
 	f, err := w.store.Queue(ctx)
-	q := telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued, Waits: f.WaitingTurns}
+	q := telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued,
+		Waits: f.WaitingTurns}
 	for _, t := range f.Waits {
 		wait := telemetry.Wait{Reason: string(t.Reason), Turns: t.Turns, Age: -1, Left: -1}
 		if !t.Since.IsZero() {

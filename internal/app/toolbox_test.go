@@ -12,7 +12,9 @@ import (
 )
 
 func nothing[A any](name string) tools.Tool {
-	return tools.Func(tools.Spec{Name: name, Description: "Does nothing."}, func(context.Context, A) (string, error) { return "", nil })
+	return tools.Func(tools.Spec{Name: name, Description: "Does nothing."}, func(context.Context, A) (string, error) {
+		return "", nil
+	})
 }
 
 func TestAFaultyToolIsReportedAtTheStart(t *testing.T) {
@@ -20,7 +22,8 @@ func TestAFaultyToolIsReportedAtTheStart(t *testing.T) {
 		tool tools.Tool
 		says string
 	}{
-		"arguments without a schema": {nothing[struct{ C chan int }]("broken"), `tool "broken": its arguments have no schema: `},
+		"arguments without a schema": {nothing[struct{ C chan int }]("broken"),
+			`tool "broken": its arguments have no schema: `},
 		"the name of a built-in one": {nothing[struct{}]("clock"), `tool "clock" is registered twice`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (w *settingsWorld) logsUntil(message string) (warnings, deleted []string) {
 		w.t.Fatalf("the worker never says %q: %v", message, logged.All())
 	}
 	stop()
-	<-ended // it was told to stop at once
+	w.t.Logf("the worker ended: %v", <-ended) // it was told to stop at once
 	for _, e := range logged.All() {
 		text := e.Message
 		for _, key := range []string{"messages", "turns"} {
@@ -80,10 +80,12 @@ func (w *settingsWorld) logsUntil(message string) (warnings, deleted []string) {
 	return warnings, deleted
 }
 
-// TestAHealthyWorkerWarnsOfNothing runs a worker with old records of each class: it deletes them, says how many, and warns of nothing.
+// TestAHealthyWorkerWarnsOfNothing runs a worker with old records of each class: it deletes them, says how many, and
+// warns of nothing.
 func TestAHealthyWorkerWarnsOfNothing(t *testing.T) {
 	t.Parallel()
-	w := newSettingsWorld(t, "retention: {messages: 250h, outputs: 10h, events: 30h, leases: 50h}", "models: {played/default: {context_window: 100000}}")
+	w := newSettingsWorld(t, "retention: {messages: 250h, outputs: 10h, events: 30h, leases: 50h}",
+		"models: {played/default: {context_window: 100000}}")
 	for name := range agedHours {
 		w.write(strings.ReplaceAll(name, ".", "-"), "")
 	}
@@ -92,7 +94,8 @@ func TestAHealthyWorkerWarnsOfNothing(t *testing.T) {
 	if len(warnings) > 0 {
 		t.Errorf("it warns: %q", warnings)
 	}
-	want := []string{"deleted old messages; messages 3; turns 3", "deleted old outputs; turns 8", "deleted old events; turns 5", "deleted old leases; turns 2"}
+	want := []string{"deleted old messages; messages 3; turns 3", "deleted old outputs; turns 8",
+		"deleted old events; turns 5", "deleted old leases; turns 2"}
 	for i, text := range want {
 		if i >= len(deleted) || deleted[i] != text {
 			t.Errorf("deleted: %q, want %q", deleted, want)

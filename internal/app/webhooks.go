@@ -42,7 +42,8 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 		return nil, err
 	}
 	c := webhooks.Config{
-		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace), Mask: mask, Log: w.log,
+		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace),
+		Mask: mask, Log: w.log,
 		View:     func(r turnkeeper.Reply) any { return views.OfPushedReply(r) },
 		ViewAsk:  func(a outbox.OpenedAsk) any { return views.OfOpenedAsk(a) },
 		Observe:  w.telling.Delivery,
@@ -66,7 +67,8 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 
 func endpointOf(w config.Webhook) webhooks.Endpoint {
 	return webhooks.Endpoint{
-		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, SubAgents: w.SubAgents, Asks: w.Asks, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
+		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, SubAgents: w.SubAgents,
+		Asks: w.Asks, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
 		Concurrency: w.Concurrency, MaxAttempts: w.MaxAttempts, MaxAge: w.MaxAge,
 	}
 }
@@ -76,7 +78,8 @@ func (w *worker) warnOfStrangers(webhook string, agents []string) {
 	known := w.agents.Names()
 	strangers := slices.DeleteFunc(slices.Clone(agents), func(name string) bool { return slices.Contains(known, name) })
 	if len(strangers) > 0 {
-		w.log.Warn("a webhook names agents that this worker does not have", zap.String("webhook", webhook), zap.String("agents", strings.Join(strangers, ", ")))
+		w.log.Warn("a webhook names agents that this worker does not have", zap.String("webhook", webhook),
+			zap.String("agents", strings.Join(strangers, ", ")))
 	}
 }
 

@@ -70,10 +70,12 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // the grace period, hands back the rest, and returns. When hard ends, it stops at once. ready is called
 // when the worker takes work. If agent files have faults, the error matches ErrAgents; then, and if it
 // cannot listen on a configured address, the database is not opened.
-func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
+func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready),
+	options ...WorkerOption) error {
 	outage := storage.NewOutage(log)
 	log = log.WithOptions(zap.WrapCore(storage.QuietLog))
-	w := &worker{cfg: cfg, log: log, outage: outage, id: newWorkerID(), agents: &setup.Agents{Rules: cel.Compile}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
+	w := &worker{cfg: cfg, log: log, outage: outage, id: newWorkerID(), agents: &setup.Agents{Rules: cel.Compile},
+		pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
 		option(w)
 	}
@@ -208,8 +210,9 @@ func (w *worker) readAgents() error {
 // warnOfRoot warns if the worker's tools run as root.
 func (w *worker) warnOfRoot() {
 	if os.Geteuid() == 0 && w.cfg.HasRole(config.RoleWorker) {
-		w.log.Warn("this worker runs as root, and so do its tools: a program tool or MCP server can read every file and the worker's secrets, " +
-			"and change this machine; run the worker as a separate user")
+		w.log.Warn(
+			"this worker runs as root, and so do its tools: a program tool or MCP server can read every file and the worker's secrets, " +
+				"and change this machine; run the worker as a separate user")
 	}
 }
 
@@ -221,7 +224,8 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, completions.Read, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = setup.NewToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(setup.Programs(w.cfg), w.moreTools...)); err != nil {
+	if w.tools, err = setup.NewToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(setup.Programs(w.cfg),
+		w.moreTools...)); err != nil {
 		return err
 	}
 	if err := w.store.CheckSessions(ctx); err != nil {
@@ -257,7 +261,8 @@ func (w *worker) prepare(ctx context.Context) error {
 
 // applySenderLimits stores the limits on messages, which the database checks.
 func (w *worker) applySenderLimits(ctx context.Context) error {
-	return errors.Join(w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes), w.store.SetMaxSenderPriority(ctx, w.cfg.MaxSenderPriority))
+	return errors.Join(w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes), w.store.SetMaxSenderPriority(ctx,
+		w.cfg.MaxSenderPriority))
 }
 
 func (w *worker) prepareTurns() (err error) {
@@ -265,12 +270,14 @@ func (w *worker) prepareTurns() (err error) {
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, More: w.mcp, Bounds: w.cfg.Bounds,
 		Rules: &policy.Cache{Compiler: cel.Compile}, Approve: w.cfg.Approve, ReplySink: w.cfg.ReplySink,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
-		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Grants: w.store.leases}, Log: w.log, Observer: w.telling, Fault: w.fault,
+		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Grants: w.store.leases}, Log: w.log,
+		Observer: w.telling, Fault: w.fault,
 		ResultMemory: w.memory,
 		Tokens:       func(model string) prompt.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
-		DB: w.store.DB, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Observed: w.telling.Traces(), Fault: w.fault,
+		DB: w.store.DB, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log,
+		Observed: w.telling.Traces(), Fault: w.fault,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
 	w.calls = jobs.NewCallWorker(jobs.CallWorkerConfig{
@@ -371,7 +378,8 @@ func warnOfEncoding(ctx context.Context, store interface {
 	Encoding(ctx context.Context) (string, error)
 }, log *zap.Logger) {
 	if name, err := store.Encoding(ctx); err == nil && name != "UTF8" {
-		log.Warn("the database is not UTF-8: text with other characters fails; create one with: create database NAME encoding 'UTF8' template template0",
+		log.Warn(
+			"the database is not UTF-8: text with other characters fails; create one with: create database NAME encoding 'UTF8' template template0",
 			zap.String("encoding", name))
 	}
 }
@@ -434,7 +442,8 @@ func (w *worker) schedule(ctx context.Context) {
 	scheduler.New(scheduler.Config{
 		Local: local, Store: &jobs.Dispatcher{Grants: w.store.leases, TTL: w.cfg.Bounds.LeaseTTL},
 		Wake: rings, Freed: freed, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
-		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling, Fault: w.fault,
+		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling,
+		Fault: w.fault,
 	}).Run(ctx)
 }
 
@@ -452,8 +461,9 @@ func (w *worker) beat(ctx context.Context) error {
 	w.at(ctx, pointBeat)
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, presence.Heartbeat{
-		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
-		Refused: w.store.Refused(),
+		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(),
+		TakeoverAfter: w.cfg.TakeoverAfter,
+		Refused:       w.store.Refused(),
 	})
 }
 
@@ -466,7 +476,8 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 	w.draining = true
 	w.mu.Unlock()
 	w.turns.Drain()
-	w.log.Info("stopping: taking no new turns", zap.Int("running", w.turns.Running()), zap.Int("detached", w.calls.Running()),
+	w.log.Info("stopping: taking no new turns", zap.Int("running", w.turns.Running()),
+		zap.Int("detached", w.calls.Running()),
 		zap.Duration("grace", w.cfg.ShutdownGrace))
 	if err := w.heart.Beat(ctx); err != nil {
 		w.log.Warn("could not write the heartbeat", zap.Error(err))
@@ -493,7 +504,8 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 }
 
 // errStoppedHard is the error of a worker that got a second signal to stop.
-var errStoppedHard = errors.New("stopped at once: turns that were not handed back continue on other workers once this one counts as lost")
+var errStoppedHard = errors.New(
+	"stopped at once: turns that were not handed back continue on other workers once this one counts as lost")
 
 func (w *worker) stopTurns(ctx, hard context.Context) error {
 	stopped := make(chan error, 1)
@@ -515,7 +527,8 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 			w.log.Info("the grace period is over: handing back turns", zap.Int("running", w.turns.Running()))
 			w.stop(agentturn.ErrShutdown)
 		case <-over.C:
-			return fmt.Errorf("%d turns did not stop in time; they continue on other workers when their leases end", w.turns.Running())
+			return fmt.Errorf("%d turns did not stop in time; they continue on other workers when their leases end",
+				w.turns.Running())
 		case <-hard.Done():
 			w.stop(agentturn.ErrShutdown)
 			if w.awaitMoment(stopped) {
@@ -573,14 +586,17 @@ func (w *worker) recheckWrites(ctx context.Context) {
 	}
 }
 
-// purgeOld deletes old heartbeats, pins, extractions, drafts, deliveries and unused conversations, and what retention says, every purgeEvery.
+// purgeOld deletes old heartbeats, pins, extractions, drafts, deliveries and unused conversations, and what retention
+// says, every purgeEvery.
 func (w *worker) purgeOld(ctx context.Context) {
 	sweeps := []struct {
 		what string
 		run  func(context.Context) error
 	}{
-		{"old heartbeats", w.store.ForgetWorkers}, {"old pins of survival levels", w.store.ForgetPins}, {"old extractions", w.store.ForgetExtractions},
-		{"unfinished results", w.store.SweepDrafts}, {"deliveries to removed webhooks", w.store.SweepDeliveries}, {"unused conversations", w.store.ForgetConversations},
+		{"old heartbeats", w.store.ForgetWorkers}, {"old pins of survival levels", w.store.ForgetPins},
+		{"old extractions", w.store.ForgetExtractions},
+		{"unfinished results", w.store.SweepDrafts}, {"deliveries to removed webhooks", w.store.SweepDeliveries},
+		{"unused conversations", w.store.ForgetConversations},
 	}
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
@@ -629,7 +645,8 @@ func (w *worker) retainMessages(ctx context.Context, kept time.Duration) {
 		w.log.Warn("old messages could not be deleted: see turnctl set-aside", zap.Int("messages", done.Kept))
 	}
 	if done.Messages > 0 {
-		w.log.Info("deleted old messages", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", kept))
+		w.log.Info("deleted old messages", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns),
+			zap.Duration("retention", kept))
 	}
 }
 
@@ -698,7 +715,8 @@ func (w *worker) registerAgain(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("could not register agents again; it is retried", zap.Strings("agents", w.unregistered), zap.Error(err))
+		w.log.Warn("could not register agents again; it is retried", zap.Strings("agents", w.unregistered),
+			zap.Error(err))
 	}
 }
 

@@ -111,7 +111,8 @@ func TestAMessageBecomesOneReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	if view.Turn.InferenceRounds < 2 || view.Turn.ExecutedCalls < 1 || view.Turn.StopReason != turnkeeper.StopNone {
-		t.Errorf("the turn had %d rounds, %d calls, stop reason %s", view.Turn.InferenceRounds, view.Turn.ExecutedCalls, view.Turn.StopReason)
+		t.Errorf("the turn had %d rounds, %d calls, stop reason %s", view.Turn.InferenceRounds, view.Turn.ExecutedCalls,
+			view.Turn.StopReason)
 	}
 	t.Logf("reply: %s", reply.Body)
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestConversationsHaveTheirUser looks for code that takes a conversation for the same as another by agent and name alone. Two
-// users of an agent would share it. A schedule has no user.
+// TestConversationsHaveTheirUser looks for code that takes a conversation for the same as another by agent and name
+// alone. Two users of an agent would share it. A schedule has no user.
 func TestConversationsHaveTheirUser(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -19,7 +19,8 @@ func TestConversationsHaveTheirUser(t *testing.T) {
 			return filepath.SkipDir
 		}
 		find := strays[filepath.Ext(path)]
-		if entry.IsDir() || find == nil || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".down.sql") || strings.Contains(path, "dbsqlc") ||
+		if entry.IsDir() || find == nil || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path,
+			".down.sql") || strings.Contains(path, "dbsqlc") ||
 			strings.Contains(path, "storesuite") {
 			return nil
 		}
@@ -40,11 +41,14 @@ var strays = map[string]func(string) []string{".sql": strayStatements, ".go": st
 
 var (
 	comment = regexp.MustCompile(`--[^\n]*`)
-	// A comparison of a conversation, or one next to an agent: in a list of columns, a row, or the arguments of a function.
-	conversation = regexp.MustCompile(`(agent|p_agent)(::text)?,\s+([a-z@]+\.?)?(p_)?conversation\b|(\b[a-z]+\.)?\b(p_)?conversation\s*(=|<>|>=|<=)\s|(=|<>)\s*([a-z]+\.)?(p_)?conversation\b`)
-	assigned     = regexp.MustCompile(`^[a-z_.]*conversation\s*=\s*(excluded\.conversation|'')`)
-	hasUser      = regexp.MustCompile(`user_name|p_user|'', `)
-	goPair       = regexp.MustCompile(`\.Conversation (==|!=) \w+\.Conversation|agent, conversation string|[aA]gent *\+ *"/" *\+ *\w*\.?[cC]onversation`)
+	// A comparison of a conversation, or one next to an agent: in a list of columns, a row, or the arguments of a
+	// function.
+	conversation = regexp.MustCompile(
+		`(agent|p_agent)(::text)?,\s+([a-z@]+\.?)?(p_)?conversation\b|(\b[a-z]+\.)?\b(p_)?conversation\s*(=|<>|>=|<=)\s|(=|<>)\s*([a-z]+\.)?(p_)?conversation\b`)
+	assigned = regexp.MustCompile(`^[a-z_.]*conversation\s*=\s*(excluded\.conversation|'')`)
+	hasUser  = regexp.MustCompile(`user_name|p_user|'', `)
+	goPair   = regexp.MustCompile(
+		`\.Conversation (==|!=) \w+\.Conversation|agent, conversation string|[aA]gent *\+ *"/" *\+ *\w*\.?[cC]onversation`)
 )
 
 // near is how many characters before and after a conversation its user may stand.

@@ -7,11 +7,12 @@ import (
 	"go/types"
 )
 
-// MeasureTypes adds the effective methods and fields of the types of packages to their sizes. exports has the files of compiled packages
-// by their import paths. Generated files do not count.
+// MeasureTypes adds the effective methods and fields of the types of packages to their sizes. exports has the files of
+// compiled packages by their import paths. Generated files do not count.
 //
-// The effective methods of a type are those that it declares, those that are promoted from what it embeds, and those of its wrappers:
-// structs of its package with one field, which is this type or a pointer to it. So neither embedding nor wrapping makes a type smaller.
+// The effective methods of a type are those that it declares, those that are promoted from what it embeds, and those of
+// its wrappers: structs of its package with one field, which is this type or a pointer to it. So neither embedding nor
+// wrapping makes a type smaller.
 func (s Sizes) MeasureTypes(packages []Package, exports map[string]string) error {
 	files := token.NewFileSet()
 	imports := exported(files, exports)

@@ -69,7 +69,8 @@ const root = "../.."
 func readFolders(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || path == filepath.Join(root, "bin")) {
+		if err == nil && entry.IsDir() && path != root &&
+			(strings.HasPrefix(entry.Name(), ".") || path == filepath.Join(root, "bin")) {
 			return filepath.SkipDir
 		}
 		return err

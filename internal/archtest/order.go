@@ -80,7 +80,8 @@ func (o *Order) verify(never [][2]string) error {
 		}
 		for _, low := range o.below[name] {
 			if !o.Knows(low) {
-				return fmt.Errorf("%s stands below %s, and nothing says what it stands on: give it a line (NONE < %s)", low, name, low)
+				return fmt.Errorf("%s stands below %s, and nothing says what it stands on: give it a line (NONE < %s)",
+					low, name, low)
 			}
 		}
 	}

@@ -46,13 +46,16 @@ func main() { _ = order }
 	run(t, dir, "go", "build", "-o", os.DevNull, ".")
 }
 
-// TestAnotherModulePath checks that after scripts/set-module-path the public packages compile and the package order holds.
+// TestAnotherModulePath checks that after scripts/set-module-path the public packages compile and the package order
+// holds.
 func TestAnotherModulePath(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
 	dir := t.TempDir()
 	// Copy instead of cloning, as this tree may have changes or belong to another user.
-	run(t, root, "sh", "-c", `tar -c --exclude=./.git --exclude=./bin --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`, dir)
+	run(t, root, "sh", "-c",
+		`tar -c --exclude=./.git --exclude=./bin --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`,
+		dir)
 	run(t, dir, "git", "init", "--quiet")
 	run(t, dir, "git", "add", "--all")
 	run(t, dir, "scripts/set-module-path", "example.org/you/turnkeeper")

@@ -20,9 +20,9 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// TestPlatforms type-checks the programs for every release platform other than that of CI. Compiling takes four minutes of
-// CPU time per platform, this takes five seconds, as it skips function bodies of other modules and the standard library.
-// "make platforms" runs it without the race detector, which would make it slow and cannot find anything.
+// TestPlatforms type-checks the programs for every release platform other than that of CI. Compiling takes four minutes
+// of CPU time per platform, this takes five seconds, as it skips function bodies of other modules and the standard
+// library. "make platforms" runs it without the race detector, which would make it slow and cannot find anything.
 func TestPlatforms(t *testing.T) {
 	testrun.OnlyFull(t)
 	for _, platform := range []string{"linux/arm64", "darwin/amd64", "darwin/arm64"} {
@@ -56,7 +56,8 @@ func TestTypeFaultsOfAnotherPlatform(t *testing.T) {
 func typeFaults(t *testing.T, platform, pattern string) (faults []error) {
 	t.Helper()
 	system, processor, _ := strings.Cut(platform, "/")
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", pattern)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module",
+		pattern)
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {

@@ -15,15 +15,18 @@ var update = flag.Bool("update", false, "write the lists of programs anew, with 
 // forbidden lists path prefixes of the libraries and packages that a program must not link.
 var forbidden = map[string][]string{
 	"enqueue": {
-		"github.com/openai/", "github.com/tiktoken-go/", "github.com/modelcontextprotocol/", "github.com/riverqueue/", "go.opentelemetry.io/",
-		"github.com/prometheus/", "google.golang.org/", "github.com/lib/pq", "testing", "net/http/httptest", "turnkeeper/internal/app", "turnkeeper/jobs", "turnkeeper/httpapi",
+		"github.com/openai/", "github.com/tiktoken-go/", "github.com/modelcontextprotocol/", "github.com/riverqueue/",
+		"go.opentelemetry.io/",
+		"github.com/prometheus/", "google.golang.org/", "github.com/lib/pq", "testing", "net/http/httptest",
+		"turnkeeper/internal/app", "turnkeeper/jobs", "turnkeeper/httpapi",
 	},
-	"turnctl": {"github.com/lib/pq", "testing", "github.com/openai/", "go.opentelemetry.io/", "github.com/prometheus/", "google.golang.org/grpc", "turnkeeper/httpapi", "turnkeeper/telemetry"},
-	"worker":  {"github.com/lib/pq", "testing", "net/http/httptest", "github.com/chromedp/"},
+	"turnctl": {"github.com/lib/pq", "testing", "github.com/openai/", "go.opentelemetry.io/", "github.com/prometheus/",
+		"google.golang.org/grpc", "turnkeeper/httpapi", "turnkeeper/telemetry"},
+	"worker": {"github.com/lib/pq", "testing", "net/http/httptest", "github.com/chromedp/"},
 }
 
-// TestPrograms compares what each program links with its list in programs/. A line is one of our packages or a module, and
-// may end with a reason.
+// TestPrograms compares what each program links with its list in programs/. A line is one of our packages or a module,
+// and may end with a reason.
 func TestPrograms(t *testing.T) {
 	for program, never := range forbidden {
 		t.Run(program, func(t *testing.T) {
@@ -48,7 +51,8 @@ func TestPrograms(t *testing.T) {
 				return
 			}
 			if got != string(old) {
-				t.Errorf("what %s links differs from %s: run \"make generate\", give each new heavy part a reason, and look at the difference", program, path)
+				t.Errorf(
+					"what %s links differs from %s: run \"make generate\", give each new heavy part a reason, and look at the difference", program, path)
 			}
 		})
 	}
@@ -59,7 +63,8 @@ type links struct{ all, lines []string }
 // linkedBy lists the packages outside the standard library: our packages, and the modules of others.
 func linkedBy(t *testing.T, program string) links {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "turnkeeper/cmd/"+program)
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}",
+		"turnkeeper/cmd/"+program)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0") // the same list on all machines
 	out, err := cmd.Output()
 	if err != nil {

@@ -23,10 +23,13 @@ var readerNames = map[string][]string{
 }
 
 // readsNothing are the packages that read no data from outside: test programs and tools of development.
-var readsNothing = []string{"tests", "examples", "internal/archtest", "internal/bench", "internal/golden", "internal/mutants", "internal/pgdev", "internal/testrun"}
+var readsNothing = []string{"tests", "examples", "internal/archtest", "internal/bench", "internal/golden",
+	"internal/mutants", "internal/pgdev", "internal/testrun"}
 
 func isExempt(name string) bool {
-	return strings.HasSuffix(name, "test") || slices.ContainsFunc(readsNothing, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+	return strings.HasSuffix(name, "test") || slices.ContainsFunc(readsNothing, func(p string) bool {
+		return name == p || strings.HasPrefix(name, p+"/")
+	})
 }
 
 // Reads counts the uses of readerNames by file.
@@ -96,13 +99,16 @@ func ParseReaders(text string) (map[string]int, error) {
 func CheckReaders(found, allowed map[string]int) (faults []string) {
 	for _, file := range slices.Sorted(maps.Keys(found)) {
 		if found[file] > allowed[file] {
-			faults = append(faults, fmt.Sprintf("%s decodes or reads a whole text in %d places, readers.txt allows %d: use package jsonlimit for data from outside",
-				file, found[file], allowed[file]))
+			faults = append(faults,
+				fmt.Sprintf(
+					"%s decodes or reads a whole text in %d places, readers.txt allows %d: use package jsonlimit for data from outside",
+					file, found[file], allowed[file]))
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(allowed)) {
 		if found[file] < allowed[file] {
-			faults = append(faults, fmt.Sprintf("%s does so in %d places: write that in readers.txt instead of %d", file, found[file], allowed[file]))
+			faults = append(faults, fmt.Sprintf("%s does so in %d places: write that in readers.txt instead of %d",
+				file, found[file], allowed[file]))
 		}
 	}
 	return faults

@@ -49,7 +49,8 @@ func TestReads(t *testing.T) {
 	}
 	files := []string{"a.go", "b.go"}
 	found, err := archtest.Reads([]archtest.Package{
-		{ImportPath: pathOf("p"), Dir: dir, GoFiles: files}, {ImportPath: pathOf("tests/x"), Dir: dir, GoFiles: files}, {ImportPath: pathOf("ptest"), Dir: dir, GoFiles: files},
+		{ImportPath: pathOf("p"), Dir: dir, GoFiles: files}, {ImportPath: pathOf("tests/x"), Dir: dir, GoFiles: files},
+		{ImportPath: pathOf("ptest"), Dir: dir, GoFiles: files},
 	})
 	if err != nil || len(found) != 1 || found["p/a.go"] != 4 {
 		t.Errorf("%v, %v", found, err)

@@ -15,10 +15,11 @@ import (
 
 // Limits of sizes.
 const (
-	MaxMethods   = 40  // that one type declares, exported or not, or one interface
-	MaxEffective = 60  // that one type has, see MeasureTypes
-	MaxFields    = 20  // that one struct has, with those of the structs that it embeds
-	MaxExported  = 120 // names that a package declares at its top level: types, functions, variables and constants, not methods or fields
+	MaxMethods   = 40 // that one type declares, exported or not, or one interface
+	MaxEffective = 60 // that one type has, see MeasureTypes
+	MaxFields    = 20 // that one struct has, with those of the structs that it embeds
+	// names that a package declares at its top level: types, functions, variables and constants, not methods or fields
+	MaxExported = 120
 )
 
 // Sizes are counts by the names of types ("storage.Store") and packages ("storage").
@@ -120,21 +121,24 @@ func ParseExceptions(text string) (Exceptions, error) {
 		count, err := strconv.Atoi(strings.TrimSpace(number))
 		known := slices.ContainsFunc(Sizes{}.bounds(), func(b bound) bool { return b.kind == kind })
 		if !ok || err != nil || !known {
-			return nil, fmt.Errorf("%q is not \"KIND NAME: COUNT\" with one of the kinds that sizes.txt explains", statement)
+			return nil, fmt.Errorf("%q is not \"KIND NAME: COUNT\" with one of the kinds that sizes.txt explains",
+				statement)
 		}
 		list[kind+" "+strings.TrimSpace(name)] = count
 	}
 	return list, nil
 }
 
-// CheckSizes returns a fault for each count over its limit, and for each exception that is not needed or larger than the count.
+// CheckSizes returns a fault for each count over its limit, and for each exception that is not needed or larger than
+// the count.
 func CheckSizes(s Sizes, allowed Exceptions) []string {
 	var faults []string
 	for _, b := range s.bounds() {
 		for _, name := range slices.Sorted(maps.Keys(b.have)) {
 			count := b.have[name]
 			if limit := cmp.Or(allowed[b.kind+" "+name], b.max); count > limit {
-				faults = append(faults, fmt.Sprintf("%s has %d %s, the limit is %d: split it", name, count, b.what, limit))
+				faults = append(faults, fmt.Sprintf("%s has %d %s, the limit is %d: split it", name, count,
+					b.what, limit))
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(allowed)) {
@@ -144,9 +148,11 @@ func CheckSizes(s Sizes, allowed Exceptions) []string {
 			}
 			switch count := b.have[name]; {
 			case count <= b.max:
-				faults = append(faults, fmt.Sprintf("%s needs no exception (%d %s): remove it from sizes.txt", name, count, b.what))
+				faults = append(faults, fmt.Sprintf("%s needs no exception (%d %s): remove it from sizes.txt", name,
+					count, b.what))
 			case count < allowed[key]:
-				faults = append(faults, fmt.Sprintf("%s has only %d %s: lower its exception of %d in sizes.txt", name, count, b.what, allowed[key]))
+				faults = append(faults, fmt.Sprintf("%s has only %d %s: lower its exception of %d in sizes.txt", name,
+					count, b.what, allowed[key]))
 			}
 		}
 	}
@@ -155,7 +161,8 @@ func CheckSizes(s Sizes, allowed Exceptions) []string {
 
 // Measure returns the sizes of packages, counting the files compiled on this platform.
 func Measure(packages []Package) (Sizes, error) {
-	s := Sizes{Methods: map[string]int{}, Effective: map[string]int{}, Fields: map[string]int{}, Exported: map[string]int{}}
+	s := Sizes{Methods: map[string]int{}, Effective: map[string]int{}, Fields: map[string]int{},
+		Exported: map[string]int{}}
 	for _, p := range packages {
 		for _, file := range p.GoFiles {
 			if err := s.add(nameOf(p.ImportPath), filepath.Join(p.Dir, file)); err != nil {

@@ -23,8 +23,8 @@ var decoders = map[string]int{
 	"(turnkeeper/internal/jsonlimit.Limits).Exact":     1,
 }
 
-// ValueReads counts the places that decode JSON into any, or into what has an any in it, by file. exports has the files of
-// compiled packages by their import paths. A place that decodes into an argument of type any counts too.
+// ValueReads counts the places that decode JSON into any, or into what has an any in it, by file. exports has the files
+// of compiled packages by their import paths. A place that decodes into an argument of type any counts too.
 func ValueReads(packages []Package, exports map[string]string) (map[string]int, error) {
 	files := token.NewFileSet()
 	imports := exported(files, exports)
@@ -64,9 +64,11 @@ func exported(files *token.FileSet, exports map[string]string) types.Importer {
 }
 
 // check type-checks the sources of a package.
-func check(p Package, files *token.FileSet, imports types.Importer, info *types.Info) (checked *types.Package, parsed []*ast.File, err error) {
+func check(p Package, files *token.FileSet, imports types.Importer,
+	info *types.Info) (checked *types.Package, parsed []*ast.File, err error) {
 	for _, name := range p.GoFiles {
-		file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, nil, err
 		}

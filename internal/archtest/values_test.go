@@ -15,8 +15,8 @@ import (
 //go:embed values.txt
 var values string
 
-// TestValues checks that no package but internal/arguments decodes JSON into any, where numbers become floats and the last of
-// several equal keys wins.
+// TestValues checks that no package but internal/arguments decodes JSON into any, where numbers become floats and the
+// last of several equal keys wins.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	allowed, err := archtest.ParseReaders(values)
@@ -32,7 +32,8 @@ func TestValues(t *testing.T) {
 		t.Log(found)
 	}
 	for _, fault := range archtest.CheckReaders(found, allowed) {
-		t.Error(strings.NewReplacer("decodes or reads a whole text", "decodes JSON into any", "readers.txt", "values.txt",
+		t.Error(strings.NewReplacer("decodes or reads a whole text", "decodes JSON into any",
+			"readers.txt", "values.txt",
 			"use package jsonlimit for data from outside", "use package internal/arguments").Replace(fault))
 	}
 }
@@ -96,7 +97,8 @@ func strict(text []byte, d *json.Decoder) {
 			t.Fatal(err)
 		}
 	}
-	found, err := archtest.ValueReads([]archtest.Package{{ImportPath: pathOf("p"), Dir: dir, GoFiles: []string{"p.go"}}}, exports(t, dir))
+	found, err := archtest.ValueReads([]archtest.Package{{ImportPath: pathOf("p"), Dir: dir,
+		GoFiles: []string{"p.go"}}}, exports(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,17 +22,19 @@ const (
 	Decoding              // a text that holds JSON stands for the array or object that the schema wants in its place
 )
 
-// Check validates the arguments of a call as a provider sent them. They must be one JSON object in valid UTF-8, within MaxBytes and
-// MaxDepth, with no duplicate key, lone surrogate or NUL character and no text after the object, and valid by the schema. No key may
-// differ only in letter case from a property that the schema declares in its place. Empty or blank text counts as an empty object;
-// null does not. A null in an optional property that refuses null counts as absent. coerced reports whether Decoding replaced a text.
+// Check validates the arguments of a call as a provider sent them. They must be one JSON object in valid UTF-8, within
+// MaxBytes and MaxDepth, with no duplicate key, lone surrogate or NUL character and no text after the object, and valid
+// by the schema. No key may differ only in letter case from a property that the schema declares in its place. Empty or
+// blank text counts as an empty object; null does not. A null in an optional property that refuses null counts as
+// absent. coerced reports whether Decoding replaced a text.
 //
-// Numbers must fit a 64-bit float, and have at most 100 characters and 80 significant digits. An exponent, the minus of -0 and
-// trailing zeros of a fraction are removed without losing a digit (1e2 and 100.0 become 100); a number that then has more than 100
-// characters is written as d.ddde±N. Other numbers are unchanged. So equal arguments have equal canonical texts, and canonical
-// arguments are unchanged. The schema compares numbers exactly.
+// Numbers must fit a 64-bit float, and have at most 100 characters and 80 significant digits. An exponent, the minus of
+// -0 and trailing zeros of a fraction are removed without losing a digit (1e2 and 100.0 become 100); a number that then
+// has more than 100 characters is written as d.ddde±N. Other numbers are unchanged. So equal arguments have equal
+// canonical texts, and canonical arguments are unchanged. The schema compares numbers exactly.
 //
-// fault is empty if the arguments are valid. Else it is text for the model that lists the errors and the required properties.
+// fault is empty if the arguments are valid. Else it is text for the model that lists the errors and the required
+// properties.
 func (s *Schema) Check(raw string, how Read) (args Value, coerced bool, fault string) {
 	object, coerced, err := s.read(raw, how)
 	if err != nil {
@@ -93,8 +95,8 @@ func (s *Schema) Fault(problem string) string {
 	return text + "."
 }
 
-// MalformedPlaceholder returns the JSON object that is stored and sent back to providers in place of arguments that are not a JSON
-// object. It quotes their first 500 characters, with invalid UTF-8 replaced and NUL removed.
+// MalformedPlaceholder returns the JSON object that is stored and sent back to providers in place of arguments that are
+// not a JSON object. It quotes their first 500 characters, with invalid UTF-8 replaced and NUL removed.
 func MalformedPlaceholder(raw string) string {
 	quoted := clip(raw[:min(len(raw), maxPlaceholderBytes)], maxPlaceholderChars)
 	quoted = strings.ReplaceAll(strings.ToValidUTF8(quoted, "\uFFFD"), "\x00", "")

@@ -90,15 +90,16 @@ func wants(schema *jsonschema.Schema, kind string) bool {
 	return schema.Type == kind || slices.Contains(schema.Types, kind)
 }
 
-// otherCase describes a key, at any depth, that differs only in letter case from a property that the schemas of its object declare.
-// A decoder that ignores letter case would read it as the property. Empty: there is none.
+// otherCase describes a key, at any depth, that differs only in letter case from a property that the schemas of its
+// object declare. A decoder that ignores letter case would read it as the property. Empty: there is none.
 func (s *Schema) otherCase(schemas []*jsonschema.Schema, value any) string {
 	schemas = s.applied(schemas)
 	switch v := value.(type) {
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
 			if name := misspelt(schemas, key); name != "" {
-				return fmt.Sprintf("the key %q differs only in letter case from %q; write %q", clip(key, maxKeyChars), name, name)
+				return fmt.Sprintf("the key %q differs only in letter case from %q; write %q",
+					clip(key, maxKeyChars), name, name)
 			}
 			if found := s.otherCase(ofMember(schemas, key), v[key]); found != "" {
 				return found

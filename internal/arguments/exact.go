@@ -10,14 +10,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// The validator compares floats and divides them, so it takes 1122334455667788801 for 1122334455667788800, and 19.99 for no
-// multiple of 0.01. So it never sees the numbers of a schema or of arguments, but a stand-in for each of them, which is small
-// enough to be exact. Stand-ins are equal, in order, whole, and multiples of the stand-ins of steps (multipleOf) exactly if their
-// numbers are.
+// The validator compares floats and divides them, so it takes 1122334455667788801 for 1122334455667788800, and 19.99
+// for no multiple of 0.01. So it never sees the numbers of a schema or of arguments, but a stand-in for each of them,
+// which is small enough to be exact. Stand-ins are equal, in order, whole, and multiples of the stand-ins of steps
+// (multipleOf) exactly if their numbers are.
 //
-// A stand-in is half of an integer u = slot * modulus + rest. The numbers of a schema and of arguments have their slots in
-// ascending order. The rest is even if the number is whole. Each step has a prime, half of which is its stand-in, and which divides
-// the rest if the number is a multiple of the step. The modulus is the product of 2 and these primes.
+// A stand-in is half of an integer u = slot * modulus + rest. The numbers of a schema and of arguments have their slots
+// in ascending order. The rest is even if the number is whole. Each step has a prime, half of which is its stand-in,
+// and which divides the rest if the number is a multiple of the step. The modulus is the product of 2 and these primes.
 type exact struct {
 	numbers []decimal  // of the schema, ascending and distinct
 	steps   []*big.Rat // of the schema, ascending and distinct
@@ -56,7 +56,8 @@ func newExact(root *jsonschema.Schema, keywords map[string]any) (*exact, error) 
 	slices.SortFunc(e.steps, (*big.Rat).Cmp)
 	e.steps = slices.CompactFunc(e.steps, func(a, b *big.Rat) bool { return a.Cmp(b) == 0 })
 	if len(e.steps) >= len(primes) {
-		return nil, fmt.Errorf("the schema of the parameters has more than %d different values of multipleOf", len(primes)-1)
+		return nil, fmt.Errorf("the schema of the parameters has more than %d different values of multipleOf",
+			len(primes)-1)
 	}
 	for _, prime := range primes[1 : len(e.steps)+1] {
 		e.modulus *= prime
@@ -126,17 +127,19 @@ func numbersOf(root *jsonschema.Schema, keywords map[string]any) (nodes []number
 	return nodes, nil
 }
 
-// numbersIn returns a part of a schema with its numbers. It refuses a keyword that the part has and its text has not: the decoder
-// ignores letter case.
+// numbersIn returns a part of a schema with its numbers. It refuses a keyword that the part has and its text has not:
+// the decoder ignores letter case.
 func numbersIn(s *jsonschema.Schema, text map[string]any) (numbered, error) {
 	n := numbered{Schema: s, bounds: map[**float64]number{}, constant: text["const"]}
 	n.enum, _ = text["enum"].([]any)
 	if (n.enum == nil) != (s.Enum == nil) || s.Const != nil && *s.Const != nil && n.constant == nil {
-		return n, errors.New("the schema of the parameters has enum or const in other letters; write them in lower case")
+		return n,
+			errors.New("the schema of the parameters has enum or const in other letters; write them in lower case")
 	}
 	for keyword, field := range map[string]**float64{
-		"minimum": &s.Minimum, "maximum": &s.Maximum, "exclusiveMinimum": &s.ExclusiveMinimum, "exclusiveMaximum": &s.ExclusiveMaximum,
-		"multipleOf": &s.MultipleOf,
+		"minimum": &s.Minimum, "maximum": &s.Maximum, "exclusiveMinimum": &s.ExclusiveMinimum,
+		"exclusiveMaximum": &s.ExclusiveMaximum,
+		"multipleOf":       &s.MultipleOf,
 	} {
 		exact, ok := text[keyword].(number)
 		switch {

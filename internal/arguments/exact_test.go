@@ -29,10 +29,12 @@ func ofN(property string) string {
 func TestSchemasCompareNumbersExactly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ schema, good, bad string }{
-		{ofN(`{"enum":[1122334455667788801]}`), `1122334455667788801 1122334455667788801.0 1.122334455667788801e18`, `1122334455667788802 1122334455667788800 1122334455667788801.5`},
+		{ofN(`{"enum":[1122334455667788801]}`), `1122334455667788801 1122334455667788801.0 1.122334455667788801e18`,
+			`1122334455667788802 1122334455667788800 1122334455667788801.5`},
 		{ofN(`{"const":1122334455667788801}`), `1122334455667788801`, `1122334455667788802`},
 		{ofN(`{"enum":[18446744073709551615]}`), `18446744073709551615`, `18446744073709551616 18446744073709551614`},
-		{ofN(`{"const":123456789012345678901234567890}`), `123456789012345678901234567890`, `123456789012345678901234567891 1.2345678901234568e29`},
+		{ofN(`{"const":123456789012345678901234567890}`), `123456789012345678901234567890`,
+			`123456789012345678901234567891 1.2345678901234568e29`},
 		{ofN(`{"enum":[[{"a":9007199254740993}]]}`), `[{"a":9007199254740993}]`, `[{"a":9007199254740992}]`},
 		{ofN(`{"const":0.1}`), `0.1 1e-1 0.10`, `0.1000000000000000055 0.10000000000000000001`},
 		{ofN(`{"maximum":1}`), `1 1.0 0.99999999999999999999`, `1.00000000000000000001`},
@@ -41,18 +43,25 @@ func TestSchemasCompareNumbersExactly(t *testing.T) {
 		{ofN(`{"$anchor":"properties","minimum":1122334455667788801}`), `1122334455667788801`, `1122334455667788800`},
 		{ofN(`{"exclusiveMinimum":0.1}`), `0.10000000000000000001`, `0.1 0.09999999999999999999`},
 		{ofN(`{"minimum":1122334455667788801}`), `1122334455667788801 1e19`, `1122334455667788800 -1e19`},
-		{ofN(`{"exclusiveMaximum":-1122334455667788801}`), `-1122334455667788802`, `-1122334455667788801 -1122334455667788800`},
+		{ofN(`{"exclusiveMaximum":-1122334455667788801}`), `-1122334455667788802`,
+			`-1122334455667788801 -1122334455667788800`},
 		{ofN(`{"type":"integer"}`), `1.0 1e30 0 -0`, `1.00000000000000000001 1122334455667788801.5 1e-300`},
-		{ofN(`{"type":"array","uniqueItems":true}`), `[1122334455667788801,1122334455667788802,0.1,0.10000000000000000001]`, `[1122334455667788801,1122334455667788801.0] [{"a":1},{"a":1e0}]`},
+		{ofN(`{"type":"array","uniqueItems":true}`),
+			`[1122334455667788801,1122334455667788802,0.1,0.10000000000000000001]`,
+			`[1122334455667788801,1122334455667788801.0] [{"a":1},{"a":1e0}]`},
 		{ofN(`{"multipleOf":2}`), `1122334455667788802 0 -4`, `1122334455667788801 0.5`},
 		{ofN(`{"multipleOf":0.01}`), `19.99 0.07 -4.35 1e300`, `1.005 0.00000000000000000001`},
 		{ofN(`{"oneOf":[{"multipleOf":0.01},{"minimum":100}]}`), `19.99 100.001`, `1.005 100.01`},
 		{ofN(`{"not":{"multipleOf":0.01}}`), `1.005`, `19.99`},
 		{ofN(`{"not":{"const":1122334455667788801}}`), `1122334455667788802`, `1122334455667788801`},
-		{ofN(`{"if":{"minimum":1122334455667788801},"then":{"multipleOf":3}}`), `1122334455667788800 1122334455667788801 1122334455667788804`, `1122334455667788802`},
-		{ofN(`{"contains":{"const":9007199254740993},"maxContains":1}`), `[9007199254740993,9007199254740992]`, `[9007199254740992] [9007199254740993,9007199254740993]`},
-		{ofN(`{"$ref":"#/$defs/a~1b"}`)[:len(ofN(`{"$ref":"#/$defs/a~1b"}`))-1] + `,"$defs":{"a/b":{"enum":[1122334455667788801]}}}`, `1122334455667788801`, `1122334455667788802`},
-		{`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"items":[{"const":9007199254740993}]}}}`, `[9007199254740993]`, `[9007199254740992]`},
+		{ofN(`{"if":{"minimum":1122334455667788801},"then":{"multipleOf":3}}`),
+			`1122334455667788800 1122334455667788801 1122334455667788804`, `1122334455667788802`},
+		{ofN(`{"contains":{"const":9007199254740993},"maxContains":1}`), `[9007199254740993,9007199254740992]`,
+			`[9007199254740992] [9007199254740993,9007199254740993]`},
+		{ofN(`{"$ref":"#/$defs/a~1b"}`)[:len(ofN(`{"$ref":"#/$defs/a~1b"}`))-1] +
+			`,"$defs":{"a/b":{"enum":[1122334455667788801]}}}`, `1122334455667788801`, `1122334455667788802`},
+		{
+			`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"items":[{"const":9007199254740993}]}}}`, `[9007199254740993]`, `[9007199254740992]`},
 		{ofN(`{"type":["integer","null"],"multipleOf":3,"enum":[3,6,7,null]}`), `3 6 null`, `7 9`},
 	} {
 		schema := compile(t, c.schema)
@@ -62,7 +71,8 @@ func TestSchemasCompareNumbersExactly(t *testing.T) {
 			}
 		}
 		for n := range strings.FieldsSeq(c.bad) {
-			if _, _, fault := schema.Check(`{"n":`+n+`}`, arguments.AsWritten); !strings.HasPrefix(fault, "invalid arguments: \"") {
+			if _, _, fault := schema.Check(`{"n":`+n+`}`, arguments.AsWritten); !strings.HasPrefix(fault,
+				"invalid arguments: \"") {
 				t.Errorf("%s with %s: %q", c.schema, n, fault)
 			}
 		}
@@ -75,9 +85,11 @@ func TestFaultsOfDigits(t *testing.T) {
 	for schema, want := range map[string]string{
 		ofN(`{"maximum":1}`): `"n" does not fit the schema; numbers`,
 		`{"type":"object","anyOf":[{"properties":{"n":{"maximum":1}}}]}`: "they do not fit the schema; numbers",
-		ofN(`{"enum":[1122334455667788801]}`):                            `"n": enum: 1 does not equal any of: [1122334455667788801]`,
-		ofN(`{"const":0.1234567890123456789}`):                           `"n": const: 1 does not equal 0.1234567890123456789`,
-		ofN(`{"enum":[1],"exclusiveMaximum":0.5}`):                       `"n": exclusiveMaximum`,
+		ofN(
+			`{"enum":[1122334455667788801]}`): `"n": enum: 1 does not equal any of: [1122334455667788801]`,
+		ofN(
+			`{"const":0.1234567890123456789}`): `"n": const: 1 does not equal 0.1234567890123456789`,
+		ofN(`{"enum":[1],"exclusiveMaximum":0.5}`): `"n": exclusiveMaximum`,
 	} {
 		_, _, fault := compile(t, schema).Check(`{"n":1.00000000000000000001}`, arguments.AsWritten)
 		if !strings.HasPrefix(fault, "invalid arguments: "+want) {
@@ -88,16 +100,18 @@ func TestFaultsOfDigits(t *testing.T) {
 	for _, c := range []struct{ schema, value, want string }{
 		{ofN(`{"multipleOf":2}`), `1122334455667788801`, `"n": 1122334455667788801 is not a multiple of 2`},
 		{ofN(`{"items":` + cents + `}`), `["x",1.005]`, `"n[]": 1.005 is not a multiple of 0.01`},
-		{ofN(`{"properties":{"x":` + cents + `,"y":` + cents + `}}`), `{"x":1,"y":1.005}`, `"n.y": 1.005 is not a multiple of 0.01`},
+		{ofN(`{"properties":{"x":` + cents + `,"y":` + cents + `}}`), `{"x":1,"y":1.005}`,
+			`"n.y": 1.005 is not a multiple of 0.01`},
 	} {
-		if _, _, fault := compile(t, c.schema).Check(`{"n":`+c.value+`}`, arguments.AsWritten); !strings.Contains(fault, c.want) {
+		if _, _, fault := compile(t, c.schema).Check(`{"n":`+c.value+`}`, arguments.AsWritten); !strings.Contains(
+			fault, c.want) {
 			t.Errorf("%s: %q, want %q", c.schema, fault, c.want)
 		}
 	}
 }
 
-// TestExactAgreesWithTheValidator compares the checks with those of the validator alone, for numbers that floats and their quotients
-// stand for exactly.
+// TestExactAgreesWithTheValidator compares the checks with those of the validator alone, for numbers that floats and
+// their quotients stand for exactly.
 func TestExactAgreesWithTheValidator(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -107,7 +121,8 @@ func TestExactAgreesWithTheValidator(t *testing.T) {
 	schemaOf = func(depth int) map[string]any {
 		s := map[string]any{}
 		for range r.IntN(3) {
-			switch keyword := []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum", "const", "type", "uniqueItems"}[r.IntN(9)]; keyword {
+			switch keyword := []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+				"enum", "const", "type", "uniqueItems"}[r.IntN(9)]; keyword {
 			case "multipleOf":
 				s[keyword] = []any{0.5, 1.0, 1.5, 2.0}[r.IntN(4)]
 			case "enum":
@@ -193,16 +208,20 @@ func TestSchemasThatCannotBeExact(t *testing.T) {
 		ofN(`{"multipleOf":-1}`):                            "multipleOf -1; it must be more than 0",
 		ofN(`{"enum":[1],"enum":[2]}`):                      `the key "enum" is there twice`,
 		ofN(`{"anyOf":[` + strings.Join(steps, ",") + `]}`): "more than 8 different values of multipleOf",
-		ofN(`{"enum":[` + strings.Join(many[:19], ",") + `],"anyOf":[` + strings.Join(steps[:8], ",") + `]}`): "too many different numbers",
-		ofN(`{"enum":[` + strings.Join(many, ",") + `],"anyOf":[` + strings.Join(steps[:8], ",") + `]}`):      "too many different numbers",
+		ofN(`{"enum":[` + strings.Join(many[:19], ",") + `],"anyOf":[` + strings.Join(steps[:8],
+			",") + `]}`): "too many different numbers",
+		ofN(`{"enum":[` + strings.Join(many, ",") + `],"anyOf":[` + strings.Join(steps[:8],
+			",") + `]}`): "too many different numbers",
 	} {
-		if _, err := arguments.CompileSchema(json.RawMessage(schema)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := arguments.CompileSchema(json.RawMessage(schema)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, want %q", schema, err, want)
 		}
 	}
 	compile(t, ofN(`{"anyOf":[`+strings.Join(steps[:8], ",")+`]}`))
 	compile(t, ofN(`{"anyOf":[`+strings.Repeat(steps[0]+",", 9)+`{}]}`))
-	compile(t, ofN(`{"enum":[`+strings.Join(many[:18], ",")+`],"anyOf":[`+strings.Join(steps[:8], ",")+`]}`)) // one more is refused
+	// one more is refused
+	compile(t, ofN(`{"enum":[`+strings.Join(many[:18], ",")+`],"anyOf":[`+strings.Join(steps[:8], ",")+`]}`))
 	compile(t, ofN(`{"pattern":"^[^`+`\u0000`+`]*$"}`))
 }
 
@@ -241,7 +260,8 @@ func TestTextsOfJSON(t *testing.T) {
 	t.Parallel()
 	schema := compile(t, `{"type":"object","properties":{"to":{"type":"array","items":{"type":"string"}}}}`)
 	for _, raw := range []string{`{"to":"[\"a\"]"}`, `"{\"to\":[\"a\"]}"`} {
-		if args, coerced, fault := schema.Check(raw, arguments.Decoding); fault != "" || !coerced || args.Canonical() != `{"to":["a"]}` {
+		if args, coerced, fault := schema.Check(raw, arguments.Decoding); fault != "" || !coerced ||
+			args.Canonical() != `{"to":["a"]}` {
 			t.Errorf("%s, decoding: %s, %t, %q", raw, args.Canonical(), coerced, fault)
 		}
 		if args, coerced, fault := schema.Check(raw, arguments.AsWritten); fault == "" || coerced {
@@ -252,12 +272,14 @@ func TestTextsOfJSON(t *testing.T) {
 	if _, _, fault := schema.Check(`{"to":"[\"a\"]"}`, arguments.AsWritten); !strings.Contains(fault, hint) {
 		t.Errorf("%q, want %q", fault, hint)
 	}
-	if _, _, fault := schema.Check(`{"to":"a"}`, arguments.AsWritten); strings.Contains(fault, "JSON;") || strings.Contains(fault, "holds it") {
+	if _, _, fault := schema.Check(`{"to":"a"}`, arguments.AsWritten); strings.Contains(fault, "JSON;") ||
+		strings.Contains(fault, "holds it") {
 		t.Errorf("%q has the hint", fault)
 	}
 }
 
-// TestNumbersThatMayBeRounded tests which numbers of a schema may be others in the text that a reader with floats has read.
+// TestNumbersThatMayBeRounded tests which numbers of a schema may be others in the text that a reader with floats has
+// read.
 func TestNumbersThatMayBeRounded(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{

@@ -169,8 +169,8 @@ func (a decimal) mayBeRounded() bool {
 	return len(a.digits) > 15 && !safe || a.whole() && a.point > len(maxSafe)
 }
 
-// plain returns the number as an int64 or uint64 if it is whole and fits, else as the nearest float64. exact reports whether that
-// stands for no other number: an integer, or a float64 whose shortest decimal text is the number.
+// plain returns the number as an int64 or uint64 if it is whole and fits, else as the nearest float64. exact reports
+// whether that stands for no other number: an integer, or a float64 whose shortest decimal text is the number.
 func (n number) plain() (value any, exact bool) {
 	if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
 		return i, true

@@ -215,7 +215,8 @@ func (p *parser) str() (string, error) {
 			b.WriteRune(r)
 			start = p.at
 		default:
-			return "", p.errorf("a string holds the control character %s as it is; write it as an escape, as \\n", p.quoteNext())
+			return "", p.errorf("a string holds the control character %s as it is; write it as an escape, as \\n",
+				p.quoteNext())
 		}
 	}
 }

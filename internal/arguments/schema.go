@@ -66,7 +66,8 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := exact.whole.Validate(map[string]any{}); err != nil && strings.Contains(err.Error(), "cannot validate version") {
+	if err := exact.whole.Validate(map[string]any{}); err != nil && strings.Contains(err.Error(),
+		"cannot validate version") {
 		return nil, fmt.Errorf("the schema of the parameters is of draft %s; use draft 2020-12 or draft 7", root.Schema)
 	}
 	s := &Schema{root: root, exact: exact, steps: map[*jsonschema.Schema]*big.Rat{}, refs: refs.targets()}
@@ -85,8 +86,8 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// Rounded returns a number of an enum or const that may be another one in the text that the schema was read from, if its numbers were
-// floats on the way: a number of more than 15 digits. Empty: there is none.
+// Rounded returns a number of an enum or const that may be another one in the text that the schema was read from, if
+// its numbers were floats on the way: a number of more than 15 digits. Empty: there is none.
 func (s *Schema) Rounded() string { return string(s.rounded) }
 
 // parseSchema parses the text of a schema. Unlike arguments, it may have a NUL character, for example in a pattern.
@@ -183,7 +184,8 @@ func (s *Schema) problems(args map[string]any) []string {
 		found = append(found, "unexpected "+quoteAll(extra))
 	}
 	for _, name := range s.exact.refused(args) {
-		found = append(found, s.message(s.messages().partial, map[string]any{name: args[name]}, strconv.Quote(clip(name, maxKeyChars))+" does"))
+		found = append(found, s.message(s.messages().partial, map[string]any{name: args[name]},
+			strconv.Quote(clip(name, maxKeyChars))+" does"))
 	}
 	if len(found) == 0 {
 		found = []string{s.message(s.messages().whole, args, "they do")}
@@ -270,7 +272,8 @@ func explain(err error) string {
 	if path == "root" {
 		return clip(text, maxProblemChars)
 	}
-	return fmt.Sprintf("%q: %s", clip(strings.TrimPrefix(stepNames.Replace(path), "."), maxKeyChars), clip(text, maxProblemChars))
+	return fmt.Sprintf("%q: %s", clip(strings.TrimPrefix(stepNames.Replace(path), "."), maxKeyChars),
+		clip(text, maxProblemChars))
 }
 
 const maxProblemChars = 300

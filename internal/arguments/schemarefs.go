@@ -73,13 +73,16 @@ func (c *refChecker) follow(s *jsonschema.Schema) (checks int, err error) {
 		var more int
 		more, err = c.follow(other)
 		if checks += more; err == nil && checks > maxChecks {
-			err = fmt.Errorf("the schema of the parameters has one value checked more than %d times; simplify it", maxChecks)
+			err = fmt.Errorf("the schema of the parameters has one value checked more than %d times; simplify it",
+				maxChecks)
 		}
 	}
 	if s.Ref != "" {
 		target, ok := c.ids[s.Ref]
 		if !ok {
-			return 0, fmt.Errorf("the schema of the parameters has the reference %q; only references within the schema, as \"#/$defs/NAME\", can be followed", s.Ref)
+			return 0,
+				fmt.Errorf(
+					"the schema of the parameters has the reference %q; only references within the schema, as \"#/$defs/NAME\", can be followed", s.Ref)
 		}
 		next(target)
 	}

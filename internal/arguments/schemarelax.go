@@ -105,7 +105,8 @@ func (s *Schema) offStep(schema *jsonschema.Schema, value any, at string) string
 	}
 	if n, ok := value.(number); ok {
 		if step := s.steps[schema]; step != nil && !multiple(n, step) {
-			return strconv.Quote(clip(at, maxKeyChars)) + ": " + string(n) + " is not a multiple of " + step.FloatString(decimals(step))
+			return strconv.Quote(clip(at, maxKeyChars)) + ": " + string(n) + " is not a multiple of " +
+				step.FloatString(decimals(step))
 		}
 	}
 	for _, same := range append([]*jsonschema.Schema{s.refs[schema]}, schema.AllOf...) {

@@ -1,9 +1,9 @@
-// Package arguments reads the arguments of tool calls, and the other JSON values that a decision depends on, in one way: strictly,
-// and with exact numbers. A number is its decimal text, never a float: 1122334455667788801 differs from 1122334455667788802, and
-// equals 1122334455667788801.0.
+// Package arguments reads the arguments of tool calls, and the other JSON values that a decision depends on, in one
+// way: strictly, and with exact numbers. A number is its decimal text, never a float: 1122334455667788801 differs from
+// 1122334455667788802, and equals 1122334455667788801.0.
 //
-// Whatever compares, validates, hashes or shows arguments uses a Value, so that no part sees other arguments than the tool gets. A
-// test in internal/archtest finds code that decodes JSON into any, map[string]any or []any instead.
+// Whatever compares, validates, hashes or shows arguments uses a Value, so that no part sees other arguments than the
+// tool gets. A test in internal/archtest finds code that decodes JSON into any, map[string]any or []any instead.
 package arguments
 
 import (
@@ -20,16 +20,16 @@ type Value struct {
 	json any
 }
 
-// Parse reads one JSON value. It refuses duplicate keys, invalid UTF-8, half of a surrogate pair, NUL characters, numbers out of
-// bounds (see Schema.Check), and more than MaxDepth levels. An error is a clause that begins with a subject, as in "they are not
-// valid UTF-8".
+// Parse reads one JSON value. It refuses duplicate keys, invalid UTF-8, half of a surrogate pair, NUL characters,
+// numbers out of bounds (see Schema.Check), and more than MaxDepth levels. An error is a clause that begins with a
+// subject, as in "they are not valid UTF-8".
 func Parse(text string) (Value, error) {
 	value, err := parseJSON(strings.Trim(text, jsonSpace), MaxDepth)
 	return Value{value}, err
 }
 
-// Canonical returns the JSON of the value: object keys in byte order, no whitespace between tokens, no needless escapes, and
-// numbers in canonical form (see Schema.Check). Values are equal exactly if their canonical texts are.
+// Canonical returns the JSON of the value: object keys in byte order, no whitespace between tokens, no needless
+// escapes, and numbers in canonical form (see Schema.Check). Values are equal exactly if their canonical texts are.
 func (v Value) Canonical() string { return string(appendCanonical(nil, v.json)) }
 
 // Equal reports whether the values are the same.
@@ -95,8 +95,8 @@ func (v Value) Bool() (value, ok bool) {
 // Null reports whether the value is null.
 func (v Value) Null() bool { return v.json == nil }
 
-// Plain returns the value as encoding/json would decode it into any, with the numbers as Plain returns them, and whether every
-// number is exact in it.
+// Plain returns the value as encoding/json would decode it into any, with the numbers as Plain returns them, and
+// whether every number is exact in it.
 func (v Value) Plain() (plain any, exact bool) {
 	exact = true
 	plain = mapNumbers(v.json, func(n number) any {
@@ -107,8 +107,8 @@ func (v Value) Plain() (plain any, exact bool) {
 	return plain, exact
 }
 
-// MapTexts returns an object with each string in it, at any depth, replaced by the result of to. It leaves the names of members, and
-// the members that except names. Another value than an object is unchanged.
+// MapTexts returns an object with each string in it, at any depth, replaced by the result of to. It leaves the names of
+// members, and the members that except names. Another value than an object is unchanged.
 func (v Value) MapTexts(to func(string) (string, error), except ...string) (_ Value, err error) {
 	object, ok := v.json.(map[string]any)
 	if !ok {
@@ -129,8 +129,9 @@ func (v Value) MapTexts(to func(string) (string, error), except ...string) (_ Va
 // maxShortened is the maximum length of each text in shortened arguments, in characters.
 const maxShortened = 1000
 
-// Shortened returns canonical arguments as they are recorded: as they are, or if they have more than MaxBytes, with each text cut
-// after its first characters. It returns other if they have more than that in any case, or cannot be read.
+// Shortened returns canonical arguments as they are recorded: as they are, or if they have more than MaxBytes, with
+// each text cut after its first characters. It returns other if they have more than that in any case, or cannot be
+// read.
 func Shortened(canonical, other string) string {
 	if len(canonical) <= MaxBytes {
 		return canonical

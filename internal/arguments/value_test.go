@@ -16,12 +16,16 @@ import (
 type writer struct{ *rand.Rand }
 
 var digitsNearby = []string{
-	"0", "1", "-1", "2", "10", "0.1", "0.10000000000000000001", "1.5", "-0.25", "9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808",
-	"18446744073709551615", "18446744073709551616", "1122334455667788801", "1122334455667788802", "1122334455667788800", "-1122334455667788801",
-	"123456789012345678901234567890", "123456789012345678901234567891", "1000000000000000000000000000000", "0.000001", "19.99", "1.00000000000000000001",
+	"0", "1", "-1", "2", "10", "0.1", "0.10000000000000000001", "1.5", "-0.25", "9007199254740992", "9007199254740993",
+	"9223372036854775807", "9223372036854775808",
+	"18446744073709551615", "18446744073709551616", "1122334455667788801", "1122334455667788802", "1122334455667788800",
+	"-1122334455667788801",
+	"123456789012345678901234567890", "123456789012345678901234567891", "1000000000000000000000000000000", "0.000001",
+	"19.99", "1.00000000000000000001",
 }
 
-var textsNearby = []string{"", "a", "A", "\u00e9", "e\u0301", "1", "true", "null", "[]", "{}", "\"", "\\", "\n", "/", "\u2028", "\U0001f600", "output:x"}
+var textsNearby = []string{"", "a", "A", "\u00e9", "e\u0301", "1", "true", "null", "[]", "{}", "\"", "\\", "\n", "/",
+	"\u2028", "\U0001f600", "output:x"}
 
 // value returns a random value. Its numbers are json.Numbers.
 func (w writer) value(depth int) any {
@@ -135,8 +139,8 @@ func ratOf(n json.Number) *big.Rat {
 	return new(big.Rat) // 0 with an exponent that a Rat does not take
 }
 
-// TestValuesAreNeverTheSameByAccident checks that two texts are equal by Equal, the canonical text, the hash, and a schema's const,
-// enum and uniqueItems if and only if they are the same value.
+// TestValuesAreNeverTheSameByAccident checks that two texts are equal by Equal, the canonical text, the hash, and a
+// schema's const, enum and uniqueItems if and only if they are the same value.
 func TestValuesAreNeverTheSameByAccident(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -170,22 +174,27 @@ func TestValuesAreNeverTheSameByAccident(t *testing.T) {
 			fail("Equal")
 		}
 		canonicalA, canonicalB := valueA.Canonical(), valueB.Canonical()
-		if (canonicalA == canonicalB) != want || (arguments.Hash("t", canonicalA) == arguments.Hash("t", canonicalB)) != want {
+		if (canonicalA == canonicalB) != want || (arguments.Hash("t", canonicalA) == arguments.Hash("t",
+			canonicalB)) != want {
 			fail("canonical text and hash")
 		}
 		if again, err := arguments.Parse(canonicalA); err != nil || again.Canonical() != canonicalA {
 			fail("canonical text of the canonical text")
 		}
-		for keyword, schema := range map[string]string{"const": `{"const":` + textA + `}`, "enum": `{"enum":["x",` + textA + `]}`} {
-			if _, _, fault := compile(t, ofN(schema)).Check(`{"n":`+textB+`}`, arguments.AsWritten); (fault == "") != want {
+		for keyword, schema := range map[string]string{"const": `{"const":` + textA + `}`,
+			"enum": `{"enum":["x",` + textA + `]}`} {
+			_, _, fault := compile(t, ofN(schema)).Check(`{"n":`+textB+`}`, arguments.AsWritten)
+			if (fault == "") != want {
 				fail(keyword + ": " + fault)
 			}
 		}
-		if _, _, fault := compile(t, ofN(`{"uniqueItems":true}`)).Check(`{"n":[`+textA+`,`+textB+`]}`, arguments.AsWritten); (fault != "") != want {
+		if _, _, fault := compile(t, ofN(`{"uniqueItems":true}`)).Check(`{"n":[`+textA+`,`+textB+`]}`,
+			arguments.AsWritten); (fault != "") != want {
 			fail("uniqueItems: " + fault)
 		}
 		if plainA, exact := valueA.Plain(); exact {
-			if plainB, exact := valueB.Plain(); exact && (fmt.Sprintf("%#v", plainA) == fmt.Sprintf("%#v", plainB)) != want {
+			if plainB, exact := valueB.Plain(); exact && (fmt.Sprintf("%#v", plainA) == fmt.Sprintf("%#v",
+				plainB)) != want {
 				fail("Plain")
 			}
 		}
@@ -248,7 +257,8 @@ func TestLookUps(t *testing.T) {
 		t.Error("an object is a number")
 	}
 	upper := func(text string) (string, error) { return strings.ToUpper(text), nil }
-	if mapped, err := v.MapTexts(upper, "text"); err != nil || mapped.Canonical() != `{"list":[1,"B"],"no":false,"none":null,"number":1.5,"text":"a","yes":true}` {
+	if mapped, err := v.MapTexts(upper, "text"); err != nil ||
+		mapped.Canonical() != `{"list":[1,"B"],"no":false,"none":null,"number":1.5,"text":"a","yes":true}` {
 		t.Errorf("MapTexts: %s, %v", mapped.Canonical(), err)
 	}
 	if want := `{"list":[1,"b"],"no":false,"none":null,"number":1.5,"text":"a","yes":true}`; v.Canonical() != want {
@@ -264,15 +274,17 @@ func TestShortened(t *testing.T) {
 	cut := strings.Repeat("y", 1000) + "…"
 	items := func(n int) string {
 		pad := n - len(`{"a":["",0],"b":""}`) - len(cut)
-		return `{"a":["` + strings.Repeat("x", pad%2) + `",` + strings.Repeat(`0,`, pad/2) + `0],"b":"` + strings.Repeat("y", 5000) + `"}`
+		return `{"a":["` + strings.Repeat("x", pad%2) + `",` + strings.Repeat(`0,`, pad/2) + `0],"b":"` +
+			strings.Repeat("y", 5000) + `"}`
 	}
 	room := arguments.MaxBytes - len(text(0))
 	for name, c := range map[string]struct{ canonical, want string }{
-		"it fits":                       {text(room), text(room)},
-		"a long text":                   {text(room + 1), `{"a":"` + strings.Repeat("x", 1000) + `…"}`},
-		"it just fits when it is short": {items(arguments.MaxBytes), strings.Replace(items(arguments.MaxBytes), strings.Repeat("y", 5000), cut, 1)},
-		"many items":                    {items(arguments.MaxBytes + 1), "other"},
-		"no JSON":                       {strings.Repeat("{", arguments.MaxBytes+1), "other"},
+		"it fits":     {text(room), text(room)},
+		"a long text": {text(room + 1), `{"a":"` + strings.Repeat("x", 1000) + `…"}`},
+		"it just fits when it is short": {items(arguments.MaxBytes), strings.Replace(items(arguments.MaxBytes),
+			strings.Repeat("y", 5000), cut, 1)},
+		"many items": {items(arguments.MaxBytes + 1), "other"},
+		"no JSON":    {strings.Repeat("{", arguments.MaxBytes+1), "other"},
 	} {
 		if got := arguments.Shortened(c.canonical, "other"); got != c.want {
 			t.Errorf("%s: %d bytes, %.40s", name, len(got), got)

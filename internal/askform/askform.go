@@ -1,5 +1,5 @@
-// Package askform checks and formats answers to asks. It validates answers by their JSON Schema, chooses the form field for an
-// answer, and compares arguments that a person changed.
+// Package askform checks and formats answers to asks. It validates answers by their JSON Schema, chooses the form field
+// for an answer, and compares arguments that a person changed.
 package askform
 
 import (
@@ -15,8 +15,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// Arguments validates arguments by a schema (empty: any object) and returns their canonical form. It refuses an empty text: that
-// is a mistake, not the wish to run a call without arguments.
+// Arguments validates arguments by a schema (empty: any object) and returns their canonical form. It refuses an empty
+// text: that is a mistake, not the wish to run a call without arguments.
 func Arguments(schema, text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("they are empty; write {} for a call without arguments")
@@ -54,8 +54,8 @@ func Pretty(text string) string {
 	return b.String()
 }
 
-// Diff compares two JSON texts with sorted keys, line by line, as Visible shows them. Each line begins with "- " (only in the
-// first), "+ " (only in the second) or two spaces.
+// Diff compares two JSON texts with sorted keys, line by line, as Visible shows them. Each line begins with "- " (only
+// in the first), "+ " (only in the second) or two spaces.
 func Diff(from, to string) []string {
 	return diffLines(strings.Split(Visible(sorted(from)), "\n"), strings.Split(Visible(sorted(to)), "\n"))
 }
@@ -132,8 +132,8 @@ type Field struct {
 // An Option is one of the answers to choose from.
 type Option struct{ Value, Label string } // Value is JSON
 
-// FieldOf returns the field for answers to a schema: a specific one for strings, numbers, booleans and enumerations, else one
-// that takes JSON.
+// FieldOf returns the field for answers to a schema: a specific one for strings, numbers, booleans and enumerations,
+// else one that takes JSON.
 func FieldOf(schema string) Field {
 	var s struct {
 		Type        string

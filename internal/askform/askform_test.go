@@ -27,7 +27,8 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s by %s: %s, %v", test.text, test.schema, got, err)
 		}
 	}
-	if got, err := Arguments(`{"type":"object","properties":{"b":{"type":"integer"}}}`, `{"b": 2, "a": "x"}`); err != nil || got != `{"a":"x","b":2}` {
+	if got, err := Arguments(`{"type":"object","properties":{"b":{"type":"integer"}}}`,
+		`{"b": 2, "a": "x"}`); err != nil || got != `{"a":"x","b":2}` {
 		t.Errorf("%s, %v", got, err)
 	}
 	for _, text := range []string{"[]", "", " \n"} {
@@ -44,12 +45,14 @@ func TestFields(t *testing.T) {
 		`{"type":"string","title":"Colour"}`:         {Input: Text, Label: "Colour"},
 		`{"type":"integer"}`:                         {Input: Number, Whole: true},
 		`{"type":"number","description":"how many"}`: {Input: Number, Label: "how many"},
-		`{"type":"boolean"}`:                         {Input: Choice, Options: []Option{{"true", "yes"}, {"false", "no"}}},
-		`{"enum":["blue", 7]}`:                       {Input: Choice, Options: []Option{{`"blue"`, "blue"}, {"7", "7"}}},
-		`{"type":"object"}`:                          {Input: JSON},
-		`{"type":["string","null"]}`:                 {Input: JSON},
-		"":                                           {Input: JSON},
-		"true":                                       {Input: JSON},
+		`{"type":"boolean"}`: {Input: Choice, Options: []Option{{"true", "yes"},
+			{"false", "no"}}},
+		`{"enum":["blue", 7]}`: {Input: Choice,
+			Options: []Option{{`"blue"`, "blue"}, {"7", "7"}}},
+		`{"type":"object"}`:          {Input: JSON},
+		`{"type":["string","null"]}`: {Input: JSON},
+		"":                           {Input: JSON},
+		"true":                       {Input: JSON},
 	} {
 		if diff := cmp.Diff(want, FieldOf(schema)); diff != "" {
 			t.Errorf("%s:\n%s", schema, diff)
@@ -59,7 +62,8 @@ func TestFields(t *testing.T) {
 		input         Input
 		entered, want string
 	}{
-		{Text, `say "hi"`, `"say \"hi\""`}, {Number, " 1.5 ", "1.5"}, {Number, "many", ""}, {Number, "0x10", ""}, {Number, "", ""},
+		{Text, `say "hi"`, `"say \"hi\""`}, {Number, " 1.5 ", "1.5"}, {Number, "many", ""}, {Number, "0x10", ""},
+		{Number, "", ""},
 		{Choice, `"blue"`, `"blue"`}, {JSON, `{"a":1}`, `{"a":1}`},
 	} {
 		got, err := Field{Input: test.input}.Value(test.entered)
@@ -85,7 +89,8 @@ func TestVisible(t *testing.T) {
 			t.Errorf("%q becomes %s, want %s", text, got, want)
 		}
 		var one, other any
-		if json.Unmarshal([]byte(`{"k":"`+text+`"}`), &one) != nil || json.Unmarshal([]byte(got), &other) != nil || !cmp.Equal(one, other) {
+		if json.Unmarshal([]byte(`{"k":"`+text+`"}`), &one) != nil || json.Unmarshal([]byte(got), &other) != nil ||
+			!cmp.Equal(one, other) {
 			t.Errorf("%q has become another value: %v", text, other)
 		}
 	}
@@ -102,7 +107,8 @@ func TestDiffOfInvisibleCharacters(t *testing.T) {
 -   "to": "ac\u200bme <x>"
 +   "to": "acme <x>"
   }`
-	if diff := cmp.Diff(want, strings.Join(Diff("{\"to\":\"ac\u200bme <x>\"}", `{"to":"acme <x>"}`), "\n")); diff != "" {
+	if diff := cmp.Diff(want, strings.Join(Diff("{\"to\":\"ac\u200bme <x>\"}", `{"to":"acme <x>"}`),
+		"\n")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -114,7 +120,8 @@ func TestDiff(t *testing.T) {
 +   "amount": 90,
     "to": "acme"
   }`
-	if diff := cmp.Diff(want, strings.Join(Diff(`{"to":"acme","amount":900}`, `{"amount":90,"to":"acme"}`), "\n")); diff != "" {
+	if diff := cmp.Diff(want, strings.Join(Diff(`{"to":"acme","amount":900}`, `{"amount":90,"to":"acme"}`),
+		"\n")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -164,7 +171,8 @@ func TestLimits(t *testing.T) {
 		"maxDoubts": {At: 20, Takes: func(t *testing.T, words int) bool {
 			var all, want []string
 			for i := range words {
-				all, want = append(all, fmt.Sprintf("a%dа", i)), append(want, fmt.Sprintf("%q mixes Latin and Cyrillic", fmt.Sprintf("a%dа", i)))
+				all, want = append(all, fmt.Sprintf("a%dа", i)), append(want, fmt.Sprintf("%q mixes Latin and Cyrillic",
+					fmt.Sprintf("a%dа", i)))
 			}
 			got := Doubts(strings.Join(all, " "))
 			if !slices.Equal(got, want[:len(got)]) || len(got) > 20 {

@@ -8,8 +8,9 @@ import (
 	"unicode/utf16"
 )
 
-// Visible formats JSON like Pretty, and escapes what a person cannot see in its strings: invisible characters, those that change the
-// direction of text, and each space that follows another. It is the same value, so a person may change it and send it back.
+// Visible formats JSON like Pretty, and escapes what a person cannot see in its strings: invisible characters, those
+// that change the direction of text, and each space that follows another. It is the same value, so a person may change
+// it and send it back.
 func Visible(text string) string { return Escaped(Pretty(text)) }
 
 // Escaped escapes like Visible, and leaves the format as it is.
@@ -34,12 +35,13 @@ func Escaped(text string) string {
 
 // hidden reports whether a character shows nothing, or changes how others are shown.
 func hidden(r rune) bool {
-	return !unicode.IsPrint(r) && r != '\n' || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
+	return !unicode.IsPrint(r) && r != '\n' || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Variation_Selector) ||
 		r == '\u2800' || r == '\U0001d159' // a Braille cell without dots, a note without a head
 }
 
-// Doubts lists the words of a text with letters that look like those of another script, such as a Cyrillic а in a Latin word. Each
-// entry is a text for a person.
+// Doubts lists the words of a text with letters that look like those of another script, such as a Cyrillic а in a Latin
+// word. Each entry is a text for a person.
 func Doubts(text string) (doubts []string) {
 	words := strings.FieldsFunc(text, func(r rune) bool {
 		return hidden(r) || !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
@@ -77,8 +79,10 @@ var likes = []struct {
 	name  string
 	table *unicode.RangeTable
 }{
-	{"Latin", unicode.Latin}, {"Cyrillic", unicode.Cyrillic}, {"Greek", unicode.Greek}, {"Armenian", unicode.Armenian}, {"Cherokee", unicode.Cherokee},
-	{"Coptic", unicode.Coptic}, {"Georgian", unicode.Georgian}, {"Lisu", unicode.Lisu}, {"Hebrew", unicode.Hebrew}, {"Deseret", unicode.Deseret},
+	{"Latin", unicode.Latin}, {"Cyrillic", unicode.Cyrillic}, {"Greek", unicode.Greek}, {"Armenian", unicode.Armenian},
+	{"Cherokee", unicode.Cherokee},
+	{"Coptic", unicode.Coptic}, {"Georgian", unicode.Georgian}, {"Lisu", unicode.Lisu}, {"Hebrew", unicode.Hebrew},
+	{"Deseret", unicode.Deseret},
 }
 
 // scripts returns the scripts of a word's letters, in the order of likes.

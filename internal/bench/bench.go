@@ -37,12 +37,14 @@ type Options struct {
 	Idle    int   // turns of each system, one at a time, on an idle machine
 	Watched int   // streamed turns, half of them watched
 	History int   // past turns of a long conversation
-	WarmUp  int   // turns of each system before each figure, which are not counted; streamed turns: none if fewer than lanes
+	// turns of each system before each figure, which are not counted; streamed turns: none if fewer than lanes
+	WarmUp int
 
 	Flat map[string][]int // the sizes of each series to measure, with Turns turns at each size; see FlatSizes
 
-	Workers   []int // numbers of worker processes beside one scheduler, for Turns trivial turns each; empty: not measured
-	Retention int   // old turns that are deleted while Turns turns run; 0: not measured
+	// numbers of worker processes beside one scheduler, for Turns trivial turns each; empty: not measured
+	Workers   []int
+	Retention int // old turns that are deleted while Turns turns run; 0: not measured
 
 	IdleCPU time.Duration // time for which a worker without work is measured
 	Rest    time.Duration // time without work before resting memory is read
@@ -193,7 +195,8 @@ func (b *bench) startOwn(ctx context.Context) (_ *system, err error) {
 }
 
 func (b *bench) sections() []func(context.Context, *Report) error {
-	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.flat, b.scale, b.retention}
+	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.flat,
+		b.scale, b.retention}
 }
 
 var allSystems = []string{Turnkeeper, River, Floor, GroupFloor}
@@ -232,7 +235,8 @@ func (b *bench) throughput(ctx context.Context, r *Report) error {
 		if i == len(b.Lanes)-1 {
 			then = func(all []*system) error { return b.idleCPU(ctx, r, all) }
 		}
-		if err := b.race(ctx, r, SectionLanes, n, standard(fmt.Sprintf("lanes%d", lanes), lanes, turns), then); err != nil {
+		if err := b.race(ctx, r, SectionLanes, n, standard(fmt.Sprintf("lanes%d", lanes), lanes, turns),
+			then); err != nil {
 			return err
 		}
 	}
@@ -240,7 +244,8 @@ func (b *bench) throughput(ctx context.Context, r *Report) error {
 }
 
 // race compares all systems. then is called before they are stopped; nil: not called.
-func (b *bench) race(ctx context.Context, r *Report, section string, blocks int, l load, then func([]*system) error) error {
+func (b *bench) race(ctx context.Context, r *Report, section string, blocks int, l load,
+	then func([]*system) error) error {
 	systems, err := b.start(ctx, slotsFor(l.Lanes), allSystems...)
 	if err != nil {
 		return err
@@ -250,7 +255,8 @@ func (b *bench) race(ctx context.Context, r *Report, section string, blocks int,
 	var warming errgroup.Group
 	for _, s := range systems {
 		warming.Go(func() error { return s.warm(l, b.WarmUp) })
-		contests = append(contests, &contest{system: s, load: l, figure: Figure{Section: section, System: s.name, Lanes: l.Lanes}})
+		contests = append(contests, &contest{system: s, load: l, figure: Figure{Section: section, System: s.name,
+			Lanes: l.Lanes}})
 	}
 	if err := warming.Wait(); err != nil {
 		return err
@@ -308,7 +314,8 @@ func (b *bench) idleCPU(ctx context.Context, r *Report, all []*system) error {
 	workerThen, sessionsThen := used()
 	over := time.Since(began)
 	perSecond := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / over.Seconds() }
-	r.Idle = &IdleWorker{Over: over, Worker: perSecond(workerThen - worker), Backends: perSecond(max(sessionsThen-sessions, 0))}
+	r.Idle = &IdleWorker{Over: over, Worker: perSecond(workerThen - worker),
+		Backends: perSecond(max(sessionsThen-sessions, 0))}
 	return nil
 }
 
@@ -326,7 +333,8 @@ func (b *bench) watched(ctx context.Context, r *Report) error {
 	followed.Name, followed.Watchers = "watched", watchers
 	n, turns := blocks((b.Watched+1)/2, 5, watchedLanes)
 	alone.Turns, followed.Turns = turns, turns
-	return b.pair(ctx, r, SectionWatched, n, [2]string{"alone", fmt.Sprintf("%d watchers", watchers)}, [2]load{alone, followed}, nil)
+	return b.pair(ctx, r, SectionWatched, n, [2]string{"alone", fmt.Sprintf("%d watchers", watchers)},
+		[2]load{alone, followed}, nil)
 }
 
 // history compares the first turns of conversations with turns that have many before them.
@@ -339,7 +347,8 @@ func (b *bench) history(ctx context.Context, r *Report) error {
 	short := standard("short", historyLanes, turns)
 	long := standard("long", historyLanes, turns)
 	long.Reuse = 0
-	return b.pair(ctx, r, SectionHistory, n, [2]string{"new conversations", fmt.Sprintf("%d or more past turns", b.History)}, [2]load{short, long},
+	return b.pair(ctx, r, SectionHistory, n, [2]string{"new conversations", fmt.Sprintf("%d or more past turns",
+		b.History)}, [2]load{short, long},
 		func(own *system) error {
 			past := long
 			for range b.History { // each lane runs one turn, so that all have as many
@@ -354,7 +363,8 @@ func (b *bench) history(ctx context.Context, r *Report) error {
 }
 
 // pair compares two loads of Turnkeeper, after before.
-func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int, cases [2]string, loads [2]load, before func(*system) error) error {
+func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int, cases [2]string, loads [2]load,
+	before func(*system) error) error {
 	own, err := b.startOwn(ctx)
 	if err != nil {
 		return err
@@ -371,7 +381,8 @@ func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int,
 				return err
 			}
 		}
-		contests = append(contests, &contest{system: own, load: l, figure: Figure{Section: section, System: Turnkeeper, Case: cases[i], Lanes: l.Lanes}})
+		contests = append(contests, &contest{system: own, load: l, figure: Figure{Section: section, System: Turnkeeper,
+			Case: cases[i], Lanes: l.Lanes}})
 	}
 	if err := b.compare(ctx, blocks, contests); err != nil {
 		return err

@@ -89,10 +89,12 @@ func TestSeries(t *testing.T) {
 			t.Errorf("%s at %v, want %v", s.Name, sizes, want[s.Name])
 		}
 	}
-	if g := r.Grants; g == nil || g.Grants != turns || g.PerSecond <= 0 || r.CPUFrom != "" && g.Scheduler <= 0 || r.StatementsFrom != "" && g.Blocks <= 0 {
+	if g := r.Grants; g == nil || g.Grants != turns || g.PerSecond <= 0 || r.CPUFrom != "" && g.Scheduler <= 0 ||
+		r.StatementsFrom != "" && g.Blocks <= 0 {
 		t.Errorf("grants: %+v", g)
 	}
-	if p := r.Retention; p == nil || p.Turns == 0 || p.Turns > 200 || p.PerSecond <= 0 || r.StatementsFrom != "" && (p.Longest <= 0 || p.OfMS <= 0 || p.AloneMS <= 0) {
+	if p := r.Retention; p == nil || p.Turns == 0 || p.Turns > 200 || p.PerSecond <= 0 || r.StatementsFrom != "" &&
+		(p.Longest <= 0 || p.OfMS <= 0 || p.AloneMS <= 0) {
 		t.Errorf("retention: %+v", p)
 	}
 	if len(r.Series) != 3 || len(r.Figures) != 2 {
@@ -110,7 +112,8 @@ func checkStep(t *testing.T, r bench.Report, series string, first bool, s bench.
 			t.Errorf("%s at %d: the ratio of %s is %v", series, s.Size, name, ratio.of)
 		}
 	}
-	if s.Figure.Transactions <= 0 || series == "workers" && r.CPUFrom != "" && (s.Figure.CPU["scheduler"] <= 0 || s.Figure.CPU["worker"] <= 0) {
+	if s.Figure.Transactions <= 0 || series == "workers" && r.CPUFrom != "" &&
+		(s.Figure.CPU["scheduler"] <= 0 || s.Figure.CPU["worker"] <= 0) {
 		t.Errorf("%s at %d: %+v", series, s.Size, s.Figure)
 	}
 }
@@ -118,7 +121,8 @@ func checkStep(t *testing.T, r bench.Report, series string, first bool, s bench.
 func checkFigure(t *testing.T, r bench.Report, f bench.Figure) {
 	t.Helper()
 	values := map[string]float64{
-		"turns": float64(f.Turns), "turns/s": f.TurnsPerS, "p50": float64(f.Reply.P50), "p99": float64(f.Reply.P99 - f.Reply.P50 + 1),
+		"turns": float64(f.Turns), "turns/s": f.TurnsPerS, "p50": float64(f.Reply.P50),
+		"p99":                float64(f.Reply.P99 - f.Reply.P50 + 1),
 		"write transactions": f.Transactions, "WAL": f.WAL,
 	}
 	if f.System == bench.Turnkeeper {
@@ -183,7 +187,8 @@ func checkComparison(t *testing.T, r bench.Report) {
 			t.Errorf("%+v, want the ratio %v", ratio, want)
 		}
 	}
-	if _, err := bench.ReadReport(write("older", map[string]any{"cpus": 2})); err == nil || !strings.Contains(err.Error(), "no report of this version") {
+	if _, err := bench.ReadReport(write("older", map[string]any{"cpus": 2})); err == nil ||
+		!strings.Contains(err.Error(), "no report of this version") {
 		t.Errorf("a report of another version: %v", err)
 	}
 }

@@ -50,7 +50,8 @@ func Compare(reports []Report) []Ratio {
 	for _, name := range names {
 		if q := quotients[name]; len(q) == len(reports)/2 {
 			all = append(all, Ratio{
-				Name: name, Before: median(before[name]), After: median(after[name]), Median: median(q), Lowest: slices.Min(q), Highest: slices.Max(q),
+				Name: name, Before: median(before[name]), After: median(after[name]), Median: median(q),
+				Lowest: slices.Min(q), Highest: slices.Max(q),
 			})
 		}
 	}

@@ -49,7 +49,8 @@ func openCounters(ctx context.Context, server string) (*counters, error) {
 	c := &counters{conn: conn, proc: haveProc()}
 	_, err = conn.Exec(ctx, "create extension if not exists "+statements)
 	c.statements = err == nil && conn.QueryRow(ctx, "select from "+statements+" limit 1").Scan() == nil
-	err = conn.QueryRow(ctx, "select split_part(pg_read_file('postmaster.pid'), chr(10), 1)::integer").Scan(&c.postmaster)
+	err = conn.QueryRow(ctx, "select split_part(pg_read_file('postmaster.pid'), chr(10), 1)::integer").Scan(
+		&c.postmaster)
 	return c, err
 }
 
@@ -94,10 +95,12 @@ func (c *counters) count(ctx context.Context, s *system, last bool) (n count, er
 	if last {
 		n.cpu = c.cpu(s)
 	}
-	err = c.conn.QueryRow(ctx, "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").
+	err = c.conn.QueryRow(ctx,
+		"select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").
 		Scan(&n.transactions, &n.wal)
 	if err == nil && c.statements {
-		err = c.conn.QueryRow(ctx, `select coalesce(sum(calls), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint,
+		err = c.conn.QueryRow(ctx,
+			`select coalesce(sum(calls), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint,
 				coalesce(sum(shared_blks_read), 0)::bigint
 			from pg_stat_statements(false) where dbid = (select oid from pg_database where datname = $1)`, s.database).Scan(&n.statements, &n.blocks, &n.read)
 	}
@@ -120,7 +123,8 @@ func (c *counters) cpu(s *system) map[string]time.Duration {
 
 // backends returns the process ids of a database's sessions.
 func (c *counters) backends(ctx context.Context, database string) ([]int, error) {
-	rows, err := c.conn.Query(ctx, "select pid from pg_stat_activity where datname = $1 and backend_type = 'client backend'", database)
+	rows, err := c.conn.Query(ctx,
+		"select pid from pg_stat_activity where datname = $1 and backend_type = 'client backend'", database)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +159,8 @@ func (c *counters) deadTuples(ctx context.Context, server, database string) (n i
 // facts describe the server.
 func (c *counters) facts(ctx context.Context, r *Report) error {
 	var version string
-	err := c.conn.QueryRow(ctx, "select current_setting('server_version'), current_setting('fsync')").Scan(&version, &r.FSync)
+	err := c.conn.QueryRow(ctx, "select current_setting('server_version'), current_setting('fsync')").Scan(
+		&version, &r.FSync)
 	r.Postgres, _, _ = strings.Cut(version, " ")
 	if c.statements {
 		r.StatementsFrom = statements

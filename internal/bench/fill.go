@@ -16,7 +16,8 @@ func openFiller(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, errUnreadableAddress
 	}
-	if _, err := conn.Exec(ctx, "set session_replication_role = replica; set synchronous_commit = off", pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := conn.Exec(ctx, "set session_replication_role = replica; set synchronous_commit = off",
+		pgx.QueryExecModeSimpleProtocol); err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
@@ -47,7 +48,8 @@ func backOff(ctx context.Context, conn *pgx.Conn, w backlog) error {
 	_, err := conn.Exec(ctx, `insert into turnkeeper.leases (lane, agent, failures)
 		select $1 || '/' || $2 || '-' || i, $1, 1 from generate_series(0, $3::bigint - 1) i`, benchAgent, w.name, w.lanes)
 	if err == nil {
-		_, err = conn.Exec(ctx, "update turnkeeper.leases set not_before = now() + $1::interval where failures > 0", pauses)
+		_, err = conn.Exec(ctx, "update turnkeeper.leases set not_before = now() + $1::interval where failures > 0",
+			pauses)
 	}
 	return err
 }
@@ -55,12 +57,13 @@ func backOff(ctx context.Context, conn *pgx.Conn, w backlog) error {
 // copied is how many turns one statement of copyTurns writes.
 const copied = 50_000
 
-// copyTurns copies the oldest finished turn with its message and everything that belongs to them. conversation is
-// SQL: the conversation of the copy number i, from 0. The last copy is older by age, and each other is a second older than
+// copyTurns copies the oldest finished turn with its message and everything that belongs to them. conversation is SQL:
+// the conversation of the copy number i, from 0. The last copy is older by age, and each other is a second older than
 // the next. A turn's job is deleted when it ends.
 func copyTurns(ctx context.Context, conn *pgx.Conn, n int, conversation string, age time.Duration) error {
 	var turn, message, lastTurn, lastMessage int64
-	err := conn.QueryRow(ctx, `select id, message_id, (select max(id) from turnkeeper.turns), (select max(id) from turnkeeper.messages)
+	err := conn.QueryRow(ctx,
+		`select id, message_id, (select max(id) from turnkeeper.turns), (select max(id) from turnkeeper.messages)
 		from turnkeeper.turns where ended_at is not null order by id limit 1`).Scan(&turn, &message, &lastTurn, &lastMessage)
 	if err != nil {
 		return fmt.Errorf("no turn to copy: %w", err)
@@ -75,12 +78,14 @@ func copyTurns(ctx context.Context, conn *pgx.Conn, n int, conversation string, 
 		"token":        newTurn, // unique in each lane, and higher than before
 		"conversation": conversation, "lane": fmt.Sprintf("'%s/' || %s", benchAgent, conversation),
 		"grant_id": "case when x.grant_id is not null then gen_random_uuid() end", "write_id": "gen_random_uuid()",
-		"outputs.id": "x.id || '-' || i", "output_id": "x.output_id || '-' || i", "nonce": "case when x.nonce <> '' then x.nonce || '-' || i else '' end",
+		"outputs.id": "x.id || '-' || i", "output_id": "x.output_id || '-' || i",
+		"nonce": "case when x.nonce <> '' then x.nonce || '-' || i else '' end",
 	}
 	for from := 0; from < n; from += copied {
 		to := min(from+copied, n) - 1
 		for _, t := range tables {
-			if _, err := conn.Exec(ctx, t.copy(values, turn, message, from, to, n, age), pgx.QueryExecModeSimpleProtocol); err != nil {
+			if _, err := conn.Exec(ctx, t.copy(values, turn, message, from, to, n, age),
+				pgx.QueryExecModeSimpleProtocol); err != nil {
 				return fmt.Errorf("cannot copy rows of %s: %w", t.name, err)
 			}
 		}
@@ -145,7 +150,8 @@ func (t table) copy(values map[string]string, turn, message int64, from, to, n i
 		of = fmt.Sprintf("x.id = %d", message)
 	}
 	name := pgx.Identifier{"turnkeeper", t.name}.Sanitize()
-	return fmt.Sprintf("insert into %s (%s) overriding system value select %s from %s x, generate_series(%d::bigint, %d) i where %s",
+	return fmt.Sprintf(
+		"insert into %s (%s) overriding system value select %s from %s x, generate_series(%d::bigint, %d) i where %s",
 		name, strings.Join(columns, ", "), strings.Join(list, ", "), name, from, to, of)
 }
 

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/internal/pause"
 )
 
-// A Series measures the same turns at growing sizes of something. If the cost of a turn does not depend on the size, the
-// ratios stay near 1.
+// A Series measures the same turns at growing sizes of something. If the cost of a turn does not depend on the size,
+// the ratios stay near 1.
 type Series struct {
 	Name  string `json:"name"`
 	Sizes string `json:"sizes"` // what the sizes count
@@ -24,12 +24,13 @@ type Series struct {
 
 // A Step is one size of a series. Ratios are those to the first step per turn; 0: not measured.
 type Step struct {
-	Size   int      `json:"size"`
-	Figure Figure   `json:"figure"`
-	Blocks float64  `json:"blocks_ratio"`
-	CPU    float64  `json:"cpu_ratio"` // of all processes
-	Turns  float64  `json:"turns_per_second_ratio"`
-	Grew   []Growth `json:"grew,omitempty"` // the statements whose blocks grew most since the first step, which has those with the most
+	Size   int     `json:"size"`
+	Figure Figure  `json:"figure"`
+	Blocks float64 `json:"blocks_ratio"`
+	CPU    float64 `json:"cpu_ratio"` // of all processes
+	Turns  float64 `json:"turns_per_second_ratio"`
+	// the statements whose blocks grew most since the first step, which has those with the most
+	Grew []Growth `json:"grew,omitempty"`
 }
 
 // A Growth is a statement that reads more blocks in a turn than at the first step.
@@ -63,7 +64,8 @@ type field struct {
 
 var flatAll = []flatSeries{
 	{
-		name: "lanes", sizes: "lanes that always have a message", quick: []int{10, 100, 1000}, full: []int{10, 100, 1000, 10_000},
+		name: "lanes", sizes: "lanes that always have a message", quick: []int{10, 100, 1000},
+		full: []int{10, 100, 1000, 10_000},
 		grow: func(context.Context, *field, int, int) error { return nil },
 		load: func(f *field, size int) load {
 			l := standard("lanes", size, max(f.turns, size))
@@ -72,20 +74,25 @@ var flatAll = []flatSeries{
 		},
 	},
 	{
-		name: "waiting", sizes: "messages that wait behind those measured", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 100_000, 1_000_000},
+		name: "waiting", sizes: "messages that wait behind those measured", quick: []int{0, 1000, 10_000},
+		full: []int{0, 1000, 100_000, 1_000_000},
 		grow: growWaiting,
 		load: func(f *field, _ int) load { return load{Drain: true, Turns: f.turns} },
 	},
 	{
-		name: "scheduled", waits: true, sizes: "messages that are due tomorrow", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 100_000, 1_000_000},
+		name: "scheduled", waits: true, sizes: "messages that are due tomorrow", quick: []int{0, 1000, 10_000},
+		full: []int{0, 1000, 100_000, 1_000_000},
 		grow: func(ctx context.Context, f *field, from, to int) error {
-			return fillBacklog(ctx, f.conn, backlog{name: fmt.Sprintf("scheduled-%d", to), messages: to - from, lanes: max((to-from)/10, 1), due: "now() + interval '1 day'"})
+			return fillBacklog(ctx, f.conn, backlog{name: fmt.Sprintf("scheduled-%d", to), messages: to - from,
+				lanes: max((to-from)/10, 1), due: "now() + interval '1 day'"})
 		},
 	},
 	{
-		name: "backing-off", waits: true, sizes: "messages that wait in lanes that back off, ten in each", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 10_000, 100_000},
+		name: "backing-off", waits: true, sizes: "messages that wait in lanes that back off, ten in each",
+		quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 10_000, 100_000},
 		grow: func(ctx context.Context, f *field, from, to int) error {
-			w := backlog{name: fmt.Sprintf("backing-off-%d", to), messages: to - from, lanes: (to - from) / 10, due: "now() - interval '1 hour' + i * interval '1 ms'"}
+			w := backlog{name: fmt.Sprintf("backing-off-%d", to), messages: to - from, lanes: (to - from) / 10,
+				due: "now() - interval '1 hour' + i * interval '1 ms'"}
 			if w.lanes == 0 {
 				return nil
 			}
@@ -100,28 +107,33 @@ var flatAll = []flatSeries{
 		},
 	},
 	{
-		name: "finished", sizes: "turns that have ended, ten in a conversation", quick: []int{0, 1000, 10_000}, full: []int{0, 10_000, 100_000, 1_000_000},
+		name: "finished", sizes: "turns that have ended, ten in a conversation", quick: []int{0, 1000, 10_000},
+		full: []int{0, 10_000, 100_000, 1_000_000},
 		grow: func(ctx context.Context, f *field, from, to int) error {
 			return copyTurns(ctx, f.conn, to-from, fmt.Sprintf("'finished-%d-' || i / 10", to), 0)
 		},
 	},
 	{
-		name: "conversation", sizes: "past turns of each conversation", quick: []int{1, 10, 100, 1000}, full: []int{1, 10, 100, 1000, 10_000},
+		name: "conversation", sizes: "past turns of each conversation", quick: []int{1, 10, 100, 1000},
+		full: []int{1, 10, 100, 1000, 10_000},
 		grow: func(ctx context.Context, f *field, from, to int) error {
-			return copyTurns(ctx, f.conn, historyLanes*(to-from), fmt.Sprintf("'conversation-' || i %% %d", historyLanes), 0)
+			return copyTurns(ctx, f.conn, historyLanes*(to-from), fmt.Sprintf("'conversation-' || i %% %d",
+				historyLanes), 0)
 		},
 		load: func(f *field, _ int) load { // few turns, because each makes its conversation longer
-			return load{Agent: benchAgent, Name: "conversation", Lanes: historyLanes, Turns: min(f.turns, 3*historyLanes)}
+			return load{Agent: benchAgent, Name: "conversation", Lanes: historyLanes,
+				Turns: min(f.turns, 3*historyLanes)}
 		},
 	},
 	{
-		name: "open-transaction", sizes: "turns since someone else opened a transaction", quick: []int{0, 500, 1000}, full: []int{0, 1000, 5000, 20_000},
+		name: "open-transaction", sizes: "turns since someone else opened a transaction", quick: []int{0, 500, 1000},
+		full: []int{0, 1000, 5000, 20_000},
 		grow: growOpen,
 	},
 }
 
-// FlatSizes returns the sizes of each series that Options.Flat can name, for a run of about a minute or for a full one, which
-// takes about fifteen minutes and 25 GB of disk.
+// FlatSizes returns the sizes of each series that Options.Flat can name, for a run of about a minute or for a full one,
+// which takes about fifteen minutes and 25 GB of disk.
 func FlatSizes(full bool) map[string][]int {
 	sizes := map[string][]int{}
 	for _, s := range flatAll {
@@ -174,11 +186,13 @@ func (b *bench) series(ctx context.Context, s flatSeries, sizes []int) (_ Series
 		}
 		if s.waits {
 			var waiting int
-			if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(&waiting); err != nil {
+			if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(
+				&waiting); err != nil {
 				return all, err
 			}
 			if waiting != size {
-				return all, fmt.Errorf("%d messages wait after the turns, not %d: the turns took too long", waiting, size)
+				return all, fmt.Errorf("%d messages wait after the turns, not %d: the turns took too long",
+					waiting, size)
 			}
 		}
 		step.Size, step.Grew = size, grew(first, per)
@@ -264,7 +278,8 @@ func growWaiting(ctx context.Context, f *field, _, to int) error {
 		return err
 	}
 	var waiting int
-	if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(&waiting); err != nil {
+	if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(
+		&waiting); err != nil {
 		return err
 	}
 	drained := f.turns + f.warm + 2*minSlots // those in progress when a drain ends are in addition
@@ -295,7 +310,8 @@ func holdTransaction(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, errUnreadableAddress
 	}
-	if _, err := conn.Exec(ctx, "begin isolation level repeatable read; select pg_current_xact_id()", pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := conn.Exec(ctx, "begin isolation level repeatable read; select pg_current_xact_id()",
+		pgx.QueryExecModeSimpleProtocol); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return conn, nil
@@ -347,7 +363,8 @@ func statementName(text string) string {
 	return words[:min(len(words), 60)]
 }
 
-// mostGrown is how many statements a step names. Each reads this number of blocks more in a turn than at the first step.
+// mostGrown is how many statements a step names. Each reads this number of blocks more in a turn than at the first
+// step.
 const (
 	mostGrown  = 3
 	leastGrown = 5
@@ -402,7 +419,8 @@ func (s *sender) drain(ctx context.Context, turns int) (o outcome, err error) {
 		return o, err
 	}
 	err = until(func() (idle bool, err error) {
-		err = s.pool.QueryRow(ctx, "select not exists (select from turnkeeper.leases where grant_id is not null)").Scan(&idle)
+		err = s.pool.QueryRow(ctx, "select not exists (select from turnkeeper.leases where grant_id is not null)").Scan(
+			&idle)
 		return idle, err
 	})
 	o.Elapsed = time.Since(began)

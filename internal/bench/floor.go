@@ -48,7 +48,8 @@ func startFloor(ctx context.Context, s setup) (part, error) {
 		case lastStep:
 			_, err = f.pool.Exec(ctx, "update floor_messages set reply = $2 where id = $1", w.message, w.text)
 		default:
-			_, err = f.pool.Exec(ctx, "insert into floor_steps (message_id, step, content) values ($1, $2, $3)", w.message, w.step, w.text)
+			_, err = f.pool.Exec(ctx, "insert into floor_steps (message_id, step, content) values ($1, $2, $3)",
+				w.message, w.step, w.text)
 		}
 		return err
 	}
@@ -129,7 +130,8 @@ func (a asker) turn(ctx context.Context, store func(step int, text string) error
 // ask calls the model server with a request like the real one.
 func (a asker) ask(ctx context.Context, round int) (string, error) {
 	var body bytes.Buffer
-	body.WriteString(`{"model":"instant","stream":true,"messages":[{"role":"system","content":"Call the tools, then answer."},{"role":"user","content":"floor"}`)
+	body.WriteString(
+		`{"model":"instant","stream":true,"messages":[{"role":"system","content":"Call the tools, then answer."},{"role":"user","content":"floor"}`)
 	for r := 1; r < round; r++ {
 		fmt.Fprintf(&body, `,{"role":"assistant","content":null,"tool_calls":%s}`, calls(r))
 		for i := range 2 {

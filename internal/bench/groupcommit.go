@@ -81,18 +81,22 @@ func (f *floor) commit(ctx context.Context, group []pendingWrite) error {
 		case lastStep:
 			to = &replies
 		}
-		to.messages, to.steps, to.texts = append(to.messages, w.message), append(to.steps, w.step), append(to.texts, w.text)
+		to.messages, to.steps, to.texts = append(to.messages, w.message), append(to.steps, w.step),
+			append(to.texts, w.text)
 	}
 	var batch pgx.Batch
 	if len(messages.messages) > 0 {
-		batch.Queue("insert into floor_messages (id, body) select * from unnest($1::bigint[], $2::text[])", messages.messages, messages.texts)
+		batch.Queue("insert into floor_messages (id, body) select * from unnest($1::bigint[], $2::text[])",
+			messages.messages, messages.texts)
 	}
 	if len(steps.messages) > 0 {
-		batch.Queue("insert into floor_steps (message_id, step, content) select * from unnest($1::bigint[], $2::integer[], $3::text[])",
+		batch.Queue(
+			"insert into floor_steps (message_id, step, content) select * from unnest($1::bigint[], $2::integer[], $3::text[])",
 			steps.messages, steps.steps, steps.texts)
 	}
 	if len(replies.messages) > 0 {
-		batch.Queue("update floor_messages m set reply = r.text from unnest($1::bigint[], $2::text[]) r (id, text) where m.id = r.id",
+		batch.Queue(
+			"update floor_messages m set reply = r.text from unnest($1::bigint[], $2::text[]) r (id, text) where m.id = r.id",
 			replies.messages, replies.texts)
 	}
 	return f.pool.SendBatch(ctx, &batch).Close()

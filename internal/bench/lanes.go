@@ -21,7 +21,8 @@ type load struct {
 	Name     string // distinguishes the conversations of loads
 	Reuse    int    // turns in a conversation before the lane takes a new one; 0: it keeps one
 	Watchers int    // HTTP clients that follow each turn
-	Drain    bool   // send nothing: run messages that wait, at least Turns, while the scheduler is paused before and after
+	// send nothing: run messages that wait, at least Turns, while the scheduler is paused before and after
+	Drain bool
 }
 
 // An outcome says how a load ran.

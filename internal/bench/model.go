@@ -115,8 +115,10 @@ const usage = `"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens
 func calls(round int) string {
 	var list []string
 	for i := range 2 {
-		list = append(list, fmt.Sprintf(`{"index":%d,"id":"call_%d_%d","type":"function","function":{"name":"noop","arguments":"{\"n\":%d}"}}`,
-			i, round, i, round*10+i))
+		list = append(list,
+			fmt.Sprintf(
+				`{"index":%d,"id":"call_%d_%d","type":"function","function":{"name":"noop","arguments":"{\"n\":%d}"}}`,
+				i, round, i, round*10+i))
 	}
 	return "[" + strings.Join(list, ",") + "]"
 }
@@ -124,7 +126,8 @@ func calls(round int) string {
 func streamed(round int) []byte {
 	var b bytes.Buffer
 	chunk := func(delta, finish string) {
-		fmt.Fprintf(&b, `data: {"id":"c","object":"chat.completion.chunk","model":"instant","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
+		fmt.Fprintf(&b,
+			`data: {"id":"c","object":"chat.completion.chunk","model":"instant","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
 	}
 	if round <= 2 {
 		chunk(`{"role":"assistant","content":null,"tool_calls":`+calls(round)+`}`, "null")
@@ -133,7 +136,8 @@ func streamed(round int) []byte {
 		chunk(`{"role":"assistant","content":"All four calls were made."}`, "null")
 		chunk(`{}`, `"stop"`)
 	}
-	fmt.Fprintf(&b, `data: {"id":"c","object":"chat.completion.chunk","model":"instant","choices":[],%s}`+"\n\ndata: [DONE]\n\n", usage)
+	fmt.Fprintf(&b, `data: {"id":"c","object":"chat.completion.chunk","model":"instant","choices":[],%s}`+
+		"\n\ndata: [DONE]\n\n", usage)
 	return b.Bytes()
 }
 
@@ -142,7 +146,8 @@ func whole(round int) []byte {
 	if round <= 2 {
 		message, finish = `{"role":"assistant","content":null,"tool_calls":`+calls(round)+`}`, "tool_calls"
 	}
-	return fmt.Appendf(nil, `{"id":"c","object":"chat.completion","model":"instant","choices":[{"index":0,"message":%s,"finish_reason":%q}],%s}`,
+	return fmt.Appendf(nil,
+		`{"id":"c","object":"chat.completion","model":"instant","choices":[{"index":0,"message":%s,"finish_reason":%q}],%s}`,
 		message, finish, usage)
 }
 

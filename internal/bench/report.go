@@ -53,17 +53,21 @@ type Figure struct {
 	Turns        int                `json:"turns"` // measured, after the warm-up
 	TurnsPerS    float64            `json:"turns_per_second"`
 	Reply        Latency            `json:"reply"`
-	FirstRequest Latency            `json:"first_request,omitzero"`           // the model's, since the message was sent
-	CPU          map[string]float64 `json:"cpu_ms_per_turn,omitempty"`        // by process, and their "total"
-	Transactions float64            `json:"write_transactions_per_turn"`      // savepoints included
-	Statements   float64            `json:"statements_per_turn,omitzero"`     // sent by clients
-	WAL          float64            `json:"wal_bytes_per_turn"`               //
-	DeadTuples   float64            `json:"dead_tuples_per_turn,omitzero"`    // updated and deleted row versions, warm-up included
-	Blocks       float64            `json:"blocks_per_turn,omitzero"`         // read by statements, in memory or from disk
-	BlocksRead   float64            `json:"blocks_read_per_turn,omitzero"`    // of these, not found in the server's memory
-	Resting      *Memory            `json:"resting_memory,omitempty"`         // of the process that runs the turns, a second after the last
-	Peak         *Memory            `json:"peak_memory,omitempty"`            // of the same, while turns ran
-	Events       int                `json:"events_for_each_watcher,omitzero"` //
+	FirstRequest Latency            `json:"first_request,omitzero"`       // the model's, since the message was sent
+	CPU          map[string]float64 `json:"cpu_ms_per_turn,omitempty"`    // by process, and their "total"
+	Transactions float64            `json:"write_transactions_per_turn"`  // savepoints included
+	Statements   float64            `json:"statements_per_turn,omitzero"` // sent by clients
+	WAL          float64            `json:"wal_bytes_per_turn"`           //
+	// updated and deleted row versions, warm-up included
+	DeadTuples float64 `json:"dead_tuples_per_turn,omitzero"`
+	// read by statements, in memory or from disk
+	Blocks float64 `json:"blocks_per_turn,omitzero"`
+	// of these, not found in the server's memory
+	BlocksRead float64 `json:"blocks_read_per_turn,omitzero"`
+	// of the process that runs the turns, a second after the last
+	Resting *Memory `json:"resting_memory,omitempty"`
+	Peak    *Memory `json:"peak_memory,omitempty"`            // of the same, while turns ran
+	Events  int     `json:"events_for_each_watcher,omitzero"` //
 }
 
 // A Latency holds percentiles of a duration.

@@ -10,16 +10,18 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Retention says how old turns were deleted while others ran. Section "retention" of the figures compares turns with and
-// without it.
+// Retention says how old turns were deleted while others ran. Section "retention" of the figures compares turns with
+// and without it.
 type Retention struct {
 	Turns     int     `json:"turns"` // deleted
 	PerSecond float64 `json:"turns_per_second"`
-	All       bool    `json:"all"`                           // none was left before the end: part of the turns ran alone
-	Longest   float64 `json:"longest_purge_ms,omitzero"`     // the longest statement of the purge; 0: not measured
-	Of        string  `json:"longest_statement,omitempty"`   // the longest statement of the worker and the sender beside the purge
-	OfMS      float64 `json:"longest_statement_ms,omitzero"` //
-	AloneMS   float64 `json:"longest_alone_ms,omitzero"`     // the longest of them without a purge
+	// none was left before the end: part of the turns ran alone
+	All     bool    `json:"all"`
+	Longest float64 `json:"longest_purge_ms,omitzero"` // the longest statement of the purge; 0: not measured
+	// the longest statement of the worker and the sender beside the purge
+	Of      string  `json:"longest_statement,omitempty"`
+	OfMS    float64 `json:"longest_statement_ms,omitzero"` //
+	AloneMS float64 `json:"longest_alone_ms,omitzero"`     // the longest of them without a purge
 }
 
 // The age of the turns that a purge deletes, and the age from which it deletes.
@@ -129,7 +131,8 @@ func (p *purger) purge(ctx context.Context, quit <-chan struct{}) error {
 	for after := int64(0); ; {
 		began := time.Now()
 		var messages, turns, last int64
-		err := p.conn.QueryRow(ctx, `select messages, turns, coalesce(last, 0) from turnkeeper.purge(p_agent => '', p_user => null, p_conversation => '',
+		err := p.conn.QueryRow(ctx,
+			`select messages, turns, coalesce(last, 0) from turnkeeper.purge(p_agent => '', p_user => null, p_conversation => '',
 			p_before => now() - $1::interval, p_after => $2, p_limit => 100, p_dry => false, p_undelivered => false)`, keptFor, after).Scan(&messages, &turns, &last)
 		if err != nil {
 			return err
@@ -152,7 +155,8 @@ func (c *counters) forget(ctx context.Context, database string) error {
 	if !c.statements {
 		return nil
 	}
-	_, err := c.conn.Exec(ctx, "select pg_stat_statements_reset(0, (select oid from pg_database where datname = $1), 0)", database)
+	_, err := c.conn.Exec(ctx,
+		"select pg_stat_statements_reset(0, (select oid from pg_database where datname = $1), 0)", database)
 	return err
 }
 

@@ -97,7 +97,8 @@ type riverWorker struct {
 // Work stores each answer and each pair of results before the next step.
 func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverTurn]) error {
 	err := w.model.turn(ctx, func(step int, text string) error {
-		_, err := w.part.pool.Exec(ctx, "insert into river_steps (job_id, step, content) values ($1, $2, $3)", job.ID, step, text)
+		_, err := w.part.pool.Exec(ctx, "insert into river_steps (job_id, step, content) values ($1, $2, $3)",
+			job.ID, step, text)
 		return err
 	})
 	if err != nil {

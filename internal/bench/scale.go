@@ -26,7 +26,8 @@ func (b *bench) scale(ctx context.Context, r *Report) error {
 	if len(b.Workers) == 0 {
 		return nil
 	}
-	all := Series{Name: "workers", Sizes: fmt.Sprintf("worker processes of %d slots; the scheduler is a process of its own, turns are trivial", minSlots)}
+	all := Series{Name: "workers", Sizes: fmt.Sprintf(
+		"worker processes of %d slots; the scheduler is a process of its own, turns are trivial", minSlots)}
 	for i, n := range b.Workers {
 		b.Progress(fmt.Sprintf("worker processes: %d", n))
 		f, err := b.scaled(ctx, n)
@@ -44,7 +45,8 @@ func (b *bench) scale(ctx context.Context, r *Report) error {
 // startScheduler starts a process that only schedules, on a new database.
 func (b *bench) startScheduler(ctx context.Context, database string) (*system, setup, error) {
 	set := setup{
-		Database: databaseURL(b.server, database), Model: b.model.url, Agents: b.agents, Slots: minSlots, Roles: []string{config.RoleScheduler},
+		Database: databaseURL(b.server, database), Model: b.model.url, Agents: b.agents, Slots: minSlots,
+		Roles: []string{config.RoleScheduler},
 	}
 	if err := b.newDatabase(ctx, database); err != nil {
 		return nil, set, err
@@ -110,13 +112,16 @@ func (b *bench) grants(ctx context.Context, r *Report) (err error) {
 	if _, err := conn.Exec(ctx, pauseScheduler); err != nil {
 		return err
 	}
-	if err := fillBacklog(ctx, conn, backlog{name: "granted", messages: n, lanes: n, due: "now() - interval '1 hour' + i * interval '1 ms'"}); err != nil {
+	if err := fillBacklog(ctx, conn, backlog{name: "granted", messages: n, lanes: n,
+		due: "now() - interval '1 hour' + i * interval '1 ms'"}); err != nil {
 		return err
 	}
 	if err := settle(ctx, conn); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, `insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, roles, slots, takeover_after)
+	_,
+		err = conn.Exec(ctx,
+		`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, roles, slots, takeover_after)
 		values ('nobody', '', 0, '', '{worker}', $1, '0')`, n)
 	if err != nil {
 		return err
@@ -133,7 +138,8 @@ func (b *bench) grants(ctx context.Context, r *Report) (err error) {
 		if err := pause.For(ctx, drainEvery); err != nil {
 			return err
 		}
-		err := conn.QueryRow(ctx, `with beat as (update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where worker_id = 'nobody')
+		err := conn.QueryRow(ctx,
+			`with beat as (update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where worker_id = 'nobody')
 			select count(*) from turnkeeper.lease_log`).Scan(&granted)
 		if err != nil {
 			return err
@@ -147,7 +153,8 @@ func (b *bench) grants(ctx context.Context, r *Report) (err error) {
 	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / float64(n) }
 	r.Grants = &Grants{
 		Grants: n, PerSecond: float64(n) / took.Seconds(), Blocks: float64(after.blocks-before.blocks) / float64(n),
-		Scheduler: per(after.cpu["scheduler"] - before.cpu["scheduler"]), Postgres: per(after.cpu["postgres"] - before.cpu["postgres"]),
+		Scheduler: per(after.cpu["scheduler"] - before.cpu["scheduler"]),
+		Postgres:  per(after.cpu["postgres"] - before.cpu["postgres"]),
 	}
 	return nil
 }

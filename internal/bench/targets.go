@@ -15,7 +15,8 @@ type Target struct {
 // judge lists the targets for which the report has figures.
 func (r *Report) judge() {
 	judge := func(name, unit string, least bool, limit, value float64) {
-		r.Targets = append(r.Targets, Target{name, limit, least, value, unit, least == (value >= limit) || value == limit})
+		r.Targets = append(r.Targets, Target{name, limit, least, value, unit,
+			least == (value >= limit) || value == limit})
 	}
 	const atLeast, atMost = true, false
 	if own, floor := r.figure(SectionIdle, Turnkeeper, 1), r.figure(SectionIdle, Floor, 1); own != nil && floor != nil {
@@ -32,7 +33,8 @@ func (r *Report) judge() {
 			judge("1 lane: turns/s, relative to the River job", "×", atLeast, 1, river)
 			continue
 		}
-		judge(at("turns/s, relative to the floor"), "×", atLeast, 0.75, own.TurnsPerS/r.figure(SectionLanes, Floor, lanes).TurnsPerS)
+		judge(at("turns/s, relative to the floor"), "×", atLeast, 0.75, own.TurnsPerS/r.figure(SectionLanes, Floor,
+			lanes).TurnsPerS)
 		judge(at("turns/s, relative to the River job"), "×", atLeast, 1.25, river)
 		if own.CPU != nil {
 			judge(at("CPU of all processes per turn"), "ms", atMost, 3.2, own.CPU[total])

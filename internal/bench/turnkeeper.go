@@ -48,7 +48,8 @@ func writeAgents(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for name, model := range map[string]string{benchAgent: "instant", streamedAgent: "streamed", trivialAgent: "trivial"} {
+	for name, model := range map[string]string{benchAgent: "instant", streamedAgent: "streamed",
+		trivialAgent: "trivial"} {
 		text := strings.Replace(agentFile, "bench/instant", "bench/"+model, 1)
 		if err := os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o600); err != nil {
 			return err
@@ -76,7 +77,8 @@ func startWorker(ctx context.Context, s setup) (part, error) {
 		cfg.Roles = s.Roles
 	}
 	separates := true
-	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: s.Model, Profile: config.Profile{Name: "generic", Separates: &separates}}
+	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: s.Model, Profile: config.Profile{Name: "generic",
+		Separates: &separates}}
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
@@ -86,7 +88,9 @@ func startWorker(ctx context.Context, s setup) (part, error) {
 	w := &worker{stop: stop, ended: make(chan error, 1)}
 	ready := make(chan app.Ready, 1)
 	go func() {
-		w.ended <- app.RunWorker(ctx, context.WithoutCancel(ctx), cfg, log, func(r app.Ready) { ready <- r }, app.WithTools(noop()))
+		w.ended <- app.RunWorker(ctx, context.WithoutCancel(ctx), cfg, log, func(r app.Ready) {
+			ready <- r
+		}, app.WithTools(noop()))
 	}()
 	select {
 	case r := <-ready:
@@ -164,7 +168,8 @@ func (s *sender) run(ctx context.Context, l load) (outcome, error) {
 		if l.Reuse > 0 {
 			conversation = fmt.Sprintf("%s-%d", conversation, n/l.Reuse)
 		}
-		id, err := client.Enqueue(ctx, s.pool, turnkeeper.Submission{Agent: l.Agent, Conversation: conversation, Body: newMessage()})
+		id, err := client.Enqueue(ctx, s.pool, turnkeeper.Submission{Agent: l.Agent, Conversation: conversation,
+			Body: newMessage()})
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +257,8 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 }
 
 func (o *outbox) readNew(ctx context.Context, conn *pgx.Conn, to *answers) error {
-	rows, err := conn.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 or id = any($2::bigint[]) order by id",
+	rows, err := conn.Query(ctx,
+		"select id, message_id, outcome from turnkeeper.replies where id > $1 or id = any($2::bigint[]) order by id",
 		o.read, slices.Collect(maps.Keys(o.missing)))
 	if err != nil {
 		return err

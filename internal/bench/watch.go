@@ -113,7 +113,8 @@ func (m *model) stream(w http.ResponseWriter, r *http.Request, round int) {
 	control := http.NewResponseController(w)
 	tick := time.NewTicker(streamedEvery)
 	defer tick.Stop()
-	piece := fmt.Appendf(nil, `data: {"id":"c","object":"chat.completion.chunk","model":"streamed","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`+"\n\n",
+	piece := fmt.Appendf(nil,
+		`data: {"id":"c","object":"chat.completion.chunk","model":"streamed","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`+"\n\n",
 		strings.Repeat("ten bytes ", 10))
 	for range streamedPieces {
 		select {

@@ -1,5 +1,5 @@
-// Package bounds has one table of what limits a turn. The settings, the keys of an agent's file, their checks and their reference come
-// from its rows.
+// Package bounds has one table of what limits a turn. The settings, the keys of an agent's file, their checks and their
+// reference come from its rows.
 package bounds
 
 import (
@@ -34,7 +34,8 @@ func (r Bound) Field(b *turnkeeper.Bounds) any { return r.field(b) }
 func (r Bound) Range() string {
 	switch r.initial.(type) {
 	case time.Duration:
-		return strictyaml.FormatDuration(time.Duration(r.Low)) + " to " + strictyaml.FormatDuration(time.Duration(r.High))
+		return strictyaml.FormatDuration(time.Duration(r.Low)) + " to " +
+			strictyaml.FormatDuration(time.Duration(r.High))
 	case int:
 		return fmt.Sprintf("%d to %d", r.Low, r.High)
 	}

@@ -69,7 +69,9 @@ func TestCheck(t *testing.T) {
 func TestOverrides(t *testing.T) {
 	var values turnkeeper.Bounds
 	values.MaxRounds, values.Margin = 7, time.Second
-	given := bounds.Given(values, func(name string) bool { return name == "max_rounds" || name == "lease_margin" || name == "paging" })
+	given := bounds.Given(values, func(name string) bool {
+		return name == "max_rounds" || name == "lease_margin" || name == "paging"
+	})
 	want := bounds.Default()
 	want.MaxRounds, want.Paging = 7, false
 	if got := given.Over(bounds.Default()); got != want {
@@ -80,12 +82,14 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestEveryBound records each bound with its default and range, what is said of a value beyond, and the one rule about several bounds.
+// TestEveryBound records each bound with its default and range, what is said of a value beyond, and the one rule about
+// several bounds.
 func TestEveryBound(t *testing.T) {
 	var written strings.Builder
 	defaults := bounds.Default()
 	for _, row := range bounds.All() {
-		fmt.Fprintf(&written, "%s: %v, range %q, an agent may set it: %t\n", row.Name, reflect.ValueOf(row.Field(&defaults)).Elem(), row.Range(), row.Agent)
+		fmt.Fprintf(&written, "%s: %v, range %q, an agent may set it: %t\n", row.Name,
+			reflect.ValueOf(row.Field(&defaults)).Elem(), row.Range(), row.Agent)
 		if row.Range() == "" {
 			continue
 		}

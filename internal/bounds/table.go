@@ -72,7 +72,9 @@ var table = []Bound{
 	number(func(b *turnkeeper.Bounds) *int { return &b.MaxTreeSubAgents }, 32, 0, 10_000, Bound{
 		Name: "max_tree_sub_agents", Group: SubAgents, Unit: "agents", Zero: "none is spawned", Agent: true,
 		Doc: "Maximum number of sub-agents in a tree."}),
-	duration(func(b *turnkeeper.Bounds) *time.Duration { return &b.SubAgentTimeout }, 24*time.Hour, time.Second, day, Bound{
+	duration(func(b *turnkeeper.Bounds) *time.Duration {
+		return &b.SubAgentTimeout
+	}, 24*time.Hour, time.Second, day, Bound{
 		Name: "sub_agent_timeout", Group: SubAgents, Agent: true,
 		Doc: "Maximum wait for the reply of a sub-agent."}),
 	duration(func(b *turnkeeper.Bounds) *time.Duration { return &b.LeaseTTL }, 240*time.Second, moment, 2*day, Bound{
@@ -89,7 +91,9 @@ var table = []Bound{
 		Name: "cooldown_failures", Group: Repeats, Unit: "failures", Zero: "off",
 		Doc: "Number of equal failures after which a call in turns of a schedule is skipped for a while; " +
 			"for tools with an effect, and reading tools with their own `freshness`."}),
-	duration(func(b *turnkeeper.Bounds) *time.Duration { return &b.CooldownWindow }, 1800*time.Second, time.Second, month, Bound{
+	duration(func(b *turnkeeper.Bounds) *time.Duration {
+		return &b.CooldownWindow
+	}, 1800*time.Second, time.Second, month, Bound{
 		Name: "cooldown_window", Group: Repeats,
 		Doc: "Time within which these failures are counted."}),
 	duration(func(b *turnkeeper.Bounds) *time.Duration { return &b.Cooldown }, 1800*time.Second, 0, month, Bound{

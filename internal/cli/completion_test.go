@@ -23,12 +23,15 @@ func TestCompletionOfNames(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
-	s.registerFile(dir, "spare", "---\nmodel: demo/script\ntools: [clock, patch_output, get_continuation, read_file]\nmcp_servers: {files: [read]}\n---\nYou answer.\n", "demo/script")
-	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte("mcp_servers: {files: {command: [files]}}\n"), 0o600); err != nil {
+	s.registerFile(dir, "spare",
+		"---\nmodel: demo/script\ntools: [clock, patch_output, get_continuation, read_file]\nmcp_servers: {files: [read]}\n---\nYou answer.\n", "demo/script")
+	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte("mcp_servers: {files: {command: [files]}}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.turn("Hello.")
-	if _, err := s.Enqueue(t.Context(), turnkeeper.Submission{Agent: "watcher", Conversation: "anna", Body: "Look."}); err != nil {
+	if _, err := s.Enqueue(t.Context(), turnkeeper.Submission{Agent: "watcher", Conversation: "anna",
+		Body: "Look."}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.RegisterWebhook(t.Context(), outbox.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {
@@ -70,7 +73,8 @@ func TestCompletionOfNames(t *testing.T) {
 	}
 }
 
-// TestCompletionWithoutADatabase checks that without a database completion returns nothing, prints nothing and creates nothing.
+// TestCompletionWithoutADatabase checks that without a database completion returns nothing, prints nothing and creates
+// nothing.
 func TestCompletionWithoutADatabase(t *testing.T) {
 	private, away, wrong := nowhere(t), nowhere(t), nowhere(t)
 	private["TURNKEEPER_DATA_DIR"] = t.TempDir()
@@ -79,7 +83,8 @@ func TestCompletionWithoutADatabase(t *testing.T) {
 	for name, env := range map[string]map[string]string{"private": private, "away": away, "wrong": wrong} {
 		for _, args := range [][]string{{"show", ""}, {"turns", "--agent", ""}} {
 			got := run(t, turnctl.Program(), env, "", append([]string{"__complete"}, args...)...)
-			if got.code != 0 || got.stdout != ":4\n" || got.stderr != "Completion ended with directive: ShellCompDirectiveNoFileComp\n" {
+			if got.code != 0 || got.stdout != ":4\n" ||
+				got.stderr != "Completion ended with directive: ShellCompDirectiveNoFileComp\n" {
 				t.Errorf("%s, %v: %+v", name, args, got)
 			}
 		}
@@ -97,7 +102,8 @@ func TestMisspeltCommands(t *testing.T) {
 			count++
 			args := strings.Fields(path + " zzz")[1:]
 			got := run(t, program, nowhere(t), "", args...)
-			if got.code != shell.ExitUsage || !strings.Contains(got.stderr, `unknown command "zzz"`) || got.stdout != "" {
+			if got.code != shell.ExitUsage || !strings.Contains(got.stderr, `unknown command "zzz"`) ||
+				got.stdout != "" {
 				t.Errorf("%s %v: %+v", name, args, got)
 			}
 		}
@@ -106,12 +112,14 @@ func TestMisspeltCommands(t *testing.T) {
 		t.Errorf("there are %d groups", count)
 	}
 	for _, args := range [][]string{{"help", "zzz"}, {"help", "turns", "zzz"}} {
-		if got := run(t, turnctl.Program(), nowhere(t), "", args...); got.code != shell.ExitUsage || !strings.Contains(got.stderr, "unknown command") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", args...); got.code != shell.ExitUsage ||
+			!strings.Contains(got.stderr, "unknown command") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
 	for _, args := range [][]string{{"tools"}, {"completion"}, {"help", "turns"}, {"help"}} {
-		if got := run(t, turnctl.Program(), nowhere(t), "", args...); got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", args...); got.code != 0 ||
+			!strings.Contains(got.stdout, "Usage:") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
@@ -121,8 +129,10 @@ func TestMisspeltCommands(t *testing.T) {
 func TestAMessageOfTheWordCompletion(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	for i, args := range [][]string{{"--agent", "echo", "completion", "bash"}, {"completion", "--agent", "echo"}, {"--agent", "echo", "help", "me"}} {
-		if got := run(t, enqueue.Program(), env, "", args...); got.code != 0 || !strings.HasSuffix(got.stdout, " accepted\n") {
+	for i, args := range [][]string{{"--agent", "echo", "completion", "bash"}, {"completion", "--agent", "echo"},
+		{"--agent", "echo", "help", "me"}} {
+		if got := run(t, enqueue.Program(), env, "", args...); got.code != 0 || !strings.HasSuffix(got.stdout,
+			" accepted\n") {
 			t.Errorf("%v: %+v", args, got)
 			continue
 		}
@@ -131,7 +141,8 @@ func TestAMessageOfTheWordCompletion(t *testing.T) {
 			t.Errorf("%v: %q, %v", args, m.Body, err)
 		}
 	}
-	if got := run(t, enqueue.Program(), env, "", "--completion", "bash"); got.code != 0 || !strings.Contains(got.stdout, "__start_enqueue") {
+	if got := run(t, enqueue.Program(), env, "", "--completion", "bash"); got.code != 0 || !strings.Contains(got.stdout,
+		"__start_enqueue") {
 		t.Errorf("%.300q %s", got.stdout, got.stderr)
 	}
 	if got := run(t, enqueue.Program(), env, "", "--completion", "sh"); got.code != shell.ExitUsage {
@@ -149,8 +160,10 @@ func TestToolsCall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "long.txt"), []byte(strings.Repeat("é", 120)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.registerFile(dir, "clerk", "---\nmodel: demo/script\ntools: [clock, list_files, read_file, note_write, note_read, post, secretive, get_continuation]\nroot: "+root+"\nmax_tool_result_chars: 100\n---\nYou answer.\n")
-	if err := os.WriteFile(filepath.Join(dir, "broken.md"), []byte("---\nmax_rounds: 99\n---\nHello.\n"), 0o600); err != nil {
+	s.registerFile(dir, "clerk",
+		"---\nmodel: demo/script\ntools: [clock, list_files, read_file, note_write, note_read, post, secretive, get_continuation]\nroot: "+root+"\nmax_tool_result_chars: 100\n---\nYou answer.\n")
+	if err := os.WriteFile(filepath.Join(dir, "broken.md"), []byte("---\nmax_rounds: 99\n---\nHello.\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	settings := `tools:
@@ -167,26 +180,36 @@ func TestToolsCall(t *testing.T) {
 		stdout, stderr string // substrings; empty: no output
 	}{
 		{"a read", "", []string{"clerk", "clock"}, 0, "20", "clock, succeeded after "},
-		{"a result that is cut", "", []string{"clerk", "read_file", `{"path": "long.txt"}`}, 0, "[... truncated: showing first 100 of ", "read_file, succeeded after "},
-		{"what the agent may not read", "", []string{"clerk", "read_file", `{"path": "../x"}`}, 1, "tool error", "read_file, failed after "},
+		{"a result that is cut", "", []string{"clerk", "read_file", `{"path": "long.txt"}`}, 0,
+			"[... truncated: showing first 100 of ", "read_file, succeeded after "},
+		{"what the agent may not read", "", []string{"clerk", "read_file", `{"path": "../x"}`}, 1, "tool error",
+			"read_file, failed after "},
 		{"arguments that do not fit", "", []string{"clerk", "read_file", `{"file": 1}`}, 2, "", "path"},
 		{"arguments that are no JSON", "", []string{"clerk", "read_file", `{`}, 2, "", "JSON"},
-		{"no such tool", "", []string{"clerk", "clok"}, 3, "", `agent clerk has no tool "clok" that can be called (did you mean "clock"?); it has clock, list_files, note_read, note_write, post, read_file, secretive`},
-		{"a tool of turns only", "", []string{"clerk", "get_continuation"}, 3, "", `has no tool "get_continuation" that can be called`},
-		{"a tool that it does not list", "", []string{"echo", "note_write"}, 3, "", `agent echo has no tool "note_write"`},
+		{"no such tool", "", []string{"clerk", "clok"}, 3, "",
+			`agent clerk has no tool "clok" that can be called (did you mean "clock"?); it has clock, list_files, note_read, note_write, post, read_file, secretive`},
+		{"a tool of turns only", "", []string{"clerk", "get_continuation"}, 3, "",
+			`has no tool "get_continuation" that can be called`},
+		{"a tool that it does not list", "", []string{"echo", "note_write"}, 3, "",
+			`agent echo has no tool "note_write"`},
 		{"no such agent", "", []string{"clerc", "clock"}, 3, "", `agent "clerc" has no file in `},
 		{"an agent with faults", "", []string{"broken", "clock"}, 2, "", "max_rounds is 99"},
-		{"an effect, unanswered", "", []string{"clerk", "note_write", `{"name": "a", "text": "x"}`}, 6, "", "nothing was run: answer y, or give --yes"},
-		{"an effect, refused", "n\n", []string{"clerk", "note_write", `{"name": "a", "text": "x"}`}, 6, "", "note_write has an effect (once). Run it with"},
-		{"nothing was done by that", "", []string{"clerk", "note_read", `{"name": "a"}`}, 1, "a", "note_read, failed after "},
-		{"an effect, confirmed", "Yes\n", []string{"clerk", "note_write", `{"name": "a", "text": "x"}`}, 0, "a", "note_write, succeeded after "},
+		{"an effect, unanswered", "", []string{"clerk", "note_write", `{"name": "a", "text": "x"}`}, 6, "",
+			"nothing was run: answer y, or give --yes"},
+		{"an effect, refused", "n\n", []string{"clerk", "note_write", `{"name": "a", "text": "x"}`}, 6, "",
+			"note_write has an effect (once). Run it with"},
+		{"nothing was done by that", "", []string{"clerk", "note_read", `{"name": "a"}`}, 1, "a",
+			"note_read, failed after "},
+		{"an effect, confirmed", "Yes\n", []string{"clerk", "note_write", `{"name": "a", "text": "x"}`}, 0, "a",
+			"note_write, succeeded after "},
 		{"it was done", "", []string{"clerk", "note_read", `{"name": "a"}`}, 0, "x", "note_read, succeeded after "},
 		{"arguments of standard input", `{}`, []string{"clerk", "post", "-", "--yes"}, 1, "3", "post, failed after "},
 		{"a secret that is missing", "", []string{"clerk", "secretive"}, 2, "", "SECRETIVE_TOKEN"},
 		{"no tool", "", []string{"clerk"}, 2, "", "accepts between 2 and 3 arg"},
 	} {
 		got := run(t, turnctl.Program(), env, c.stdin, append([]string{"tools", "call"}, c.args...)...)
-		if got.code != c.code || !strings.Contains(got.stdout, c.stdout) || c.stdout == "" && got.stdout != "" || !strings.Contains(got.stderr, c.stderr) {
+		if got.code != c.code || !strings.Contains(got.stdout, c.stdout) || c.stdout == "" && got.stdout != "" ||
+			!strings.Contains(got.stderr, c.stderr) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
@@ -195,8 +218,10 @@ func TestToolsCall(t *testing.T) {
 		Cut                     bool
 		Arguments               struct{ Path string }
 	}
-	got := decode[called](t, run(t, turnctl.Program(), env, "", "tools", "call", "clerk", "read_file", `{"path":"long.txt"}`, "-o", "json"))
-	if got.Outcome != "succeeded" || got.Effect != "none" || !got.Cut || got.Arguments.Path != "long.txt" || !strings.HasPrefix(got.Result, "éé") {
+	got := decode[called](t, run(t, turnctl.Program(), env, "", "tools", "call", "clerk", "read_file",
+		`{"path":"long.txt"}`, "-o", "json"))
+	if got.Outcome != "succeeded" || got.Effect != "none" || !got.Cut || got.Arguments.Path != "long.txt" ||
+		!strings.HasPrefix(got.Result, "éé") {
 		t.Errorf("%+v", got)
 	}
 	if turns, err := s.Turns(t.Context(), operate.Page{}); err != nil || len(turns) != 0 {

@@ -33,10 +33,12 @@ func somewhere(t *testing.T) (env map[string]string, store *storagetest.DB) {
 	env["TURNKEEPER_AGENTS_DIR"] = agentsDir(t)
 	store = storagetest.Open(t, env["DATABASE_URL"])
 	err := store.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{
-		{Name: "echo", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("---\n---\nHello."), Description: "Answers."},
+		{Name: "echo", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("---\n---\nHello."),
+			Description: "Answers."},
 		{
 			Name: "watcher", DefinitionHash: strings.Repeat("b", 64), Definition: []byte("---\n---\nHello."),
-			Schedules: []turnkeeper.Schedule{{Agent: "watcher", Name: "default", Cron: "0 9 * * *", TimeZone: "UTC", Conversation: "main", Message: "Look."}},
+			Schedules: []turnkeeper.Schedule{{Agent: "watcher", Name: "default", Cron: "0 9 * * *", TimeZone: "UTC",
+				Conversation: "main", Message: "Look."}},
 		},
 	})
 	if err != nil {
@@ -93,8 +95,10 @@ func TestEnqueueAccepts(t *testing.T) {
 		want string
 	}{
 		"another body for the key": {send("", "--key", "k", "other"), "idempotency key was already used"},
-		"unknown agent":            {run(t, enqueue.Program(), env, "", "--agent", "nobody", "hi"), "unknown agent 'nobody': the registered agents are echo, watcher"},
-		"longer than the limit":    {send(strings.Repeat("x", 64<<10+1)), "the body has 65537 bytes, the limit is 65536"},
+		"unknown agent": {run(t, enqueue.Program(), env, "", "--agent", "nobody", "hi"),
+			"unknown agent 'nobody': the registered agents are echo, watcher"},
+		"longer than the limit": {send(strings.Repeat("x", 64<<10+1)),
+			"the body has 65537 bytes, the limit is 65536"},
 	} {
 		if c.got.code != 2 || !strings.Contains(c.got.stderr, c.want) || c.got.stdout != "" {
 			t.Errorf("%s: %+v", name, c.got)
@@ -109,18 +113,21 @@ func TestWaitEnds(t *testing.T) {
 	env, _ := somewhere(t)
 	t.Run("in time", func(t *testing.T) {
 		got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "--wait-timeout", "300ms", "hi")
-		if got.code != 4 || got.stdout != "" || !strings.Contains(got.stderr, "no reply within 300ms: message 1 stays accepted") {
+		if got.code != 4 || got.stdout != "" || !strings.Contains(got.stderr,
+			"no reply within 300ms: message 1 stays accepted") {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("in time, for programs", func(t *testing.T) {
-		got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--key", "again", "--wait", "--wait-timeout", "1", "--json", "hi")
+		got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--key", "again", "--wait", "--wait-timeout", "1",
+			"--json", "hi")
 		var view map[string]any
 		if err := json.Unmarshal([]byte(got.stdout), &view); err != nil || got.code != 4 {
 			t.Fatalf("%v: %+v", err, got)
 		}
 		want := map[string]any{
-			"message_id": 2.0, "agent": "echo", "user": "", "conversation": "main", "state": "waiting", "outcome": nil, "turn_id": nil, "reply_id": nil, "reply": nil,
+			"message_id": 2.0, "agent": "echo", "user": "", "conversation": "main", "state": "waiting", "outcome": nil,
+			"turn_id": nil, "reply_id": nil, "reply": nil,
 		}
 		if diff := cmp.Diff(want, view); diff != "" {
 			t.Error(diff)
@@ -143,7 +150,8 @@ func TestWaitEnds(t *testing.T) {
 		interrupt()
 		rest, _ := io.ReadAll(output)
 		done.Wait()
-		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 3 accepted") || !strings.Contains(text, "no longer waiting: message 3 stays accepted") {
+		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 3 accepted") ||
+			!strings.Contains(text, "no longer waiting: message 3 stays accepted") {
 			t.Errorf("exit code %d, stderr:\n%s", code, text)
 		}
 	})
@@ -153,7 +161,8 @@ func TestLookups(t *testing.T) {
 	env, _ := somewhere(t)
 	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }
 	for i := range 30 {
-		if got := run(t, enqueue.Program(), env, "", "--agent", "echo", fmt.Sprintf("message number %d", i+1)); got.code != 0 {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "echo", fmt.Sprintf("message number %d",
+			i+1)); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -166,7 +175,8 @@ func TestLookups(t *testing.T) {
 	if rows := decode[[]row](t, ctl("inbox", "-o", "json", "--before", "6")); len(rows) != 5 || rows[0].ID != 5 {
 		t.Errorf("%d rows below 6", len(rows))
 	}
-	if got := ctl("inbox", "--limit", "1"); !strings.Contains(got.stdout, "message number 30") || strings.Count(got.stdout, "\n") != 2 {
+	if got := ctl("inbox", "--limit", "1"); !strings.Contains(got.stdout, "message number 30") ||
+		strings.Count(got.stdout, "\n") != 2 {
 		t.Errorf("%+v", got)
 	}
 	for _, empty := range []string{"turns", "outbox", "lanes", "workers"} {
@@ -177,14 +187,17 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%s: %+v", empty, got)
 		}
 	}
-	for _, args := range [][]string{{"show", "99"}, {"show", "latest"}, {"schedules", "pause", "echo"}, {"schedules", "set", "watcher/x", "@daily"}} {
+	for _, args := range [][]string{{"show", "99"}, {"show", "latest"}, {"schedules", "pause", "echo"},
+		{"schedules", "set", "watcher/x", "@daily"}} {
 		if got := ctl(args...); got.code != 3 || got.stdout != "" || !strings.Contains(got.stderr, "there is no") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	for _, args := range [][]string{{"turns"}, {"inbox"}, {"outbox"}, {"outbox", "--follow"}, {"lanes"}, {"purge", "--notes"}} {
+	for _, args := range [][]string{{"turns"}, {"inbox"}, {"outbox"}, {"outbox", "--follow"}, {"lanes"},
+		{"purge", "--notes"}} {
 		got := ctl(append(args, "--agent", "ecco")...)
-		if got.code != 3 || got.stdout != "" || !strings.Contains(got.stderr, `there is no agent "ecco" (did you mean "echo"?): "turnctl agents" lists`) {
+		if got.code != 3 || got.stdout != "" || !strings.Contains(got.stderr,
+			`there is no agent "ecco" (did you mean "echo"?): "turnctl agents" lists`) {
 			t.Errorf("%v of an agent that is not there: %+v", args, got)
 		}
 		if args[len(args)-1] == "--follow" {
@@ -194,7 +207,8 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%v of an agent that has nothing: %+v", args, got)
 		}
 	}
-	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") || !strings.Contains(got.stderr, "no file in "+env["TURNKEEPER_AGENTS_DIR"]+" for: watcher") {
+	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") || !strings.Contains(got.stderr,
+		"no file in "+env["TURNKEEPER_AGENTS_DIR"]+" for: watcher") {
 		t.Errorf("%+v", got)
 	}
 	env["TURNKEEPER_AGENTS_DIR"] += "/none"
@@ -211,12 +225,14 @@ func TestSteering(t *testing.T) {
 		FileCron string  `json:"cron_of_file"`
 		PausedAt *string `json:"paused_at"`
 	}
-	if got := decode[schedule](t, ctl("schedules", "set", "watcher", "*/5  * * * *")); got.Cron != "*/5 * * * *" || got.FileCron != "0 9 * * *" {
+	if got := decode[schedule](t, ctl("schedules", "set", "watcher", "*/5  * * * *")); got.Cron != "*/5 * * * *" ||
+		got.FileCron != "0 9 * * *" {
 		t.Errorf("set: %+v", got)
 	}
 	// A cron expression is accepted exactly if an agent file may contain it.
 	for cron, want := range map[string]string{
-		"every day": "", "0 0 30 2 *": "", "TZ=Europe/Berlin 0 9 * * *": "", "@every 0s": "", "@every 500ms": "", "@every day": "", "60 * * * *": "", " ": "",
+		"every day": "", "0 0 30 2 *": "", "TZ=Europe/Berlin 0 9 * * *": "", "@every 0s": "", "@every 500ms": "",
+		"@every day": "", "60 * * * *": "", " ": "",
 		"@every  90s": "@every 90s", " 0  9 * *  1-5 ": "0 9 * * 1-5", "@daily": "@daily",
 	} {
 		file := filepath.Join(t.TempDir(), "x.md")
@@ -230,7 +246,8 @@ func TestSteering(t *testing.T) {
 			}
 			continue
 		}
-		if set := decode[schedule](t, got); set.Cron != want || len(reading.Faults) > 0 || reading.Definition.Schedules[0].Cron != want {
+		if set := decode[schedule](t, got); set.Cron != want || len(reading.Faults) > 0 ||
+			reading.Definition.Schedules[0].Cron != want {
 			t.Errorf("set %q: %+v; in a file: %+v, %v", cron, set, reading.Definition, reading.Faults)
 		}
 	}
@@ -248,17 +265,21 @@ func TestSteering(t *testing.T) {
 		MessageID int64 `json:"message_id"`
 		Waiting   bool  `json:"waiting"`
 	}
-	first, again := decode[scheduleRun](t, ctl("schedules", "run", "watcher")), decode[scheduleRun](t, ctl("schedules", "run", "watcher/default"))
+	first, again := decode[scheduleRun](t, ctl("schedules", "run", "watcher")), decode[scheduleRun](t,
+		ctl("schedules", "run", "watcher/default"))
 	if first.MessageID == 0 || first.Waiting || again != (scheduleRun{first.MessageID, true}) {
 		t.Errorf("run: %+v, and again: %+v", first, again)
 	}
-	if got := ctl("schedules", "run", "watcher/none"); got.code == 0 || !strings.Contains(got.stderr, "there is no schedule watcher/none") {
+	if got := ctl("schedules", "run", "watcher/none"); got.code == 0 || !strings.Contains(got.stderr,
+		"there is no schedule watcher/none") {
 		t.Errorf("run of none: %+v", got)
 	}
-	if _, err := store.Pool().Exec(t.Context(), "update turnkeeper.schedules set active = false where agent = 'watcher'"); err != nil {
+	if _, err := store.Pool().Exec(t.Context(),
+		"update turnkeeper.schedules set active = false where agent = 'watcher'"); err != nil {
 		t.Fatal(err)
 	}
-	if got := ctl("schedules", "run", "watcher"); got.code != 6 || !strings.Contains(got.stderr, "schedule watcher/default has ended: the file of agent watcher no longer has it") {
+	if got := ctl("schedules", "run", "watcher"); got.code != 6 || !strings.Contains(got.stderr,
+		"schedule watcher/default has ended: the file of agent watcher no longer has it") {
 		t.Errorf("run of an ended one: %+v", got)
 	}
 
@@ -275,7 +296,8 @@ func TestSteering(t *testing.T) {
 	if got := decode[scheduler](t, ctl("scheduler", "resume")); got.PausedReason != "" || got.PollMs != 3000 {
 		t.Errorf("resume: %+v", got)
 	}
-	if set, err := store.SchedulerSettings(t.Context()); err != nil || !set.PausedAt.IsZero() || set.MaxDispatches != 7 {
+	if set, err := store.SchedulerSettings(t.Context()); err != nil || !set.PausedAt.IsZero() ||
+		set.MaxDispatches != 7 {
 		t.Errorf("%+v, %v", set, err)
 	}
 }
@@ -289,10 +311,12 @@ func TestSchemaIsMissing(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "hi"); got.code != 1 || !strings.Contains(got.stderr, want) {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "hi"); got.code != 1 ||
+		!strings.Contains(got.stderr, want) {
 		t.Errorf("enqueue: %+v", got)
 	}
-	if got := run(t, turnctl.Program(), env, "", "doctor"); got.code != 1 || !strings.Contains(got.stdout, "FAIL  schema") {
+	if got := run(t, turnctl.Program(), env, "", "doctor"); got.code != 1 || !strings.Contains(got.stdout,
+		"FAIL  schema") {
 		t.Errorf("doctor: %+v", got)
 	}
 	type migration struct {
@@ -308,7 +332,8 @@ func TestSchemaIsMissing(t *testing.T) {
 	if len(applied) == 0 || !applied[0].Applied {
 		t.Errorf("migrate applied %+v", applied)
 	}
-	if got := run(t, turnctl.Program(), env, "", "migrate"); got.code != 0 || got.stdout != "the schema is up to date\n" {
+	if got := run(t, turnctl.Program(), env, "", "migrate"); got.code != 0 ||
+		got.stdout != "the schema is up to date\n" {
 		t.Errorf("again: %+v", got)
 	}
 	if got := run(t, turnctl.Program(), env, "", "turns"); got.code != 0 {
@@ -335,7 +360,8 @@ func TestSchemaIsOlder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("enqueue: the database's schema is older than this program (%d migrations missing): run \"turnctl migrate\" or start a worker\n", len(files)/2-1)
+	want := fmt.Sprintf(
+		"enqueue: the database's schema is older than this program (%d migrations missing): run \"turnctl migrate\" or start a worker\n", len(files)/2-1)
 	if got.code != 1 || got.stderr != want {
 		t.Errorf("%+v", got)
 	}
@@ -362,7 +388,8 @@ func TestDoctor(t *testing.T) {
 	// The test server runs without fsync, and no worker runs.
 	want := map[string]string{
 		"settings": "ok", "database": "ok", "encoding": "ok", "schema": "ok", "fsync": "fail", "workers": "warn",
-		"scheduler": "warn", "schedules": "warn", "agents": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",
+		"scheduler": "warn", "schedules": "warn", "agents": "warn", "agent files": "ok", "provider demo": "ok",
+		"clock": "ok",
 	}
 	found := map[string]string{}
 	for _, c := range d.Checks {
@@ -412,9 +439,10 @@ func TestTokens(t *testing.T) {
 		"a second of the name": {turnctl("create", "shop", "--scopes", "send"), 2, `token "shop" already exists`},
 		"no scope":             {turnctl("create", "other"), 2, "--scopes is required"},
 		"another scope":        {turnctl("create", "other", "--scopes", "all"), 2, `--scopes has "all"`},
-		"send and answer":      {turnctl("create", "other", "--scopes", "answer,send"), 2, "one token cannot have both send and answer"},
-		"an impossible name":   {turnctl("create", "Other", "--scopes", "send"), 2, "the token's name"},
-		"unknown":              {turnctl("revoke", "other"), 3, `there is no token "other"`},
+		"send and answer": {turnctl("create", "other", "--scopes", "answer,send"), 2,
+			"one token cannot have both send and answer"},
+		"an impossible name": {turnctl("create", "Other", "--scopes", "send"), 2, "the token's name"},
+		"unknown":            {turnctl("revoke", "other"), 3, `there is no token "other"`},
 	} {
 		if c.got.code != c.code || !strings.Contains(c.got.stderr, c.want) {
 			t.Errorf("%s: %+v", name, c.got)
@@ -428,12 +456,14 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestCheckShowsWhatIsBroken checks output and exit code of check, as text and as JSON, before and after a promise is broken.
+// TestCheckShowsWhatIsBroken checks output and exit code of check, as text and as JSON, before and after a promise is
+// broken.
 func TestCheckShowsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
 	store.Submit("echo", "", "hello")
-	if got := run(t, turnctl.Program(), env, "", "check"); got.code != 0 || !strings.HasSuffix(got.stdout, " promises hold\n") || strings.Contains(got.stdout, "BROKEN") {
+	if got := run(t, turnctl.Program(), env, "", "check"); got.code != 0 || !strings.HasSuffix(got.stdout,
+		" promises hold\n") || strings.Contains(got.stdout, "BROKEN") {
 		t.Errorf("unbroken: %+v", got)
 	}
 	store.Exec("update turnkeeper.messages set body = ' '")

@@ -41,7 +41,9 @@ func diagnose(t *testing.T, env map[string]string) diagnosis {
 	if !slices.IsSortedFunc(d.Checks, func(a, b finding) int { return rank(a) - rank(b) }) {
 		t.Errorf("failures do not come first, then warnings: %+v", d.Checks)
 	}
-	if fails := slices.ContainsFunc(d.Checks, func(f finding) bool { return f.Verdict == "fail" }); fails != (got.code == 1) || got.code > 1 {
+	if fails := slices.ContainsFunc(d.Checks, func(f finding) bool {
+		return f.Verdict == "fail"
+	}); fails != (got.code == 1) || got.code > 1 {
 		t.Errorf("exit code %d, failures: %v", got.code, fails)
 	}
 	return d
@@ -51,7 +53,9 @@ func diagnose(t *testing.T, env map[string]string) diagnosis {
 func (d diagnosis) wants(t *testing.T, verdict, name string, parts ...string) {
 	t.Helper()
 	for _, f := range d.Checks {
-		if f.Name == name && f.Verdict == verdict && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(f.Found+"\n"+f.Advice, part) }) {
+		if f.Name == name && f.Verdict == verdict && !slices.ContainsFunc(parts, func(part string) bool {
+			return !strings.Contains(f.Found+"\n"+f.Advice, part)
+		}) {
 			return
 		}
 	}
@@ -85,7 +89,8 @@ func (s *stage) registerFile(dir, name, text string, models ...string) {
 		s.t.Fatal(reading.Faults)
 	}
 	d := reading.Definition
-	err := s.RegisterAgents(s.t.Context(), []turnkeeper.AgentRegistration{{Name: name, DefinitionHash: d.Hash, Definition: d.Source, Models: models}})
+	err := s.RegisterAgents(s.t.Context(), []turnkeeper.AgentRegistration{{Name: name, DefinitionHash: d.Hash,
+		Definition: d.Source, Models: models}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -126,7 +131,8 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	t.Run("a role that may insert", func(t *testing.T) {
 		diagnose(t, env).wants(t, "ok", "rights", "only the workers' role")
 		s.exec("grant insert on turnkeeper.messages to public")
-		diagnose(t, env).wants(t, "fail", "rights", "a role may do more", "run: revoke insert on table turnkeeper.messages from public;")
+		diagnose(t, env).wants(t, "fail", "rights", "a role may do more",
+			"run: revoke insert on table turnkeeper.messages from public;")
 		s.exec("revoke insert on table turnkeeper.messages from public")
 	})
 
@@ -142,7 +148,8 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	})
 
 	t.Run("a spent budget", func(t *testing.T) {
-		s.registerFile(dir, "thrifty", "---\nmodel: demo/script\nbudget: {day_tokens: 10000}\n---\nYou answer.\n", "demo/script")
+		s.registerFile(dir, "thrifty", "---\nmodel: demo/script\nbudget: {day_tokens: 10000}\n---\nYou answer.\n",
+			"demo/script")
 		spend := func(tokens int) {
 			// Tomorrow too, as midnight UTC may pass.
 			s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls)
@@ -152,7 +159,8 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		spend(9000)
 		diagnose(t, env).lacks(t, "budget thrifty")
 		spend(10000)
-		diagnose(t, env).wants(t, "warn", "budget thrifty", "10,000 of 10,000 tokens", "until", "raise day_tokens in the file of thrifty")
+		diagnose(t, env).wants(t, "warn", "budget thrifty", "10,000 of 10,000 tokens", "until",
+			"raise day_tokens in the file of thrifty")
 		spend(9000)
 		s.exec(`update turnkeeper.messages set due_at = now() + interval '1 day' where agent = 'watcher'`)
 		s.sendTo("thrifty", "Later.")
@@ -161,9 +169,12 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		diagnose(t, env).wants(t, "warn", "budget thrifty", "9,000 of 10,000 tokens", "1 turn waits", "turnctl retry")
 	})
 	t.Run("messages that wait for long", func(t *testing.T) {
-		s.exec(`update turnkeeper.messages set due_at = now() - interval '1 hour', last_error = 'no such thing' where agent = 'watcher'`)
-		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no scheduler has run yet", "turnctl explain --message 1")
-		s.exec(`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '2 minutes', 4)`)
+		s.exec(
+			`update turnkeeper.messages set due_at = now() - interval '1 hour', last_error = 'no such thing' where agent = 'watcher'`)
+		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no scheduler has run yet",
+			"turnctl explain --message 1")
+		s.exec(
+			`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '2 minutes', 4)`)
 		diagnose(t, env).wants(t, "warn", "waiting watcher", "after 4 failed turns in a row", "no such thing")
 		if err := s.PauseScheduler(t.Context(), "repairs"); err != nil {
 			t.Fatal(err)
@@ -178,9 +189,11 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.sendTo("echo", "First.")
 		first := s.next("host-1")
 		s.sendTo("echo", "Second.")
-		s.exec(`update turnkeeper.messages set due_at = now() - interval '20 min' where agent = 'echo' and state = 'waiting'`)
+		s.exec(
+			`update turnkeeper.messages set due_at = now() - interval '20 min' where agent = 'echo' and state = 'waiting'`)
 		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 of worker host-1 holds lane echo")
-		first.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+		first.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded,
+			StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	})
 	t.Run("a paused schedule", func(t *testing.T) {
 		s.exec("update turnkeeper.schedules set paused_at = now(), paused_reason = 'too loud'")
@@ -193,12 +206,15 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		a.lose()
 		diagnose(t, env).wants(t, "warn", "lost in turn 3", "1 worker", "message 4", "tool order", "turnctl cancel 3")
 		s.next("host-2").lose()
-		s.exec("update turnkeeper.turns set state = 'degraded', stop_reason = 'worker_lost', error_class = 'worker_lost', ended_at = now() where id = 3")
-		diagnose(t, env).wants(t, "warn", "lost in turn 3", "2 workers", "message 4", "tool order", "given up", "turnctl explain 3")
+		s.exec(
+			"update turnkeeper.turns set state = 'degraded', stop_reason = 'worker_lost', error_class = 'worker_lost', ended_at = now() where id = 3")
+		diagnose(t, env).wants(t, "warn", "lost in turn 3", "2 workers", "message 4", "tool order", "given up",
+			"turnctl explain 3")
 	})
 	t.Run("models that are down", func(t *testing.T) {
 		down := func(model, class string) {
-			s.exec(`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ($1, now(), now() + interval '1 min', 3, $2, 'said no')`, model, class)
+			s.exec(
+				`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ($1, now(), now() + interval '1 min', 3, $2, 'said no')`, model, class)
 		}
 		s.registerFile(dir, "spare", "---\nmodel: demo/script\n---\nYou answer.\n", "test/key", "demo/script")
 		down("test/key", "auth")
@@ -216,7 +232,8 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "model test/busy", "wait: it is tried again", "turnctl retry MESSAGE")
 		d.lacks(t, "model test/unused")
 		s.exec(`update turnkeeper.agents set levels = '{"low": {"models": ["demo/script"]}}' where name = 'only'`)
-		s.exec("insert into turnkeeper.pinned_levels (agent, level, pinned_by, reason) values ('only', 'low', 'ada', 'the model is down')")
+		s.exec(
+			"insert into turnkeeper.pinned_levels (agent, level, pinned_by, reason) values ('only', 'low', 'ada', 'the model is down')")
 		d = diagnose(t, env)
 		d.wants(t, "warn", "model test/key", "said no")
 		d.lacks(t, "only has no other model")
@@ -226,9 +243,11 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 			t.Fatal(err)
 		}
 		diagnose(t, env).wants(t, "ok", "webhook shop")
-		s.exec(`insert into turnkeeper.webhook_deliveries (reply_id, webhook, attempts, due_at) select id, 'shop', 4, now() from turnkeeper.replies on conflict (reply_id, webhook) do update set attempts = 4`)
+		s.exec(
+			`insert into turnkeeper.webhook_deliveries (reply_id, webhook, attempts, due_at) select id, 'shop', 4, now() from turnkeeper.replies on conflict (reply_id, webhook) do update set attempts = 4`)
 		s.exec(`update turnkeeper.webhooks set failed_at = now(), last_error = 'HTTP 503'`)
-		diagnose(t, env).wants(t, "warn", "webhook shop", "its newest attempt failed", "1 reply waits", "HTTP 503", "turnctl webhooks show shop")
+		diagnose(t, env).wants(t, "warn", "webhook shop", "its newest attempt failed", "1 reply waits", "HTTP 503",
+			"turnctl webhooks show shop")
 		s.exec(`update turnkeeper.webhook_deliveries set state = 'dead', due_at = null`)
 		diagnose(t, env).wants(t, "warn", "webhook shop", "1 dead delivery; ", "HTTP 503", "redeliver shop --dead")
 	})
@@ -247,14 +266,16 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "agent spare", "differs", "tool clock", "restart")
 		d.wants(t, "warn", "agent fresh", "no worker has registered it", "SIGHUP")
 		d.lacks(t, "agent only")
-		if got := run(t, enqueue.Program(), env, "", "--agent", "spare", "Hello."); got.code != 0 || !strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr, "restart workers") {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "spare", "Hello."); got.code != 0 ||
+			!strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr,
+			"restart workers") {
 			t.Errorf("enqueue: %+v", got)
 		}
 	})
 }
 
-// TestDoctorWarnsOfNoWindowWhereTheProviderFails checks that a failing provider causes one finding, without another warning
-// about the unknown context window.
+// TestDoctorWarnsOfNoWindowWhereTheProviderFails checks that a failing provider causes one finding, without another
+// warning about the unknown context window.
 func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	env := nowhere(t)
 	env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
@@ -262,7 +283,8 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "echo.md"), []byte("---\nmodel: dead/large\n---\nHello.\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "echo.md"),
+		[]byte("---\nmodel: dead/large\n---\nHello.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := diagnose(t, env)
@@ -270,11 +292,14 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	d.lacks(t, "context window")
 }
 
-// TestDoctorOnAProviderWithoutModelList checks that doctor does not fail a server without a model list: it may still serve calls.
+// TestDoctorOnAProviderWithoutModelList checks that doctor does not fail a server without a model list: it may still
+// serve calls.
 func TestDoctorOnAProviderWithoutModelList(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+			}))
 			defer server.Close()
 			env := nowhere(t)
 			env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
@@ -282,7 +307,8 @@ func TestDoctorOnAProviderWithoutModelList(t *testing.T) {
 			if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte(config), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "echo.md"), []byte("---\nmodel: plain/large\n---\nHello.\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "echo.md"),
+				[]byte("---\nmodel: plain/large\n---\nHello.\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			diagnose(t, env).wants(t, "ok", "provider plain", "cannot list models: they are not checked")
@@ -295,8 +321,10 @@ func TestStatesOfModels(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
-	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou answer.\n", "test/one", "test/two")
-	s.exec(`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ('test/old', now(), now(), 3, 'auth', 'said no')`)
+	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou answer.\n",
+		"test/one", "test/two")
+	s.exec(
+		`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ('test/old', now(), now(), 3, 'auth', 'said no')`)
 	type model struct{ Model, State string }
 	states := func() string {
 		var all []string
@@ -311,8 +339,10 @@ func TestStatesOfModels(t *testing.T) {
 	a := s.turn("Hello.")
 	a.write(turnlog.Entry{
 		Round: &turnkeeper.Round{
-			Number: 1, Charged: true, Provider: "test", Model: "one-2026", Attempts: 1, FinishReason: "stop", Text: "Hi.",
-			Recipe: &turnkeeper.Recipe{Version: 1, Provider: "test", Model: "one", Frame: sixty("1"), SHA256: sixty("2")},
+			Number: 1, Charged: true, Provider: "test", Model: "one-2026", Attempts: 1,
+			FinishReason: "stop", Text: "Hi.",
+			Recipe: &turnkeeper.Recipe{Version: 1, Provider: "test", Model: "one", Frame: sixty("1"),
+				SHA256: sixty("2")},
 		},
 		Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 	})
@@ -326,7 +356,8 @@ func TestStatesOfModels(t *testing.T) {
 		t.Errorf("top shows as down: %v", got.Down)
 	}
 	s.exec(`update turnkeeper.model_health set model = 'test/two'`)
-	if got := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 1 || got.Down[0] != (model{"test/two", "down"}) {
+	if got := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 1 ||
+		got.Down[0] != (model{"test/two", "down"}) {
 		t.Errorf("top shows as down: %v", got.Down)
 	}
 }
@@ -354,15 +385,18 @@ mcp_servers:
 		t.Fatal(err)
 	}
 	env["SHOP_SECRET"] = "not base64"
-	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "Hello."); got.code != 0 || got.stdout != "message 1 accepted\n" {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "Hello."); got.code != 0 ||
+		got.stdout != "message 1 accepted\n" {
 		t.Errorf("enqueue: %+v", got)
 	}
-	for _, args := range [][]string{{"turns"}, {"inbox"}, {"migrate", "--status"}, {"mcp", "list"}, {"webhooks"}, {"agents"}} {
+	for _, args := range [][]string{{"turns"}, {"inbox"}, {"migrate", "--status"}, {"mcp", "list"},
+		{"webhooks"}, {"agents"}} {
 		if got := run(t, turnctl.Program(), env, "", args...); got.code != 0 {
 			t.Errorf("turnctl %v: %+v", args, got)
 		}
 	}
-	missing := []string{"ACME_KEY", "/nowhere/key", "POST_TOKEN", "SHOP_URL", "the secret must be whsec_", "LOGIN_KEY", "TRACKER_SECRET", "/nowhere/pem", "FILES_TOKEN", "OPENAI_API_KEY"}
+	missing := []string{"ACME_KEY", "/nowhere/key", "POST_TOKEN", "SHOP_URL", "the secret must be whsec_", "LOGIN_KEY",
+		"TRACKER_SECRET", "/nowhere/pem", "FILES_TOKEN", "OPENAI_API_KEY"}
 	check := run(t, turnctl.Program(), env, "", "agents", "check")
 	d := diagnose(t, env)
 	for _, secret := range missing {
@@ -375,10 +409,12 @@ mcp_servers:
 	if check.code != 0 {
 		t.Errorf("agents check ended with %d", check.code)
 	}
-	if got := run(t, worker.Program(), env, ""); got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") || !strings.Contains(got.stderr, "FILES_TOKEN") {
+	if got := run(t, worker.Program(), env, ""); got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") ||
+		!strings.Contains(got.stderr, "FILES_TOKEN") {
 		t.Errorf("worker: %+v", got)
 	}
-	if got := run(t, turnctl.Program(), env, "", "mcp", "login", "tracker"); got.code != 2 || !strings.Contains(got.stderr, "TRACKER_SECRET") || strings.Contains(got.stderr, "ACME_KEY") {
+	if got := run(t, turnctl.Program(), env, "", "mcp", "login", "tracker"); got.code != 2 ||
+		!strings.Contains(got.stderr, "TRACKER_SECRET") || strings.Contains(got.stderr, "ACME_KEY") {
 		t.Errorf("login: %+v", got)
 	}
 }
@@ -387,10 +423,12 @@ func TestSchemaIsNewer(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
-	s.exec("insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
+	s.exec(
+		"insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
 	const want = "the database's schema is newer than this program, which does not know 2 migrations, up to 998_last; use the newer program\n"
 	for name, got := range map[string]ran{
-		"turnctl": run(t, turnctl.Program(), env, "", "turns", "-o", "json"), "enqueue": run(t, enqueue.Program(), env, "", "--agent", "echo", "--json", "hi"),
+		"turnctl": run(t, turnctl.Program(), env, "", "turns", "-o", "json"), "enqueue": run(t, enqueue.Program(), env,
+			"", "--agent", "echo", "--json", "hi"),
 	} {
 		if got.code != 0 || got.stderr != want || strings.Contains(got.stdout, "newer") {
 			t.Errorf("%s: %+v", name, got)
@@ -405,11 +443,13 @@ func TestWhatIsNamed(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	a := s.turn("First.")
-	a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+	a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+		Reply: "Yes."})
 	s.sendTo("watcher", "Second.")
 	b := s.next("host-1")
 	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }
-	for agent, turn := range map[string]turnkeeper.TurnID{"": b.grant.TurnID, "echo": a.grant.TurnID, "watcher": b.grant.TurnID} {
+	for agent, turn := range map[string]turnkeeper.TurnID{"": b.grant.TurnID, "echo": a.grant.TurnID,
+		"watcher": b.grant.TurnID} {
 		args := []string{"show", "latest"}
 		if agent != "" {
 			args = append(args, "--agent", agent)
@@ -439,31 +479,37 @@ func TestWhatIsNamed(t *testing.T) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
 	}
-	if got := ctl("finish", "--message", "2"); got.code != 0 || got.stdout != "message 2 was asked to finish; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
+	if got := ctl("finish", "--message", "2"); got.code != 0 ||
+		got.stdout != "message 2 was asked to finish; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := ctl("finish", "2", "-o", "json"); got.code != 0 || got.stdout != "{\n  \"turn_id\": 2,\n  \"finished\": false\n}\n" {
+	if got := ctl("finish", "2", "-o", "json"); got.code != 0 ||
+		got.stdout != "{\n  \"turn_id\": 2,\n  \"finished\": false\n}\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := ctl("cancel", "--message", "2"); got.code != 0 || got.stdout != "message 2 was asked to stop; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
+	if got := ctl("cancel", "--message", "2"); got.code != 0 ||
+		got.stdout != "message 2 was asked to stop; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
 		t.Errorf("%+v", got)
 	}
 	s.send("Third.")
 	if got := ctl("cancel", "--message", "3"); got.code != 0 || got.stdout != "message 3 is cancelled\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := ctl("cancel", "--message", "3", "-o", "json"); got.code != 0 || !strings.Contains(got.stdout, `"message_id": 3`) {
+	if got := ctl("cancel", "--message", "3", "-o", "json"); got.code != 0 || !strings.Contains(got.stdout,
+		`"message_id": 3`) {
 		t.Errorf("%+v", got)
 	}
 }
 
-// The scheduler does not tick: doctor wants the role for a worker only if no live process has it, and says what fails if that is known.
+// The scheduler does not tick: doctor wants the role for a worker only if no live process has it, and says what fails
+// if that is known.
 func TestDoctorOfASilentScheduler(t *testing.T) {
 	env, db := somewhere(t)
 	s := &stage{DB: db, t: t}
 	beat := func(roles ...string) {
 		s.exec("delete from turnkeeper.worker_heartbeat")
-		s.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, roles, slots, takeover_after) values ('w', 'h', 1, 'v', $1, 1, '15 s')", roles)
+		s.exec(
+			"insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, roles, slots, takeover_after) values ('w', 'h', 1, 'v', $1, 1, '15 s')", roles)
 	}
 	s.exec("update turnkeeper.settings set last_tick_at = now() - interval '10 min'")
 	beat("worker")

@@ -44,10 +44,12 @@ type act struct {
 // beat sends one heartbeat of a worker.
 func (s *stage) beat(worker turnkeeper.WorkerID) {
 	s.t.Helper()
-	if err := s.Beat(s.t.Context(), presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
+	if err := s.Beat(s.t.Context(), presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1,
+		TakeoverAfter: 15 * time.Second}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec("update turnkeeper.worker_heartbeat set started_at = least(started_at, clock_timestamp() - interval '1 hour')")
+	s.exec(
+		"update turnkeeper.worker_heartbeat set started_at = least(started_at, clock_timestamp() - interval '1 hour')")
 }
 
 // keepAlive sends heartbeats of a worker until the test ends.
@@ -58,7 +60,8 @@ func (s *stage) keepAlive(worker turnkeeper.WorkerID) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			_ = s.Beat(ctx, presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: time.Hour})
+			_ = s.Beat(ctx, presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1,
+				TakeoverAfter: time.Hour})
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -102,10 +105,12 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 			return err
 		}
 		ready := slices.Concat(turns, messages)[:1]
-		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, grants.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
+		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, grants.Job{Kind: "AgentTurn", Queue: "turns"},
+			240*time.Second)
 	})
 	var turn turnkeeper.TurnID
-	row := s.Pool().QueryRow(ctx, `update turnkeeper.river_job j set state = 'running', attempted_by = $2, attempted_at = now()
+	row := s.Pool().QueryRow(ctx,
+		`update turnkeeper.river_job j set state = 'running', attempted_by = $2, attempted_at = now()
 		from turnkeeper.lease_log g where g.grant_id = $1 and j.id = g.job_id returning g.turn_id, j.id`, grant, []string{string(worker)})
 	if err := row.Scan(&turn, &job); err != nil {
 		s.t.Fatal(err)
@@ -117,7 +122,8 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	g := turnkeeper.Grant{TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job, WorkerID: worker}
+	g := turnkeeper.Grant{TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job,
+		WorkerID: worker}
 	return &act{s.Writer(record, g), s, g}
 }
 
@@ -137,7 +143,8 @@ func (s *stage) tick(f func(*grants.Tick) error) {
 // lose expires the lease and reclaims the grant.
 func (a *act) lose() {
 	a.s.t.Helper()
-	a.s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", a.grant.GrantID)
+	a.s.exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", a.grant.GrantID)
 	a.s.loseAll()
 }
 
@@ -165,13 +172,15 @@ func (a *act) write(e turnlog.Entry) *act {
 func (a *act) round(number int, effect turnkeeper.Effect, tools ...string) *act {
 	a.s.t.Helper()
 	r := &turnkeeper.Round{
-		Number: number, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: number, Latency: time.Second, FinishReason: "stop",
-		Usage: turnkeeper.Usage{InputTokens: 1000, OutputTokens: 50},
+		Number: number, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: number, Latency: time.Second,
+		FinishReason: "stop",
+		Usage:        turnkeeper.Usage{InputTokens: 1000, OutputTokens: 50},
 	}
 	for i, name := range tools {
 		k := turnkeeper.CallKey{Round: number, Ordinal: i + 1}
 		r.Calls = append(r.Calls, turnkeeper.ToolCall{
-			Key: k, WireID: k.String(), Name: name, Arguments: "{}", ArgsHash: "h", Effect: effect, State: turnkeeper.CallPlanned,
+			Key: k, WireID: k.String(), Name: name, Arguments: "{}", ArgsHash: "h", Effect: effect,
+			State: turnkeeper.CallPlanned,
 		})
 	}
 	return a.write(turnlog.Entry{Round: r})
@@ -180,9 +189,11 @@ func (a *act) round(number int, effect turnkeeper.Effect, tools ...string) *act 
 func first(round int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: round, Ordinal: 1} }
 
 func (a *act) start(k turnkeeper.CallKey, effect turnkeeper.Effect, detached time.Duration) *act {
-	e := turnlog.Entry{Starts: []turnlog.CallStart{{Key: k, Nonce: a.nonce(k), Attempt: 1, Effect: effect, Detached: detached}}}
+	e := turnlog.Entry{Starts: []turnlog.CallStart{{Key: k, Nonce: a.nonce(k), Attempt: 1, Effect: effect,
+		Detached: detached}}}
 	if detached > 0 {
-		e.Results = []turnlog.CallResult{{Key: k, Nonce: a.nonce(k), State: turnkeeper.CallRunning, Shown: "handle", OutputID: "abcdefghijkl"}}
+		e.Results = []turnlog.CallResult{{Key: k, Nonce: a.nonce(k), State: turnkeeper.CallRunning, Shown: "handle",
+			OutputID: "abcdefghijkl"}}
 	}
 	return a.write(e)
 }
@@ -190,7 +201,8 @@ func (a *act) start(k turnkeeper.CallKey, effect turnkeeper.Effect, detached tim
 func (a *act) nonce(k turnkeeper.CallKey) string { return fmt.Sprintf("%d/%s", a.grant.TurnID, k) }
 
 func (a *act) result(k turnkeeper.CallKey, state turnkeeper.CallState, text string) *act {
-	r := turnlog.CallResult{Key: k, Nonce: a.nonce(k), State: state, Shown: text, Preview: text, Duration: 5 * time.Millisecond}
+	r := turnlog.CallResult{Key: k, Nonce: a.nonce(k), State: state, Shown: text, Preview: text,
+		Duration: 5 * time.Millisecond}
 	if state == turnkeeper.CallDenied {
 		r.Nonce = "" // it was never started
 	}
@@ -202,14 +214,16 @@ func (a *act) result(k turnkeeper.CallKey, state turnkeeper.CallState, text stri
 
 func (a *act) end(message turnkeeper.MessageState, o turnlog.Outcome) {
 	a.s.t.Helper()
-	log := map[turnkeeper.TurnState]string{turnkeeper.TurnQueued: "deferred", turnkeeper.TurnWaiting: "waiting"}[o.State]
+	log := map[turnkeeper.TurnState]string{turnkeeper.TurnQueued: "deferred",
+		turnkeeper.TurnWaiting: "waiting"}[o.State]
 	switch {
 	case log == "":
 		log = "finished"
 	case o.State == turnkeeper.TurnQueued && o.Backoff == 0:
 		log = "handed_back"
 	}
-	if err := a.Append(a.s.t.Context(), turnlog.Entry{Outcome: &o}, journal.Ending{Message: message, Log: log}); err != nil {
+	if err := a.Append(a.s.t.Context(), turnlog.Entry{Outcome: &o}, journal.Ending{Message: message,
+		Log: log}); err != nil {
 		a.s.t.Fatal(err)
 	}
 }
@@ -219,7 +233,8 @@ func capped(stop turnkeeper.StopReason) func(*stage) {
 	return func(s *stage) {
 		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
 		a.result(first(1), turnkeeper.CallSucceeded, "ordered")
-		a.end(turnkeeper.MessageDegraded, turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop, Reply: "Tool results: 1 succeeded, 0 failed."})
+		a.end(turnkeeper.MessageDegraded, turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop,
+			Reply: "Tool results: 1 succeeded, 0 failed."})
 	}
 }
 
@@ -238,29 +253,36 @@ var endings = []struct {
 	{"max-tool-calls", capped(turnkeeper.StopMaxToolCalls)},
 	{"budget", func(s *stage) {
 		s.turn("Go on.").end(turnkeeper.MessageSucceeded, turnlog.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Error: "the turn's budget of 100 tokens is used up", Reply: "Tool results: 0 succeeded, 0 failed.",
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
+			Error: "the turn's budget of 100 tokens is used up", Reply: "Tool results: 0 succeeded, 0 failed.",
 		})
 	}},
 	{"degraded-by-the-model", func(s *stage) {
-		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order", "tell").start(first(1), turnkeeper.EffectOnce, 0)
-		a.result(first(1), turnkeeper.CallFailed, "tool error: no boxes").result(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallDenied, "denied")
+		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order", "tell").start(first(1),
+			turnkeeper.EffectOnce, 0)
+		a.result(first(1), turnkeeper.CallFailed, "tool error: no boxes").result(turnkeeper.CallKey{Round: 1,
+			Ordinal: 2}, turnkeeper.CallDenied, "denied")
 		a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "503 Service Unavailable", Reply: "Tool results: 0 succeeded, 1 failed.",
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded",
+			Error: "503 Service Unavailable", Reply: "Tool results: 0 succeeded, 1 failed.",
 		})
 	}},
 	{"failed-for-now", func(s *stage) {
 		s.turn("Hello.").end(turnkeeper.MessageWaiting, turnlog.Outcome{
-			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "401 Unauthorized", Retry: true,
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
+			Error: "401 Unauthorized", Retry: true,
 		})
 	}},
 	{"failed-for-good", func(s *stage) {
 		s.next("host-2").end(turnkeeper.MessageFailed, turnlog.Outcome{
-			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "401 Unauthorized", Reply: "This message could not be answered.",
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
+			Error: "401 Unauthorized", Reply: "This message could not be answered.",
 		})
 	}},
 	{"retry", func(s *stage) {
 		var failed turnkeeper.MessageID
-		if err := s.Pool().QueryRow(s.t.Context(), "select max(id) from turnkeeper.messages where state = 'failed'").Scan(&failed); err != nil {
+		if err := s.Pool().QueryRow(s.t.Context(),
+			"select max(id) from turnkeeper.messages where state = 'failed'").Scan(&failed); err != nil {
 			s.t.Fatal(err)
 		}
 		if _, err := s.Retry(s.t.Context(), failed, false); err != nil {
@@ -276,19 +298,23 @@ var endings = []struct {
 		b := s.next("host-2")
 		b.result(first(1), turnkeeper.CallUnknown, "outcome unknown")
 		b.end(turnkeeper.MessageSucceeded, turnlog.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "Tool results: 0 succeeded, 0 failed, 1 unknown.",
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost,
+			Reply: "Tool results: 0 succeeded, 0 failed, 1 unknown.",
 		})
 	}},
 	{"cut-request", func(s *stage) {
 		a := s.turn("Long.")
 		a.write(turnlog.Entry{
 			Round: &turnkeeper.Round{
-				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, FinishReason: "stop", Text: "Short.",
-				Recipe: &turnkeeper.Recipe{Version: 1, Frame: sixty("1"), SHA256: sixty("2"), Omitted: 12, Dropped: "1-3", Compacted: 9000, Cut: true},
+				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, FinishReason: "stop",
+				Text: "Short.",
+				Recipe: &turnkeeper.Recipe{Version: 1, Frame: sixty("1"), SHA256: sixty("2"), Omitted: 12,
+					Dropped: "1-3", Compacted: 9000, Cut: true},
 			},
 			Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 		})
-		a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Short."})
+		a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded,
+			StopReason: turnkeeper.StopNone, Reply: "Short."})
 	}},
 	{"cancelled-in-the-inbox", func(s *stage) {
 		if _, err := s.CancelMessage(s.t.Context(), s.send("Never mind."), "asked by the sender"); err != nil {
@@ -296,7 +322,8 @@ var endings = []struct {
 		}
 	}},
 	{"cancelled-while-waiting", func(s *stage) {
-		a := s.turn("Build all.").round(1, turnkeeper.EffectOnce, "build").start(first(1), turnkeeper.EffectOnce, time.Hour)
+		a := s.turn("Build all.").round(1, turnkeeper.EffectOnce, "build").start(first(1),
+			turnkeeper.EffectOnce, time.Hour)
 		a.end("", turnlog.Outcome{State: turnkeeper.TurnWaiting})
 		if _, err := s.CancelTurn(s.t.Context(), a.grant.TurnID, ""); err != nil {
 			s.t.Fatal(err)
@@ -307,14 +334,16 @@ var endings = []struct {
 		if _, err := s.FinishTurn(s.t.Context(), a.grant.TurnID, ""); err != nil {
 			s.t.Fatal(err)
 		}
-		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "A part."})
+		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded,
+			turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "A part."})
 	}},
 	{"finished-too-late", func(s *stage) {
 		a := s.turn("Build all.")
 		if _, err := s.FinishTurn(s.t.Context(), a.grant.TurnID, "good enough"); err != nil {
 			s.t.Fatal(err)
 		}
-		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "All."})
+		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageSucceeded,
+			turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "All."})
 	}},
 	{"quiet", func(s *stage) {
 		s.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
@@ -325,7 +354,8 @@ var endings = []struct {
 	}},
 	{"deferred", func(s *stage) {
 		a := s.turn("Later.")
-		a.end("", turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Minute})
+		a.end("", turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget",
+			Error: "the day's budget is used up", Backoff: time.Minute})
 	}},
 	{"handed-back", func(s *stage) {
 		s.exec("update turnkeeper.turns set due_at = null where state = 'queued'")
@@ -346,11 +376,15 @@ var endings = []struct {
 		s.exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '20.2 s'")
 	}},
 	{"never-taken-up", func(s *stage) {
-		s.exec("update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp(), attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
-		s.exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+		s.exec(
+			"update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp(), attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
+		s.exec(
+			`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
 			select lane, token, grant_id, turn_id, job_id, granted_at, lease_until, clock_timestamp(), 'unclaimed' from turnkeeper.lease_log where ended_at is null`)
-		s.exec("update turnkeeper.turns set state = 'queued', grant_id = null, lease_until = null, error = null where state = 'running'")
-		s.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where grant_id is not null")
+		s.exec(
+			"update turnkeeper.turns set state = 'queued', grant_id = null, lease_until = null, error = null where state = 'running'")
+		s.exec(
+			"update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where grant_id is not null")
 	}},
 	{"running", func(s *stage) {
 		s.exec("update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp()")
@@ -365,13 +399,15 @@ var endings = []struct {
 		s.send("Tell me a story.")
 		s.next("host-3").write(turnlog.Entry{
 			Failed: []turnlog.FailedAttempt{
-				{Round: 1, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "overloaded", Error: "503 Service Unavailable", Latency: time.Second},
+				{Round: 1, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "overloaded",
+					Error: "503 Service Unavailable", Latency: time.Second},
 				{Round: 1, Class: "interrupted", Error: "older turns were summarised"},
 			},
 			Events: []turnkeeper.Event{
 				{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{"of":3}`)},
 				{Type: turnkeeper.EventBlockStart, Round: 1, Block: 1, Data: []byte(`{"kind":"text"}`)},
-				{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: []byte(`{"text":"` + strings.Repeat("word", 100) + `"}`)},
+				{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: []byte(`{"text":"` + strings.Repeat("word",
+					100) + `"}`)},
 			},
 		})
 	}},
@@ -380,19 +416,22 @@ var endings = []struct {
 // closeLost closes the turns of lost workers, as the scheduler does after the third loss.
 func (s *stage) closeLost() {
 	s.t.Helper()
-	s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	s.exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
 	ctx := s.t.Context()
 	s.tick(func(tick *grants.Tick) error {
 		lost, err := tick.Lost(ctx, 1)
 		if err != nil {
 			return err
 		}
-		if err := tick.SettleCalls(ctx, lost[0].TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, ""); err != nil {
+		if err := tick.SettleCalls(ctx, lost[0].TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps,
+			agentturn.ShownNotRun, ""); err != nil {
 			return err
 		}
 		return tick.Close(ctx, lost[0], turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, ErrorClass: "worker_lost",
-			Error: "the turn lost its worker 3 times; it was answered without being run again", Reply: "Tool results: 0 succeeded, 1 failed.",
+			Error: "the turn lost its worker 3 times; it was answered without being run again",
+			Reply: "Tool results: 0 succeeded, 1 failed.",
 		}, nil)
 	})
 }
@@ -455,14 +494,17 @@ func TestExplain(t *testing.T) {
 		Turns   []struct{ ID int64 }
 		Lanes   []struct{ Lane string }
 	}
-	if top := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); top.Running != 1 || len(top.Turns) != 1 || len(top.Lanes) != 1 {
+	if top := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); top.Running != 1 ||
+		len(top.Turns) != 1 || len(top.Lanes) != 1 {
 		t.Errorf("top: %+v", top)
 	}
-	if got := run(t, turnctl.Program(), env, "", "top"); got.code != 0 || !strings.Contains(got.stdout, "turns    1 running of 0 slots on 0 workers") {
+	if got := run(t, turnctl.Program(), env, "", "top"); got.code != 0 || !strings.Contains(got.stdout,
+		"turns    1 running of 0 slots on 0 workers") {
 		t.Errorf("top into a pipe: %+v", got)
 	}
 	s.messagesExplained(env)
-	for _, args := range [][]string{{"explain", "999"}, {"explain", "--message", "999"}, {"events", "999"}, {"cancel", "999"}, {"retry", "999"}} {
+	for _, args := range [][]string{{"explain", "999"}, {"explain", "--message", "999"}, {"events", "999"},
+		{"cancel", "999"}, {"retry", "999"}} {
 		if got := run(t, turnctl.Program(), env, "", args...); got.code != 3 || got.stdout != "" {
 			t.Errorf("%v: %+v", args, got)
 		}

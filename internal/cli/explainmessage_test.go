@@ -33,7 +33,8 @@ func (s *stage) messagesExplained(env map[string]string) {
 	behind := running + 1
 	explain := func(id turnkeeper.MessageID) []string { return []string{"explain", "--message", idOf(id)} }
 	says(t, env, explain(running), "turn 18 runs on worker host-3.", "turnctl events 18 --follow")
-	says(t, env, explain(behind), "has had no turn yet", "- turn 18 of worker host-3 holds lane echo, at most until", "- no worker takes turns.",
+	says(t, env, explain(behind), "has had no turn yet", "- turn 18 of worker host-3 holds lane echo, at most until",
+		"- no worker takes turns.",
 		"See the turn: turnctl explain 18.", "Start a worker: ")
 	if err := s.PauseScheduler(t.Context(), "the provider is down."); err != nil {
 		t.Fatal(err)
@@ -41,17 +42,23 @@ func (s *stage) messagesExplained(env map[string]string) {
 	if err := s.PauseSchedule(t.Context(), "watcher", "default", true, "too many"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, env, explain(behind), "- the scheduler has been paused since", ": the provider is down.", "Resume the scheduler: turnctl scheduler resume.")
-	says(t, env, explain(2), "turn 2 closed it at", ": the turn ended degraded.", "Reply 2, degraded: “Tool results: 1 succeeded, 0 failed.”", "turnctl explain 2.")
+	says(t, env, explain(behind), "- the scheduler has been paused since", ": the provider is down.",
+		"Resume the scheduler: turnctl scheduler resume.")
+	says(t, env, explain(2), "turn 2 closed it at", ": the turn ended degraded.",
+		"Reply 2, degraded: “Tool results: 1 succeeded, 0 failed.”", "turnctl explain 2.")
 	says(t, env, explain(11), "the turn was cancelled.")
-	says(t, env, []string{"inbox", "--limit", "100"}, "! degraded echo", "✓ succeeded echo", "· waiting, scheduler paused echo", "✗ failed echo")
+	says(t, env, []string{"inbox", "--limit", "100"}, "! degraded echo", "✓ succeeded echo",
+		"· waiting, scheduler paused echo", "✗ failed echo")
 	says(t, env, []string{"lanes"}, "The scheduler has been paused since", ": the provider is down.")
-	says(t, env, []string{"top", "--once"}, "The scheduler has been paused since", "round 1 streams, ~100 tokens so far")
-	says(t, env, []string{"schedules"}, "The scheduler has been paused since", "watcher/default paused 0 9 * * *", "- - main paused since", ": too many")
+	says(t, env, []string{"top", "--once"}, "The scheduler has been paused since",
+		"round 1 streams, ~100 tokens so far")
+	says(t, env, []string{"schedules"}, "The scheduler has been paused since", "watcher/default paused 0 9 * * *",
+		"- - main paused since", ": too many")
 	says(t, env, []string{"turns"}, "round 1 streams, ~100 tokens so far")
 	says(t, env, []string{"show", "18"}, "now round 1 streams, ~100 tokens so far")
 	says(t, env, []string{"show", "17"}, "The call may have been running")
-	if got := run(t, turnctl.Program(), env, "", "agents"); !strings.Contains(got.stdout, "(paused: schedule default)") {
+	if got := run(t, turnctl.Program(), env, "", "agents"); !strings.Contains(got.stdout,
+		"(paused: schedule default)") {
 		t.Errorf("agents: %+v", got)
 	}
 	type view struct {
@@ -66,10 +73,12 @@ func (s *stage) messagesExplained(env map[string]string) {
 	for _, w := range v.Waits {
 		reasons = append(reasons, w.Reason)
 	}
-	if want := []string{"lane_held", "scheduler_paused", "no_worker"}; !slices.Equal(reasons, want) || v.State != "waiting" || v.Outcome != nil || v.Waits[0].Until == "" {
+	if want := []string{"lane_held", "scheduler_paused", "no_worker"}; !slices.Equal(reasons, want) ||
+		v.State != "waiting" || v.Outcome != nil || v.Waits[0].Until == "" {
 		t.Errorf("%+v, want the waits %v", v, want)
 	}
-	if v := decode[view](t, run(t, turnctl.Program(), env, "", append(explain(2), "-o", "json")...)); v.Outcome == nil || *v.Outcome != "degraded" || len(v.Waits) != 0 {
+	if v := decode[view](t, run(t, turnctl.Program(), env, "", append(explain(2), "-o",
+		"json")...)); v.Outcome == nil || *v.Outcome != "degraded" || len(v.Waits) != 0 {
 		t.Errorf("%+v", v)
 	}
 	for _, args := range [][]string{{"explain"}, {"explain", "1", "--message", "1"}, {"explain", "--message", "0"}} {

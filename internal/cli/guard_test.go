@@ -32,8 +32,8 @@ echo "own files:" $(ls /proc/self/fd)
 echo "own environment:" $(tr '\0' '\n' </proc/$$/environ | sed 's/=.*//' | sort)
 echo "cores: $(ulimit -c) $(ulimit -H -c)"`
 
-// TestWhatAProgramFindsOut checks that a program started by turnctl finds out no secrets, although it runs as the same user.
-// The worker starts programs in the same way.
+// TestWhatAProgramFindsOut checks that a program started by turnctl finds out no secrets, although it runs as the same
+// user. The worker starts programs in the same way.
 func TestWhatAProgramFindsOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere the system gives a process no way to hide")
@@ -55,7 +55,8 @@ func TestWhatAProgramFindsOut(t *testing.T) {
 	for name, text := range map[string]string{
 		"agents/clerk.md": "---\nmcp_servers: {spy: [look]}\n---\nYou are clerk.\n",
 		"spy.sh":          spy,
-		"turnkeeper.yaml": "mcp_servers:\n  spy:\n    command: [/bin/sh, -c, \". ./spy.sh\", " + found + "]\n    env: {PATH: /usr/bin:/bin}\n",
+		"turnkeeper.yaml": "mcp_servers:\n  spy:\n    command: [/bin/sh, -c, \". ./spy.sh\", " + found +
+			"]\n    env: {PATH: /usr/bin:/bin}\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -24,11 +24,13 @@ func TestInit(t *testing.T) {
 	if diff := cmp.Diff([]string{"turnkeeper.yaml", filepath.Join("agents", "helper.md")}, made.Written); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if len(made.Next) != 3 || !strings.HasSuffix(made.Next[0], "turnctl agents check") || !strings.HasSuffix(made.Next[1], "worker") ||
+	if len(made.Next) != 3 || !strings.HasSuffix(made.Next[0], "turnctl agents check") ||
+		!strings.HasSuffix(made.Next[1], "worker") ||
 		!strings.Contains(made.Next[2], `enqueue --agent helper --wait "`) {
 		t.Errorf("next are %q", made.Next)
 	}
-	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no errors\n" || got.stderr != "" {
+	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 ||
+		got.stdout != "✓ helper\n1 agent in ./agents, no errors\n" || got.stderr != "" {
 		t.Errorf("%+v", got)
 	}
 	text, err := os.ReadFile("turnkeeper.yaml")
@@ -55,7 +57,8 @@ func TestInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"OPENAI_API_KEY": "a key of nobody"}
-	if got := run(t, turnctl.Program(), env, "", "agents", "check", "-o", "json"); got.code != 0 || !strings.Contains(got.stdout, `"problems": []`) {
+	if got := run(t, turnctl.Program(), env, "", "agents", "check", "-o", "json"); got.code != 0 ||
+		!strings.Contains(got.stdout, `"problems": []`) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -65,7 +68,8 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := run(t, turnctl.Program(), nil, "", "init")
 	lines := strings.Split(got.stdout, "\n")
-	if got.code != 0 || len(lines) != 6 || lines[0] != "wrote turnkeeper.yaml and agents/helper.md" || !strings.Contains(lines[4], "enqueue --agent helper --wait") {
+	if got.code != 0 || len(lines) != 6 || lines[0] != "wrote turnkeeper.yaml and agents/helper.md" ||
+		!strings.Contains(lines[4], "enqueue --agent helper --wait") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -93,7 +97,8 @@ func TestInitRefusesAnotherConfigFile(t *testing.T) {
 
 // TestInitNeverOverwrites checks that init never changes existing files, and writes nothing if it refuses.
 func TestInitNeverOverwrites(t *testing.T) {
-	for name, there := range map[string]string{"settings": "turnkeeper.yaml", "an agent": filepath.Join("agents", "helper.md")} {
+	for name, there := range map[string]string{"settings": "turnkeeper.yaml", "an agent": filepath.Join("agents",
+		"helper.md")} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			if err := os.MkdirAll(filepath.Dir(there), 0o755); err != nil {
@@ -104,7 +109,8 @@ func TestInitNeverOverwrites(t *testing.T) {
 			}
 			for range 2 {
 				got := run(t, turnctl.Program(), nil, "", "init")
-				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr, there+" already exists: nothing was written") {
+				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr,
+					there+" already exists: nothing was written") {
 					t.Errorf("%+v", got)
 				}
 			}
@@ -129,7 +135,8 @@ func TestInitNeverOverwrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := run(t, turnctl.Program(), nil, "", "init")
-		if _, err := os.Lstat("turnkeeper.yaml"); got.code != 1 || err == nil || !strings.Contains(got.stderr, "nothing was written") {
+		if _, err := os.Lstat("turnkeeper.yaml"); got.code != 1 || err == nil || !strings.Contains(got.stderr,
+			"nothing was written") {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -15,7 +15,8 @@ func TestLevels(t *testing.T) {
 	env, db := somewhere(t)
 	env["USER"] = "ada"
 	s := &stage{DB: db, t: t}
-	a := storagetest.Registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC", Conversation: "main", Message: "look"})
+	a := storagetest.Registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC",
+		Conversation: "main", Message: "look"})
 	a.DayCalls, a.Levels = 100, []byte(`{"low": {"models": ["p/cheap"], "no_schedules": true, "min_priority": 5}}`)
 	desk := storagetest.Registration("desk", false)
 	if err := db.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{a, desk}); err != nil {
@@ -45,7 +46,8 @@ func TestLevels(t *testing.T) {
 
 	s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls, level)
 		values ('agent:clerk', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD'), 0, 85, 'low')`)
-	s.exec("update turnkeeper.schedules set skipped_slot = now(), skipped_why = 'the agent''s survival level is low', skipped = 3")
+	s.exec(
+		"update turnkeeper.schedules set skipped_slot = now(), skipped_why = 'the agent''s survival level is low', skipped = 3")
 	id, err := db.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "work"})
 	if err != nil {
 		t.Fatal(err)
@@ -55,17 +57,22 @@ func TestLevels(t *testing.T) {
 	has(ctl("top", "--once"), "levels   clerk is at survival level low: 15 % of its budget of the day is left")
 	has(ctl("top", "--once", "-o", "json"), `"level": "low"`)
 	has(ctl("schedules"), "3 slots not run", "the agent's survival level is low")
-	has(ctl("explain", "--message", "1"), "agent clerk serves only messages of priority 5 or more at its survival level low", "pin normal --agent clerk")
+	has(ctl("explain", "--message", "1"),
+		"agent clerk serves only messages of priority 5 or more at its survival level low", "pin normal --agent clerk")
 	has(ctl("inbox"), "level low: priority below 5")
-	diagnose(t, env).wants(t, "warn", "level clerk", "15 % of its budget of the day is left", "1 message waits", "1 schedule did not run",
+	diagnose(t, env).wants(t, "warn", "level clerk", "15 % of its budget of the day is left", "1 message waits",
+		"1 schedule did not run",
 		"raise day_tokens or day_calls in the file of clerk")
 	_ = id
 
-	has(ctl("levels", "pin", "critical", "--for", "1h", "--reason", "costs"), "all agents without a pin of their own: critical, by ada", "until", "costs", "desk")
+	has(ctl("levels", "pin", "critical", "--for", "1h", "--reason", "costs"),
+		"all agents without a pin of their own: critical, by ada", "until", "costs", "desk")
 	diagnose(t, env).wants(t, "warn", "level desk", "critical", "by ada", "turnctl levels unpin")
 	has(ctl("levels", "pin", "normal", "--agent", "clerk", "--by", "bob"), "normal, by bob")
-	diagnose(t, env).wants(t, "warn", "level clerk", "normal, pinned: normal, by bob", "turnctl levels unpin --agent clerk")
-	if got := storagetest.One[string](db, "select turnkeeper.level_of('clerk') || turnkeeper.level_of('desk')"); got != "normalcritical" {
+	diagnose(t, env).wants(t, "warn", "level clerk", "normal, pinned: normal, by bob",
+		"turnctl levels unpin --agent clerk")
+	if got := storagetest.One[string](db,
+		"select turnkeeper.level_of('clerk') || turnkeeper.level_of('desk')"); got != "normalcritical" {
 		t.Errorf("the levels are %s", got)
 	}
 	ctl("levels", "unpin")
@@ -82,7 +89,8 @@ func TestLevels(t *testing.T) {
 		{[]string{"levels", "pin", "low", "--agent", "clark"}, 3, `there is no agent "clark" (did you mean "clerk"?)`},
 		{[]string{"levels", "unpin", "--agent", "nobody"}, 3, `there is no agent "nobody"`},
 	} {
-		if got := run(t, turnctl.Program(), env, "", c.args...); got.code != c.code || !strings.Contains(got.stderr, c.want) {
+		if got := run(t, turnctl.Program(), env, "", c.args...); got.code != c.code ||
+			!strings.Contains(got.stderr, c.want) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
 	}
@@ -102,10 +110,13 @@ func TestExplainTellsOfTheLevel(t *testing.T) {
 	s := &stage{DB: db, t: t}
 	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou answer.\n")
 	s.turn("Hello.")
-	run(t, turnctl.Program(), env, "", "levels", "pin", "critical", "--agent", "echo", "--by", "ada", "--reason", "costs")
+	run(t, turnctl.Program(), env, "", "levels", "pin", "critical", "--agent", "echo", "--by", "ada",
+		"--reason", "costs")
 	got := run(t, turnctl.Program(), env, "", "explain", "latest")
-	if !strings.Contains(strings.Join(strings.Fields(got.stdout), " "), "Echo is at survival level critical, pinned: critical, by ada") &&
-		!strings.Contains(strings.Join(strings.Fields(got.stdout), " "), "echo is at survival level critical, pinned: critical, by ada") {
+	if !strings.Contains(strings.Join(strings.Fields(got.stdout), " "),
+		"Echo is at survival level critical, pinned: critical, by ada") &&
+		!strings.Contains(strings.Join(strings.Fields(got.stdout), " "),
+			"echo is at survival level critical, pinned: critical, by ada") {
 		t.Errorf("%+v", got)
 	}
 }

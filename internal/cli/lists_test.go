@@ -73,10 +73,12 @@ func TestEveryCommandWithPagesIsListed(t *testing.T) {
 	}
 }
 
-// populate adds messages, turns, asks, replies, deliveries and lanes of two agents and two users and none, in each state.
+// populate adds messages, turns, asks, replies, deliveries and lanes of two agents and two users and none, in each
+// state.
 func populate(t *testing.T, db *storagetest.DB) {
 	t.Helper()
-	if err := db.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
+	if err := db.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook",
+		Origin: "https://hook.example"}); err != nil {
 		t.Fatal(err)
 	}
 	db.Exec(`with s (state, message) as (values ('queued', 'running'), ('running', 'running'), ('waiting', 'running'),
@@ -92,15 +94,18 @@ func populate(t *testing.T, db *storagetest.DB) {
 		interval '1 h', closed_at,
 			case when closed_at is not null then 'none' end
 		from m where conversation <> 'none'`)
-	db.Exec("insert into turnkeeper.leases (lane, agent) select lane, agent from turnkeeper.turns on conflict do nothing")
-	db.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason,
+	db.Exec(
+		"insert into turnkeeper.leases (lane, agent) select lane, agent from turnkeeper.turns on conflict do nothing")
+	db.Exec(
+		`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason,
 		audience, hold, expires_at, closed_at, answered_by, answer)
 		select t.id, 1, 1, case s when 'answered' then 'question' else 'approve' end, n, s, 'pay', '{}', '', '', '', '{}', false,
 		now() + interval '1 day',
 			case when s <> 'open' then now() end, 'ann', case s when 'answered' then '1' end
 		from turnkeeper.turns t, unnest(array['open', 'approved', 'denied', 'answered', 'expired', 'withdrawn']) with ordinality c (s,
 		n) where t.state = 'waiting'`)
-	db.Exec(`insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by)
+	db.Exec(
+		`insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by)
 		select message_id, id, agent, user_name, conversation, state, 'none', 'done', '[]', 'role:x' from turnkeeper.turns where
 		ended_at is not null on conflict do nothing`)
 	db.Exec(`insert into turnkeeper.webhook_deliveries (reply_id, webhook)
@@ -110,8 +115,8 @@ func populate(t *testing.T, db *storagetest.DB) {
 		c.id = d.id and s <> 'pending'`)
 }
 
-// TestListsOfTheCommandLine compares each list, by each filter and by pages that end before and at its last row, with the rows of the
-// database.
+// TestListsOfTheCommandLine compares each list, by each filter and by pages that end before and at its last row, with
+// the rows of the database.
 func TestListsOfTheCommandLine(t *testing.T) {
 	env, db := somewhere(t)
 	populate(t, db)
@@ -181,7 +186,8 @@ func (c listedBy) names(flags ...string) (names []string) {
 
 func (c listedBy) want(filter map[string]string) (names []string) {
 	for _, row := range c.all {
-		if (filter["agent"] == "" || row.Agent == filter["agent"]) && (filter["user"] == "" || row.User == filter["user"]) &&
+		if (filter["agent"] == "" || row.Agent == filter["agent"]) &&
+			(filter["user"] == "" || row.User == filter["user"]) &&
 			(filter["state"] == "" || row.State == filter["state"]) {
 			names = append(names, row.Name)
 		}
@@ -219,7 +225,8 @@ func (c listedBy) pages() {
 			}
 			last = page[len(page)-1]
 		}
-		if first := want[:min(limit, n)]; !c.before && !slices.Equal(got, first) || c.before && !slices.Equal(got, want) {
+		if first := want[:min(limit, n)]; !c.before && !slices.Equal(got, first) || c.before &&
+			!slices.Equal(got, want) {
 			c.Errorf("%s by %d lists %q, want %q", c.command, limit, got, want)
 		}
 	}

@@ -23,7 +23,8 @@ func TestPolicyTest(t *testing.T) {
 	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou echo.\n", "demo/script")
 	a := s.turn("hello")
 	a.round(1, turnkeeper.EffectNone, "read_file").write(turnlog.Entry{Results: []turnlog.CallResult{{
-		Key: first(1), State: turnkeeper.CallSucceeded, Shown: "text", Labels: []policy.Mark{{Label: policy.Private, Source: "a file"}},
+		Key: first(1), State: turnkeeper.CallSucceeded, Shown: "text", Labels: []policy.Mark{{Label: policy.Private,
+			Source: "a file"}},
 	}}})
 	a.round(2, turnkeeper.EffectOnce, "send", "pay")
 	const rule = `tool == "pay" ? deny("no money") : "private" in labels ? ask("private content") : allow`
@@ -48,7 +49,8 @@ func TestPolicyTest(t *testing.T) {
 		if view.Rule != rule || view.Allow != 1 || view.Ask != 1 || view.Deny != 1 || len(view.Calls) != 3 {
 			t.Errorf("%+v", view)
 		}
-		if c := view.Calls[1]; c.Tool != "send" || c.Decision != "ask" || c.Reason != "private content" || len(c.Labels) != 1 {
+		if c := view.Calls[1]; c.Tool != "send" || c.Decision != "ask" || c.Reason != "private content" ||
+			len(c.Labels) != 1 {
 			t.Errorf("the second call: %+v", c)
 		}
 	}
@@ -64,11 +66,13 @@ func TestPolicyTest(t *testing.T) {
 		`--since is "soon"`:         {"--rule", "always", "--since", "soon"},
 		"no such file":              {"--file", filepath.Join(t.TempDir(), "none")},
 	} {
-		if got := run(t, worker.Program(), env, "", append([]string{"policy", "test"}, args...)...); got.code != 2 || !strings.Contains(got.stderr, fault) {
+		if got := run(t, worker.Program(), env, "", append([]string{"policy", "test"}, args...)...); got.code != 2 ||
+			!strings.Contains(got.stderr, fault) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	if got := run(t, turnctl.Program(), env, "", "policy", "test", "--since", "7d"); got.code != 2 || !strings.Contains(got.stderr, `run "worker policy test"`) {
+	if got := run(t, turnctl.Program(), env, "", "policy", "test", "--since", "7d"); got.code != 2 ||
+		!strings.Contains(got.stderr, `run "worker policy test"`) {
 		t.Errorf("turnctl: %+v", got)
 	}
 }

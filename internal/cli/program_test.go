@@ -37,7 +37,8 @@ func runIn(ctx context.Context, p shell.Program, env map[string]string, stdin st
 }
 
 // runWith runs a program in an environment with a change.
-func runWith(ctx context.Context, p shell.Program, env map[string]string, stdin string, change func(*shell.Environment), args ...string) ran {
+func runWith(ctx context.Context, p shell.Program, env map[string]string, stdin string, change func(*shell.Environment),
+	args ...string) ran {
 	var stdout, stderr bytes.Buffer
 	e := shell.Environment{
 		Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
@@ -76,49 +77,81 @@ func TestBadInput(t *testing.T) {
 		want    string // contained in stderr
 	}{
 		{"unknown command", turnctl.Program(), "", []string{"turnz"}, 2, `unknown command "turnz"`},
-		{"unknown command below one", turnctl.Program(), "", []string{"schedules", "stop"}, 2, `unknown command "stop"`},
+		{"unknown command below one", turnctl.Program(), "", []string{"schedules", "stop"}, 2,
+			`unknown command "stop"`},
 		{"unknown flag", turnctl.Program(), "", []string{"turns", "--all"}, 2, "unknown flag: --all"},
-		{"unknown format", turnctl.Program(), "", []string{"turns", "-o", "yaml"}, 2, `--output is "yaml": it must be text or json`},
-		{"too many entries", turnctl.Program(), "", []string{"turns", "--limit", "101"}, 2, "--limit is 101: it must be 1 to 100"},
-		{"no entries", turnctl.Program(), "", []string{"inbox", "--limit", "0"}, 2, "--limit is 0: it must be 1 to 100"},
-		{"unknown state", turnctl.Program(), "", []string{"turns", "--state", "done"}, 2, `--state is "done": it must be one of queued, running`},
-		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "queued"}, 2, "it must be one of waiting, running, succeeded"},
-		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
-		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
+		{"unknown format", turnctl.Program(), "", []string{"turns", "-o", "yaml"}, 2,
+			`--output is "yaml": it must be text or json`},
+		{"too many entries", turnctl.Program(), "", []string{"turns", "--limit", "101"}, 2,
+			"--limit is 101: it must be 1 to 100"},
+		{"no entries", turnctl.Program(), "", []string{"inbox", "--limit", "0"}, 2,
+			"--limit is 0: it must be 1 to 100"},
+		{"unknown state", turnctl.Program(), "", []string{"turns", "--state", "done"}, 2,
+			`--state is "done": it must be one of queued, running`},
+		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "queued"}, 2,
+			"it must be one of waiting, running, succeeded"},
+		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2,
+			"--before is -1: it must be an id"},
+		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2,
+			"give --before or --after, not both"},
 		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "usage: turnctl show ID|latest"},
-		{"no such error class", turnctl.Program(), "", []string{"retry", "--failed", "--error-class", "overlaoded"}, 2, `--error-class is "overlaoded": it must be one of rate_limited, overloaded,`},
-		{"schedule without name", turnctl.Program(), "", []string{"schedules", "pause", "watcher/"}, 2, "give AGENT or AGENT/NAME"},
-		{"schedule of no agent", turnctl.Program(), "", []string{"schedules", "pause", "/x"}, 2, "give AGENT or AGENT/NAME"},
+		{"no such error class", turnctl.Program(), "", []string{"retry", "--failed", "--error-class", "overlaoded"}, 2,
+			`--error-class is "overlaoded": it must be one of rate_limited, overloaded,`},
+		{"schedule without name", turnctl.Program(), "", []string{"schedules", "pause", "watcher/"}, 2,
+			"give AGENT or AGENT/NAME"},
+		{"schedule of no agent", turnctl.Program(), "", []string{"schedules", "pause", "/x"}, 2,
+			"give AGENT or AGENT/NAME"},
 		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause", " "}, 2, "give a reason"},
-		{"nothing to set", turnctl.Program(), "", []string{"scheduler", "set"}, 2, "give --poll-interval, --max-dispatches, or both"},
-		{"poll too short", turnctl.Program(), "", []string{"scheduler", "set", "--poll-interval", "1ms"}, 2, "--poll-interval is 1ms: it must be 10ms to 1h"},
-		{"too many dispatches", turnctl.Program(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
-		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker has run with the data folder"},
-		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
-		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or pairs"},
-		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a valid URL: write postgres://<user>:<password>@<host>:<port>/<database>, with"},
-		{"several bad settings", worker.Program(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
-		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
+		{"nothing to set", turnctl.Program(), "", []string{"scheduler", "set"}, 2,
+			"give --poll-interval, --max-dispatches, or both"},
+		{"poll too short", turnctl.Program(), "", []string{"scheduler", "set", "--poll-interval", "1ms"}, 2,
+			"--poll-interval is 1ms: it must be 10ms to 1h"},
+		{"too many dispatches", turnctl.Program(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2,
+			"--max-dispatches is 10001"},
+		{"no database", turnctl.Program(), "", []string{"turns"}, 1,
+			"there is no database yet: no worker has run with the data folder"},
+		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1,
+			"there is no database yet"},
+		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2,
+			"database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or pairs"},
+		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2,
+			"it is not a valid URL: write postgres://<user>:<password>@<host>:<port>/<database>, with"},
+		{"several bad settings", worker.Program(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2,
+			"max_rounds (--max-rounds) is 21: it must be 1 to 20"},
+		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2,
+			"must be less than the lease of 1m40s"},
 		{"worker takes no arguments", worker.Program(), "", []string{"start"}, 2, `unknown command "start"`},
 
 		{"no agent", enqueue.Program(), "", []string{"hi"}, 2, "--agent is required: --agent NAME"},
 		{"impossible agent", enqueue.Program(), "", []string{"--agent", "No Body", "hi"}, 2, `agent name "No Body"`},
-		{"empty message", enqueue.Program(), "", []string{"--agent", "a", " "}, 2, "enqueue: message cannot be empty\n"},
+		{"empty message", enqueue.Program(), "", []string{"--agent", "a", " "}, 2,
+			"enqueue: message cannot be empty\n"},
 		{"empty input", enqueue.Program(), " \n", []string{"--agent", "a"}, 2, "enqueue: message cannot be empty\n"},
-		{"empty input by dash", enqueue.Program(), "", []string{"--agent", "a", "-"}, 2, "enqueue: message cannot be empty\n"},
+		{"empty input by dash", enqueue.Program(), "", []string{"--agent", "a", "-"}, 2,
+			"enqueue: message cannot be empty\n"},
 		{"NUL", enqueue.Program(), "a\x00b", []string{"--agent", "a"}, 2, "the body has a NUL character at byte 1"},
 		{"broken UTF-8", enqueue.Program(), "", []string{"--agent", "a", "\xff"}, 2, "the body is not valid UTF-8"},
-		{"endless", enqueue.Program(), strings.Repeat("x", 16<<20+1), []string{"--agent", "a"}, 2, "the body has more than 16777216 bytes"},
-		{"priority", enqueue.Program(), "", []string{"--agent", "a", "--priority", "1001", "hi"}, 2, "priority 1001 is outside -1000 to 1000"},
+		{"endless", enqueue.Program(), strings.Repeat("x", 16<<20+1), []string{"--agent", "a"}, 2,
+			"the body has more than 16777216 bytes"},
+		{"priority", enqueue.Program(), "", []string{"--agent", "a", "--priority", "1001", "hi"}, 2,
+			"priority 1001 is outside -1000 to 1000"},
 		{"empty key", enqueue.Program(), "", []string{"--agent", "a", "--key", "", "hi"}, 2, "--key is empty"},
-		{"no trace context", enqueue.Program(), "", []string{"--agent", "a", "--trace-parent", "00-1-2-01", "hi"}, 2, `--trace-parent is "00-1-2-01": it must be a W3C traceparent`},
-		{"empty conversation", enqueue.Program(), "", []string{"--agent", "a", "--conversation", "", "hi"}, 2, "--conversation is empty"},
-		{"priority no number", enqueue.Program(), "", []string{"--agent", "a", "--priority", "high", "hi"}, 2, `--priority is "high": it must be a whole number`},
-		{"timeout in words", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
-		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause"}, 2, "turnctl scheduler pause REASON"},
-		{"key", enqueue.Program(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
-		{"time for no wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2, "add --wait, or omit --wait-timeout"},
-		{"negative wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
+		{"no trace context", enqueue.Program(), "", []string{"--agent", "a", "--trace-parent", "00-1-2-01", "hi"}, 2,
+			`--trace-parent is "00-1-2-01": it must be a W3C traceparent`},
+		{"empty conversation", enqueue.Program(), "", []string{"--agent", "a", "--conversation", "", "hi"}, 2,
+			"--conversation is empty"},
+		{"priority no number", enqueue.Program(), "", []string{"--agent", "a", "--priority", "high", "hi"}, 2,
+			`--priority is "high": it must be a whole number`},
+		{"timeout in words", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2,
+			"it must be a duration such as 90s"},
+		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause"}, 2,
+			"turnctl scheduler pause REASON"},
+		{"key", enqueue.Program(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2,
+			"the idempotency key is longer than 200 bytes"},
+		{"time for no wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2,
+			"add --wait, or omit --wait-timeout"},
+		{"negative wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2,
+			"it must not be negative"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,11 +169,13 @@ func TestBadInput(t *testing.T) {
 // TestWorkerWithFaultyAgentsMakesNoDatabase checks that errors in agents are reported before a database is created.
 func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
 	env := nowhere(t)
-	for name, text := range map[string]string{"none": "", "a tool that is not there": "---\ntools: [weather, rain]\n---\nHello.\n"} {
+	for name, text := range map[string]string{"none": "",
+		"a tool that is not there": "---\ntools: [weather, rain]\n---\nHello.\n"} {
 		t.Run(name, func(t *testing.T) {
 			if text != "" {
 				env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
-				if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "odd.md"), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "odd.md"), []byte(text),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -149,7 +184,8 @@ func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
 			for _, want := range map[string][]string{
-				"none": {"does not exist"}, "a tool that is not there": {`there is no tool "weather"`, `there is no tool "rain"`},
+				"none": {"does not exist"}, "a tool that is not there": {`there is no tool "weather"`,
+					`there is no tool "rain"`},
 			}[name] {
 				if !strings.Contains(got.stderr, want) {
 					t.Errorf("it does not say %q: %s", want, got.stderr)
@@ -165,11 +201,14 @@ func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
 func TestMisspeltVariablesAreReported(t *testing.T) {
 	env := nowhere(t)
 	const want = "unknown setting TURNKEEPER_MAX_ROUND; did you mean TURNKEEPER_MAX_ROUNDS?"
-	for name, program := range map[string]shell.Program{"worker": worker.Program(), "doctor": turnctl.Program(), "check": turnctl.Program()} {
+	for name, program := range map[string]shell.Program{"worker": worker.Program(), "doctor": turnctl.Program(),
+		"check": turnctl.Program()} {
 		var said bytes.Buffer
-		args := map[string][]string{"doctor": {"doctor", "-o", "json"}, "check": {"agents", "check", "-o", "json"}}[name]
+		args := map[string][]string{"doctor": {"doctor", "-o", "json"}, "check": {"agents", "check", "-o",
+			"json"}}[name]
 		program.Run(t.Context(), t.Context(), shell.Environment{
-			Args: args, Stdout: &said, Stderr: &said, Variables: []string{"HOME", "TURNKEEPER_CONFIG", "TURNKEEPER_MAX_ROUND"},
+			Args: args, Stdout: &said, Stderr: &said, Variables: []string{"HOME", "TURNKEEPER_CONFIG",
+				"TURNKEEPER_MAX_ROUND"},
 			Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		})
 		if !strings.Contains(said.String(), want) || strings.Contains(said.String(), "setting TURNKEEPER_CONFIG") {
@@ -185,8 +224,10 @@ func TestHelp(t *testing.T) {
 		args    []string
 		want    []string
 	}{
-		{"worker", worker.Program(), []string{"--help"}, []string{"Exit codes:", "--max-rounds", "TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Prefer the variable"}},
-		{"enqueue", enqueue.Program(), []string{"-h"}, []string{"Exit codes:", "--wait-timeout", "--database-url", "no reply in time"}},
+		{"worker", worker.Program(), []string{"--help"}, []string{"Exit codes:", "--max-rounds",
+			"TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Prefer the variable"}},
+		{"enqueue", enqueue.Program(), []string{"-h"}, []string{"Exit codes:", "--wait-timeout", "--database-url",
+			"no reply in time"}},
 		{"turnctl", turnctl.Program(), nil, []string{"Commands:", "doctor", "Exit codes:"}},
 		{"a command", turnctl.Program(), []string{"turns", "--help"}, []string{"--limit", "-o, --output"}},
 	}
@@ -204,7 +245,8 @@ func TestHelp(t *testing.T) {
 		})
 	}
 	for _, p := range []shell.Program{worker.Program(), enqueue.Program(), turnctl.Program()} {
-		if got := run(t, p, nil, "", "--version"); got.code != 0 || len(strings.Fields(got.stdout)) < 2 || strings.HasSuffix(got.stdout, " devel\n") {
+		if got := run(t, p, nil, "", "--version"); got.code != 0 || len(strings.Fields(got.stdout)) < 2 ||
+			strings.HasSuffix(got.stdout, " devel\n") {
 			t.Errorf("--version: %+v", got)
 		}
 	}
@@ -235,7 +277,8 @@ func TestLookingMakesNoDatabase(t *testing.T) {
 	env["TURNKEEPER_DATA_DIR"] = t.TempDir()
 	for _, args := range [][]string{{"turns"}, {"doctor"}} {
 		got := run(t, turnctl.Program(), env, "", args...)
-		if got.code != 1 || !strings.Contains(strings.Join(strings.Fields(got.stdout+got.stderr), " "), "there is no database yet") {
+		if got.code != 1 || !strings.Contains(strings.Join(strings.Fields(got.stdout+got.stderr), " "),
+			"there is no database yet") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
@@ -294,12 +337,14 @@ func TestAgentsCheck(t *testing.T) {
 		return got.code, report
 	}
 	t.Run("no folder", func(t *testing.T) {
-		if code, report := check(t); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], "does not exist") {
+		if code, report := check(t); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0],
+			"does not exist") {
 			t.Errorf("exit code %d, %+v", code, report)
 		}
 	})
 	t.Run("empty folder", func(t *testing.T) {
-		if code, report := check(t, dir); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], "has no agent") {
+		if code, report := check(t, dir); code != 1 || len(report.Problems) != 1 ||
+			!strings.Contains(report.Problems[0], "has no agent") {
 			t.Errorf("exit code %d, %+v", code, report)
 		}
 	})
@@ -322,8 +367,10 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatalf("exit code %d, %+v", code, report)
 		}
 		for i, want := range []string{
-			"LOUD.MD: this file is ignored", `odd.md:2: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
-			`odd.md:2: the tool "weather" is neither built in nor in the config file`, "nowhere, which does not exist here",
+			"LOUD.MD: this file is ignored",
+			`odd.md:2: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
+			`odd.md:2: the tool "weather" is neither built in nor in the config file`,
+			"nowhere, which does not exist here",
 		} {
 			if !strings.Contains(report.Warnings[i], want) {
 				t.Errorf("warning %q, want in it %q", report.Warnings[i], want)
@@ -333,11 +380,13 @@ func TestAgentsCheck(t *testing.T) {
 	t.Run("file tools without a folder", func(t *testing.T) {
 		for _, tool := range []string{"read_file", "list_files", "write_file"} {
 			bare := t.TempDir()
-			if err := os.WriteFile(filepath.Join(bare, "bare.md"), []byte("---\ntools: [clock, "+tool+"]\n---\nHello.\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(bare, "bare.md"),
+				[]byte("---\ntools: [clock, "+tool+"]\n---\nHello.\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			code, report := check(t, bare)
-			if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "bare.md:2: "+tool+" needs a folder: set root, or each of its calls will fail") {
+			if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0],
+				"bare.md:2: "+tool+" needs a folder: set root, or each of its calls will fail") {
 				t.Errorf("exit code %d, %+v", code, report)
 			}
 		}
@@ -345,9 +394,11 @@ func TestAgentsCheck(t *testing.T) {
 	t.Run("one file, with faults of form and others", func(t *testing.T) {
 		folder := t.TempDir()
 		file := filepath.Join(folder, "bad.md")
-		text := "---\nmodel: acme/large\nmax_rounds: 99\ntools: [clok,\n  read_file]\nroot: nowhere\nmodle: x\nmax_duration: 235s\nbudget:\n  turn_tokens: 5\n" +
-			"fallback_models: [demo/none]\nsub_agents: [ghost, bad2]\nmcp_servers:\n  shop: [buy]\nlevels:\n  low: {model: acme/small}\n---\n"
-		for name, text := range map[string]string{"bad.md": text, "bad2.md": "---\nlane: x\n---\nHi.\n", "other.demo.yaml": "steps: x\n"} {
+		text :=
+			"---\nmodel: acme/large\nmax_rounds: 99\ntools: [clok,\n  read_file]\nroot: nowhere\nmodle: x\nmax_duration: 235s\nbudget:\n  turn_tokens: 5\n" +
+				"fallback_models: [demo/none]\nsub_agents: [ghost, bad2]\nmcp_servers:\n  shop: [buy]\nlevels:\n  low: {model: acme/small}\n---\n"
+		for name, text := range map[string]string{"bad.md": text, "bad2.md": "---\nlane: x\n---\nHi.\n",
+			"other.demo.yaml": "steps: x\n"} {
 			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -361,10 +412,14 @@ func TestAgentsCheck(t *testing.T) {
 			want []string
 		}{
 			{report.Problems, []string{
-				`:2: the model "acme/large" needs the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
-				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers has "shop"`, `:16: the model "acme/small" needs the provider`, ":17: the system prompt is empty",
+				`:2: the model "acme/large" needs the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`,
+				":8: max_duration 3m55s plus the lease margin",
+				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`,
+				`:14: mcp_servers has "shop"`, `:16: the model "acme/small" needs the provider`,
+				":17: the system prompt is empty",
 			}},
-			{report.Warnings, []string{`:12: sub_agents has "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
+			{report.Warnings, []string{`:12: sub_agents has "ghost"`, `:4: the tool "clok" is neither`,
+				":6: root is "}},
 		} {
 			if len(told.got) != len(told.want) {
 				t.Fatalf("it tells of %q", told.got)
@@ -375,11 +430,14 @@ func TestAgentsCheck(t *testing.T) {
 				}
 			}
 		}
-		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n9 errors in "+file+"\n") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout,
+			"\n9 errors in "+file+"\n") {
 			t.Errorf("%+v", got)
 		}
-		for missing, want := range map[string]string{"none.md": "none.md: the file cannot be read: no such file or directory", "none": "none does not exist"} {
-			if code, report := check(t, filepath.Join(folder, missing)); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], want) {
+		for missing, want := range map[string]string{
+			"none.md": "none.md: the file cannot be read: no such file or directory", "none": "none does not exist"} {
+			if code, report := check(t, filepath.Join(folder, missing)); code != 1 || len(report.Problems) != 1 ||
+				!strings.Contains(report.Problems[0], want) {
 				t.Errorf("%s: exit code %d, %+v", missing, code, report)
 			}
 		}
@@ -394,7 +452,8 @@ func TestAgentsCheck(t *testing.T) {
 			t.Errorf("exit code %d, agents %v", code, report.Agents)
 		}
 		all := strings.Join(report.Problems, "\n")
-		for _, want := range []string{"keys.md:2:", "keys.md:3:", "is 2000: it must be more than the 4096 tokens", `"acme"`, "bounds.md", "lease"} {
+		for _, want := range []string{"keys.md:2:", "keys.md:3:", "is 2000: it must be more than the 4096 tokens",
+			`"acme"`, "bounds.md", "lease"} {
 			if !strings.Contains(all, want) {
 				t.Errorf("no problem tells %q:\n%s", want, all)
 			}
@@ -402,7 +461,8 @@ func TestAgentsCheck(t *testing.T) {
 	})
 }
 
-// TestTheHelpOfEachCommand compares the help of the worker's and enqueue's commands with testdata. (docs/turnctl.md has that of turnctl.)
+// TestTheHelpOfEachCommand compares the help of the worker's and enqueue's commands with testdata. (docs/turnctl.md has
+// that of turnctl.)
 func TestTheHelpOfEachCommand(t *testing.T) {
 	var all strings.Builder
 	for _, p := range []shell.Program{worker.Program(), enqueue.Program()} {

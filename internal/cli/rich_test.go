@@ -25,9 +25,11 @@ func newRich(t *testing.T) *rich {
 	env, db := somewhere(t)
 	r := &rich{stage: &stage{DB: db, t: t}, env: env}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
-	r.registerFile(dir, "spare", "---\nmodel: demo/script\ntools: [clock, read_file]\nmcp_servers: {files: [read]}\n---\nYou answer.\n",
+	r.registerFile(dir, "spare",
+		"---\nmodel: demo/script\ntools: [clock, read_file]\nmcp_servers: {files: [read]}\n---\nYou answer.\n",
 		"demo/script", "test/two")
-	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte("mcp_servers: {files: {command: [files]}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte("mcp_servers: {files: {command: [files]}}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, ending := range endings {
@@ -118,8 +120,8 @@ var richRows = []string{
 	`update turnkeeper.settings set poll_interval = '7 s', max_dispatches_per_tick = 1234, last_tick_at = now(), lane_token = 99`,
 }
 
-// shift gives each row of each column its own time: days that number the column, and minutes that number the row. What is due, expires or
-// is held until then lies in the future.
+// shift gives each row of each column its own time: days that number the column, and minutes that number the row. What
+// is due, expires or is held until then lies in the future.
 func (r *rich) shift() {
 	r.base = storagetest.One[time.Time](r.DB, "select date_trunc('minute', clock_timestamp())").UTC()
 	r.Exec(fmt.Sprintf(`do $$ declare c record; ahead text; begin
@@ -152,17 +154,20 @@ func (r *rich) run(p shell.Program, args ...string) ran {
 }
 
 var (
-	jsonTimes  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
-	textTimes  = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?`)
-	uuids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	running    = regexp.MustCompile(`("(?:silent|lease_remaining|oldest_due|oldest_pending)_ms": )-?\d+|(held, )\d+\S+( left)`) // by the database's clock
+	jsonTimes = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	textTimes = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?`)
+	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	// by the database's clock
+	running = regexp.MustCompile(
+		`("(?:silent|lease_remaining|oldest_due|oldest_pending)_ms": )-?\d+|(held, )\d+\S+( left)`)
 	today      = regexp.MustCompile(`\d\d:\d\d:\d\d|\b(in )?\d+ (s|min)( ago)?\b`)
 	traceIDs   = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	nextTimes  = regexp.MustCompile(`(next times \([^)]*\): ).*`)
 	wideSpaces = regexp.MustCompile(`  +`)
 )
 
-// same replaces what differs between two runs of the test: times become their distance from the base, in days and minutes.
+// same replaces what differs between two runs of the test: times become their distance from the base, in days and
+// minutes.
 func (r *rich) same(text string) string {
 	distance := func(layout string) func(string) string {
 		return func(found string) string {
@@ -194,8 +199,9 @@ func (r *rich) same(text string) string {
 	text = traceIDs.ReplaceAllString(text, "<trace>")
 	text = strings.ReplaceAll(text, "(now)", "(<now>)") // less than a second ago
 	text = today.ReplaceAllString(text, "<now>")
-	for name, value := range map[string]string{"<agents>": r.env["TURNKEEPER_AGENTS_DIR"], "<config>": r.env["TURNKEEPER_CONFIG"],
-		"<data>": filepath.Dir(r.env["TURNKEEPER_DATA_DIR"])} {
+	for name, value := range map[string]string{"<agents>": r.env["TURNKEEPER_AGENTS_DIR"],
+		"<config>": r.env["TURNKEEPER_CONFIG"],
+		"<data>":   filepath.Dir(r.env["TURNKEEPER_DATA_DIR"])} {
 		text = strings.ReplaceAll(text, value, name)
 	}
 	lines := strings.Split(text, "\n")

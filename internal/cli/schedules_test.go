@@ -21,7 +21,8 @@ func checkNext(t *testing.T, next []time.Time) {
 		t.Fatalf("the next times are %v", next)
 	}
 	for i, at := range next {
-		if at = at.In(berlin); at.Weekday() != time.Sunday || at.Hour() != 9 || !at.After(time.Now().AddDate(0, 0, 7*i-1)) {
+		if at = at.In(berlin); at.Weekday() != time.Sunday || at.Hour() != 9 ||
+			!at.After(time.Now().AddDate(0, 0, 7*i-1)) {
 			t.Errorf("one of the next times is %s", at)
 		}
 	}
@@ -40,17 +41,20 @@ func TestNextTimes(t *testing.T) {
 		return run(t, turnctl.Program(), env, "", "agents", "check", file)
 	}
 	const warning = `"0 9 1-7 * 1" names days of the month and days of the week: it is due on each day that is either, not only on days that are both`
-	if got := check("0 9 * * 7"); got.code != 0 || strings.Contains(got.stdout, "!") || strings.Count(got.stdout, "Sun 2") != 3 || !strings.Contains(got.stdout, "09:00:00") {
+	if got := check("0 9 * * 7"); got.code != 0 || strings.Contains(got.stdout, "!") || strings.Count(got.stdout,
+		"Sun 2") != 3 || !strings.Contains(got.stdout, "09:00:00") {
 		t.Errorf("a file: %+v", got)
 	}
 	if got := check("0 9 1-7 * 1"); got.code != 0 || !strings.Contains(got.stdout, ":3: schedule.cron "+warning) {
 		t.Errorf("a file with either day: %+v", got)
 	}
 	check("0 9 * * 7")
-	report := decode[struct{ Schedules []struct{ Next []time.Time } }](t, run(t, turnctl.Program(), env, "", "agents", "check", file, "-o", "json"))
+	report := decode[struct{ Schedules []struct{ Next []time.Time } }](t, run(t, turnctl.Program(), env, "", "agents",
+		"check", file, "-o", "json"))
 	checkNext(t, report.Schedules[0].Next)
 
-	if _, err := store.Pool().Exec(t.Context(), "update turnkeeper.schedules set time_zone = 'Europe/Berlin'"); err != nil {
+	if _, err := store.Pool().Exec(t.Context(),
+		"update turnkeeper.schedules set time_zone = 'Europe/Berlin'"); err != nil {
 		t.Fatal(err)
 	}
 	set := func(cron string, flags ...string) ran {

@@ -16,7 +16,8 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }
 	for _, user := range []string{"anna", "bert", "anna"} {
 		got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--user", user, "--key", "k", "--json", "hi")
-		if got.code != 0 || !strings.Contains(got.stdout, `"user": "`+user+`"`) && !strings.Contains(got.stdout, `"user":"`+user+`"`) {
+		if got.code != 0 || !strings.Contains(got.stdout, `"user": "`+user+`"`) && !strings.Contains(got.stdout,
+			`"user":"`+user+`"`) {
 			t.Errorf("%s: %+v", user, got)
 		}
 	}
@@ -54,7 +55,8 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 			args = []string{"cancel", "--message", "1"}
 		}
 		got := ctl(args...)
-		if text := got.stdout + got.stderr; got.code != c.code || !strings.Contains(text, c.shows) || c.hides != "" && strings.Contains(text, c.hides) {
+		if text := got.stdout + got.stderr; got.code != c.code || !strings.Contains(text, c.shows) || c.hides != "" &&
+			strings.Contains(text, c.hides) {
 			t.Errorf("%q: %+v, want %d with %q", args, got, c.code, c.shows)
 		}
 	}
@@ -62,7 +64,8 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 	if got.code != 2 || !strings.Contains(got.stderr, "--user is empty") {
 		t.Errorf("an empty user: %+v", got)
 	}
-	got = run(t, enqueue.Program(), env, "", "--agent", "echo", "--user", strings.Repeat("a", turnkeeper.MaxKeyLength+1), "hi")
+	got = run(t, enqueue.Program(), env, "", "--agent", "echo", "--user",
+		strings.Repeat("a", turnkeeper.MaxKeyLength+1), "hi")
 	if got.code == 0 || !strings.Contains(got.stderr, "the user's name is longer") {
 		t.Errorf("a long name: %+v", got)
 	}

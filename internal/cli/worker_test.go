@@ -132,7 +132,8 @@ func TestOutboxIsFollowed(t *testing.T) {
 		{[]string{"--after", "0"}, []reply{{1}, {2}}},
 		{[]string{"--after", "1"}, []reply{{2}}},
 	} {
-		got := decode[[]reply](t, run(t, turnctl.Program(), env, "", append([]string{"outbox", "-o", "json"}, order.args...)...))
+		got := decode[[]reply](t, run(t, turnctl.Program(), env, "", append([]string{"outbox", "-o", "json"},
+			order.args...)...))
 		if diff := cmp.Diff(order.want, got); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", order.args, diff)
 		}

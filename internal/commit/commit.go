@@ -144,7 +144,8 @@ func (db Database) row(ctx context.Context) (row Row, err error) {
 // settle decides from the turn's row whether a write without an answer was done.
 func (w *Writer) settle(row Row, write Write, id string) (written bool, err error) {
 	g := w.Grant
-	held := row.State == turnkeeper.TurnRunning && row.Token == g.Token && row.GrantID == g.GrantID && row.WorkerID == g.WorkerID
+	held := row.State == turnkeeper.TurnRunning && row.Token == g.Token && row.GrantID == g.GrantID &&
+		row.WorkerID == g.WorkerID
 	own := row.WriteID == id
 	switch {
 	case own && (held || write.Ends):

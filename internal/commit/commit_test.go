@@ -52,7 +52,8 @@ func (s *script) database() commit.Database {
 }
 
 func (s *script) write(ctx context.Context, w *commit.Writer, ends bool) error {
-	return w.Write(ctx, s.database(), commit.Write{Entries: 2, Ends: ends, Attempt: func(_ context.Context, id string) error {
+	return w.Write(ctx, s.database(), commit.Write{Entries: 2, Ends: ends, Attempt: func(_ context.Context,
+		id string) error {
 		s.asked, s.ids = append(s.asked, "attempt"), append(s.ids, id)
 		if len(s.attempts) == 0 {
 			return nil
@@ -120,16 +121,24 @@ func TestSettle(t *testing.T) {
 		check("done"+kind, ends, func(s *script, r *commit.Row) { _ = s.own(r) }, outcome{done: true, only: true})
 		check("another's write"+kind, ends, func(_ *script, r *commit.Row) { r.Entries, r.WriteID = 7, "other" },
 			outcome{err: turnkeeper.ErrJournalMoved, only: true})
-		check("done, with a write after it"+kind, ends, func(s *script, r *commit.Row) { _ = s.own(r); r.Entries++ }, outcome{done: true, only: true})
+		check("done, with a write after it"+kind, ends, func(s *script, r *commit.Row) {
+			_ = s.own(r)
+			r.Entries++
+		}, outcome{done: true, only: true})
 		check("an unnamed write"+kind, ends, func(_ *script, r *commit.Row) { r.Entries++ },
 			outcome{err: turnkeeper.ErrJournalMoved, only: true})
 		for name, other := range others {
-			check(name+kind, ends, func(_ *script, r *commit.Row) { other(r) }, outcome{err: turnkeeper.ErrFenced, only: true})
+			check(name+kind, ends, func(_ *script, r *commit.Row) {
+				other(r)
+			}, outcome{err: turnkeeper.ErrFenced, only: true})
 			own := outcome{err: turnkeeper.ErrFenced, only: true}
 			if ends {
 				own = outcome{done: true, only: true}
 			}
-			check(name+" after one's own write"+kind, ends, func(s *script, r *commit.Row) { _ = s.own(r); other(r) }, own)
+			check(name+" after one's own write"+kind, ends, func(s *script, r *commit.Row) {
+				_ = s.own(r)
+				other(r)
+			}, own)
 		}
 	}
 }
@@ -230,7 +239,9 @@ func TestEndOnTheWay(t *testing.T) {
 		{"done, and the connection broke", errAway, func(s *script) []func(*commit.Row) error {
 			return []func(*commit.Row) error{s.own}
 		}, nil, 1},
-		{"not done", nil, func(*script) []func(*commit.Row) error { return []func(*commit.Row) error{unchanged} }, errStop, 1},
+		{"not done", nil, func(*script) []func(*commit.Row) error {
+			return []func(*commit.Row) error{unchanged}
+		}, errStop, 1},
 		{"another fault", errBroken, nil, errBroken, 0},
 		{"the question fails", nil, nil, errBroken, 1},
 		{"the database stays away", nil, func(*script) []func(*commit.Row) error {
@@ -243,7 +254,8 @@ func TestEndOnTheWay(t *testing.T) {
 				defer cancel(nil)
 				s := &script{}
 				began := time.Now()
-				err := writer().Write(ctx, s.database(), commit.Write{Entries: 2, Attempt: func(_ context.Context, id string) error {
+				err := writer().Write(ctx, s.database(), commit.Write{Entries: 2, Attempt: func(_ context.Context,
+					id string) error {
 					s.asked, s.ids = append(s.asked, "attempt"), append(s.ids, id)
 					if len(s.ids) > 1 {
 						t.Fatal("a second attempt, though the time is over")
@@ -260,7 +272,8 @@ func TestEndOnTheWay(t *testing.T) {
 				if !errors.Is(err, c.err) {
 					t.Errorf("error %v, want %v", err, c.err)
 				}
-				if reads := len(s.asked) - 1; c.reading > 0 && reads != c.reading || errors.Is(c.failing, errBroken) && reads != 0 {
+				if reads := len(s.asked) - 1; c.reading > 0 && reads != c.reading || errors.Is(c.failing,
+					errBroken) && reads != 0 {
 					t.Errorf("%v", s.asked)
 				}
 				if took := time.Since(began); took > 4*time.Second {
@@ -303,7 +316,10 @@ func TestPatiently(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		if err := commit.Patiently(t.Context(), passes, nil, func() error { asked++; return errBroken }); !errors.Is(err, errBroken) || asked != 1 {
+		if err := commit.Patiently(t.Context(), passes, nil, func() error {
+			asked++
+			return errBroken
+		}); !errors.Is(err, errBroken) || asked != 1 {
 			t.Errorf("error %v after %d questions", err, asked)
 		}
 	})

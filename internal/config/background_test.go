@@ -58,7 +58,8 @@ mcp_servers:
   plain: {url: http://127.0.0.1:1/mcp}
 `)
 	_, err := config.Load(config.LoadOptions{Env: env(nil)})
-	for _, want := range []string{"mcp_servers.desk.background: true excludes", "mcp_servers.desk.tools.print.background: true excludes"} {
+	for _, want := range []string{"mcp_servers.desk.background: true excludes",
+		"mcp_servers.desk.tools.print.background: true excludes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
@@ -67,7 +68,8 @@ mcp_servers:
 		t.Errorf("got %v", err)
 	}
 	file(t, "mcp_servers: {plain: {url: \"http://127.0.0.1:1/mcp\"}}")
-	if got, err := config.Load(config.LoadOptions{Env: env(nil)}); err != nil || got.MCPServers["plain"].Elicitation != "decline" {
+	if got, err := config.Load(config.LoadOptions{Env: env(nil)}); err != nil ||
+		got.MCPServers["plain"].Elicitation != "decline" {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -33,12 +33,14 @@ func NewDatabaseURL(text string) (DatabaseURL, error) {
 	d := DatabaseURL{value: NewSecret(text)}
 	if d.isURL() {
 		if _, err := url.Parse(text); err != nil {
-			return DatabaseURL{}, errors.New("it is not a valid URL: write " + urlForm + ", with special characters in the password percent-encoded")
+			return DatabaseURL{}, errors.New("it is not a valid URL: write " + urlForm +
+				", with special characters in the password percent-encoded")
 		}
 		return d, nil
 	}
 	if text != "" && !wordForm.MatchString(text) {
-		return DatabaseURL{}, errors.New("it must be " + urlForm + ", or pairs such as host=<host> user=<user> dbname=<database>")
+		return DatabaseURL{}, errors.New("it must be " + urlForm +
+			", or pairs such as host=<host> user=<user> dbname=<database>")
 	}
 	return d, nil
 }

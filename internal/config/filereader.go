@@ -35,14 +35,17 @@ var (
 )
 
 // protocolHeaders are headers that the MCP protocol sets.
-var protocolHeaders = []string{"Accept", "Content-Type", "Content-Length", "Host", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id", "Connection", "Transfer-Encoding"}
+var protocolHeaders = []string{"Accept", "Content-Type", "Content-Length", "Host", "Mcp-Session-Id",
+	"Mcp-Protocol-Version", "Last-Event-Id", "Connection", "Transfer-Encoding"}
 
 func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 	r := &fileReader{loader: l, Decoder: strictyaml.Decoder{Problems: problems}}
 	r.Checks = map[string]func(string) string{
 		"provider": checkProviderName,
-		"model":    name(func(name string) bool { return checkModel(name) == nil }, "PROVIDER/MODEL, such as openai/gpt-5-mini"),
-		"tool":     name(toolForm.MatchString, "1 to 64 of a-z A-Z 0-9 _ -"),
+		"model": name(func(name string) bool {
+			return checkModel(name) == nil
+		}, "PROVIDER/MODEL, such as openai/gpt-5-mini"),
+		"tool": name(toolForm.MatchString, "1 to 64 of a-z A-Z 0-9 _ -"),
 		"webhook": name(func(name string) bool { return turnkeeper.CheckAgentName(name) == nil },
 			fmt.Sprintf("1 to %d of a-z 0-9 _ -, starting with a letter or digit", turnkeeper.MaxNameLength)),
 		"header":     name(headerForm.MatchString, "the name of a header"),
@@ -53,12 +56,14 @@ func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 		"mcp tool":   func(name string) string { return after(": ", mcpdef.CheckToolName(name)) },
 		"agent":      func(name string) string { return after(": ", turnkeeper.CheckAgentName(name)) },
 		"not empty":  func(text string) string { return after(": ", notEmpty(text)) },
-		"profile":    func(word string) string { return after(fmt.Sprintf(" is %q: ", word), oneOf(word, profileNames)) },
-		"mcp url":    checkMCPURL,
-		"https":      checkHTTPS,
-		"with path":  checkWithPath,
-		"scope":      checkScope,
-		"label":      checkLabel, "sink": checkSink, "destination": checkDestination,
+		"profile": func(word string) string {
+			return after(fmt.Sprintf(" is %q: ", word), oneOf(word, profileNames))
+		},
+		"mcp url":   checkMCPURL,
+		"https":     checkHTTPS,
+		"with path": checkWithPath,
+		"scope":     checkScope,
+		"label":     checkLabel, "sink": checkSink, "destination": checkDestination,
 	}
 	r.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){
 		"credential": func(at strictyaml.Place, v *strictyaml.Node, to any) { *to.(*Secret) = r.secret(at, v) },
@@ -130,7 +135,8 @@ func (r *fileReader) settingOrGroup(f strictyaml.Field, inFile map[string]Settin
 }
 
 // entries reads a mapping whose keys are names chosen by the user.
-func entries[T any](r *fileReader, f strictyaml.Field, check string, to map[string]T, read func(where, name string, v *strictyaml.Node) T) {
+func entries[T any](r *fileReader, f strictyaml.Field, check string, to map[string]T, read func(where, name string,
+	v *strictyaml.Node) T) {
 	r.Entries(f.Key, f.Value, check, func(at strictyaml.Place, v *strictyaml.Node) {
 		to[at.Key] = read(at.Where+".", at.Key, v)
 	})
@@ -229,7 +235,8 @@ func (r *fileReader) reference(at strictyaml.Place, v *strictyaml.Node) (secret 
 	return secret
 }
 
-func (r *fileReader) byReference(at strictyaml.Place, v *strictyaml.Node, each func(strictyaml.Place, *strictyaml.Node)) {
+func (r *fileReader) byReference(at strictyaml.Place, v *strictyaml.Node, each func(strictyaml.Place,
+	*strictyaml.Node)) {
 	r.Fields(at.Where+".", v, []string{"env", "file"}, func(f strictyaml.Field) {
 		each(strictyaml.Place{Where: at.Where + "." + f.Key, Key: f.Key, Line: f.Line}, f.Value)
 	})
@@ -245,7 +252,8 @@ func (r *fileReader) header(at strictyaml.Place, v *strictyaml.Node, to any) {
 	if v.Kind == strictyaml.Map {
 		value = r.reference(at, v)
 	} else {
-		value, masked = r.credential(strictyaml.Place{Where: at.Where, Line: at.Line}, v), secretHeader.MatchString(at.Key)
+		value, masked = r.credential(strictyaml.Place{Where: at.Where, Line: at.Line}, v),
+			secretHeader.MatchString(at.Key)
 	}
 	if _, token, _ := strings.Cut(value.Reveal(), " "); masked {
 		r.keep(value.Reveal(), strings.TrimSpace(token))
@@ -388,7 +396,9 @@ func baseURL(text string) (string, error) {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
 		return "", errors.New("it must be an http or https address, such as http://localhost:11434/v1")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("it must not have a user, a password, ? or #: set parameters in query, and secrets in api_key_env or headers")
+		return "",
+			errors.New(
+				"it must not have a user, a password, ? or #: set parameters in query, and secrets in api_key_env or headers")
 	}
 	return strings.TrimRight(text, "/"), nil
 }

@@ -18,7 +18,8 @@ type Flow struct {
 
 // Policy returns the flow as packages of behaviour use it.
 func (f Flow) Policy() policy.Flow {
-	return policy.Flow{Labels: wordsOf[policy.Label](f.Labels), Sinks: wordsOf[policy.Sink](f.Sinks), Destination: f.Destination, Destinations: f.Destinations}
+	return policy.Flow{Labels: wordsOf[policy.Label](f.Labels), Sinks: wordsOf[policy.Sink](f.Sinks),
+		Destination: f.Destination, Destinations: f.Destinations}
 }
 
 // arguments reads the name of an argument, or a list of names.

@@ -186,7 +186,8 @@ func (l *loader) checkTogether() {
 		l.errs = append(l.errs, err)
 	}
 	if c.Bounds.RoundCeiling < c.Bounds.MaxRounds {
-		l.add("round_ceiling is %d: it must not be less than max_rounds, which is %d", c.Bounds.RoundCeiling, c.Bounds.MaxRounds)
+		l.add("round_ceiling is %d: it must not be less than max_rounds, which is %d", c.Bounds.RoundCeiling,
+			c.Bounds.MaxRounds)
 	}
 	if c.TakeoverAfter > c.Bounds.LeaseTTL {
 		l.add("takeover_after is %s: it must not be more than lease_ttl, which is %s",

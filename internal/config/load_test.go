@@ -65,7 +65,8 @@ func TestPrecedence(t *testing.T) {
 		{"default", "", nil, nil, 3},
 		{"file", "max_rounds: 4", nil, nil, 4},
 		{"environment over file", "max_rounds: 4", map[string]string{"TURNKEEPER_MAX_ROUNDS": "5"}, nil, 5},
-		{"flag over environment", "max_rounds: 4", map[string]string{"TURNKEEPER_MAX_ROUNDS": "5"}, map[string]string{"max-rounds": "6"}, 6},
+		{"flag over environment", "max_rounds: 4", map[string]string{"TURNKEEPER_MAX_ROUNDS": "5"},
+			map[string]string{"max-rounds": "6"}, 6},
 		{"empty variable is not set", "max_rounds: 4", map[string]string{"TURNKEEPER_MAX_ROUNDS": ""}, nil, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +93,8 @@ func (a agent) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 func TestBoundsForPutsTheAgentBetweenFlagAndEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got, err := config.Load(config.LoadOptions{
-		Env:   env(map[string]string{"TURNKEEPER_MAX_ROUNDS": "5", "TURNKEEPER_MAX_TOOL_CALLS": "5", "TURNKEEPER_TOOL_TIMEOUT": "5s"}),
+		Env: env(map[string]string{"TURNKEEPER_MAX_ROUNDS": "5", "TURNKEEPER_MAX_TOOL_CALLS": "5",
+			"TURNKEEPER_TOOL_TIMEOUT": "5s"}),
 		Flags: map[string]string{"max-rounds": "6"},
 	})
 	if err != nil {
@@ -110,17 +112,25 @@ func TestBoundsForPutsTheAgentBetweenFlagAndEnvironment(t *testing.T) {
 // TestEverySettingFromEveryPlace checks that each setting reads back the value it writes, from each source.
 func TestEverySettingFromEveryPlace(t *testing.T) {
 	values := map[string]string{
-		"agents_dir": "a", "data_dir": "d", "database_url": "postgres://h/db", "db_pool_size": "9", "migrate_on_start": "false",
-		"default_model": "demo/other", "extraction_model": "demo/small", "approve": "always", "roles": "worker", "worker_slots": "3", "detached_slots": "2", "shutdown_grace": "0", "retention.messages": "720h", "retention.outputs": "48h", "retention.events": "0", "retention.leases": "24h", "takeover_after": "0",
-		"poll_interval": "7s", "max_dispatches_per_tick": "8", "max_message_bytes": "9", "max_sender_priority": "10", "max_result_memory": "300", "log_level": "debug", "log_format": "json", "reply_sink": "ask",
-		"listen": "0.0.0.0:80", "allowed_hosts": "turns.example", "http_connections": "20", "http_rate": "21", "http_streams": "22", "four_eyes": "true",
+		"agents_dir": "a", "data_dir": "d", "database_url": "postgres://h/db", "db_pool_size": "9",
+		"migrate_on_start": "false",
+		"default_model":    "demo/other", "extraction_model": "demo/small", "approve": "always", "roles": "worker",
+		"worker_slots": "3", "detached_slots": "2", "shutdown_grace": "0", "retention.messages": "720h",
+		"retention.outputs": "48h", "retention.events": "0", "retention.leases": "24h", "takeover_after": "0",
+		"poll_interval": "7s", "max_dispatches_per_tick": "8", "max_message_bytes": "9", "max_sender_priority": "10",
+		"max_result_memory": "300", "log_level": "debug", "log_format": "json", "reply_sink": "ask",
+		"listen": "0.0.0.0:80", "allowed_hosts": "turns.example", "http_connections": "20", "http_rate": "21",
+		"http_streams": "22", "four_eyes": "true",
 		"otlp_endpoint": "http://collector:4318", "metrics_listen": "127.0.0.1:9464", "telemetry_content": "true",
 		"max_rounds": "2", "round_ceiling": "4", "max_duration": "11s", "max_tool_calls": "0", "max_paging_calls": "5",
-		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false", "paging": "false", "summarise": "false",
+		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false",
+		"paging": "false", "summarise": "false",
 		"async": "false", "async_token_threshold": "16", "async_timeout": "19s", "output_handles": "true",
 		"max_tool_result_chars": "15", "lease_ttl": "300s", "lease_margin": "16s", "freshness_window": "0",
-		"cooldown_failures": "2", "cooldown_window": "17s", "cooldown": "18s", "max_attempts": "4", "max_dispatches": "5",
-		"max_sub_agents": "6", "max_sub_agent_depth": "7", "max_tree_sub_agents": "8", "sub_agent_timeout": "9s", "give_up_after": "11s",
+		"cooldown_failures": "2", "cooldown_window": "17s", "cooldown": "18s", "max_attempts": "4",
+		"max_dispatches": "5",
+		"max_sub_agents": "6", "max_sub_agent_depth": "7", "max_tree_sub_agents": "8", "sub_agent_timeout": "9s",
+		"give_up_after": "11s",
 	}
 	for _, s := range config.Settings() {
 		if s.Name == "config" {
@@ -162,8 +172,10 @@ func TestEverySettingFromEveryPlace(t *testing.T) {
 func TestLoadReportsEveryFaultAtOnce(t *testing.T) {
 	file(t, "max_rounds: 0\nmax_round: 2\nworker_slots: many\nroles: [worker, cook]\n")
 	_, err := config.Load(config.LoadOptions{
-		Env:   env(map[string]string{"TURNKEEPER_MAX_ROUNDS": "40", "TURNKEEPER_TAKEOVER_AFTER": "10ms", "DATABASE_URL": "mysql://u:hunter22@h", "TURNKEEPER_LOG_LEVEL": "loud"}),
-		Flags: map[string]string{"max-duration": "220s", "default-model": "openai/gpt", "extraction-model": "openrouter/tiny", "colour": "red", "poll-interval": "soon"},
+		Env: env(map[string]string{"TURNKEEPER_MAX_ROUNDS": "40", "TURNKEEPER_TAKEOVER_AFTER": "10ms",
+			"DATABASE_URL": "mysql://u:hunter22@h", "TURNKEEPER_LOG_LEVEL": "loud"}),
+		Flags: map[string]string{"max-duration": "220s", "default-model": "openai/gpt",
+			"extraction-model": "openrouter/tiny", "colour": "red", "poll-interval": "soon"},
 	})
 	want := `turnkeeper.yaml:1: max_rounds is 0: it must be 1 to 20
 turnkeeper.yaml:2: unknown key "max_round" (did you mean "max_rounds"?)
@@ -189,9 +201,12 @@ func TestLoadTogether(t *testing.T) {
 		file string
 		want string
 	}{
-		{"ceiling under rounds", "max_rounds: 5\nround_ceiling: 4", "round_ceiling is 4: it must not be less than max_rounds, which is 5"},
-		{"takeover after the lease", "takeover_after: 300s", "takeover_after is 300s: it must not be more than lease_ttl, which is 240s"},
-		{"model of nobody", "default_model: local/x", "default_model is local/x: no provider local is configured; add it to providers in the config file"},
+		{"ceiling under rounds", "max_rounds: 5\nround_ceiling: 4",
+			"round_ceiling is 4: it must not be less than max_rounds, which is 5"},
+		{"takeover after the lease", "takeover_after: 300s",
+			"takeover_after is 300s: it must not be more than lease_ttl, which is 240s"},
+		{"model of nobody", "default_model: local/x",
+			"default_model is local/x: no provider local is configured; add it to providers in the config file"},
 		{"config in the config file", "config: x", `turnkeeper.yaml:1: unknown key "config"`},
 		{"no value", "max_rounds:", `turnkeeper.yaml:1: key "max_rounds" has no value: set it or remove the line`},
 		{"twice", "max_rounds: 3\nmax_rounds: 3", `turnkeeper.yaml:2: key "max_rounds" is already set on line 1`},
@@ -218,9 +233,12 @@ func TestWhichFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	options := config.LoadOptions{File: filepath.Join(dir, "option.yaml"), Flags: map[string]string{"config": "flag.yaml"}, Env: env(map[string]string{"TURNKEEPER_CONFIG": "env.yaml"})}
+	options := config.LoadOptions{File: filepath.Join(dir, "option.yaml"),
+		Flags: map[string]string{"config": "flag.yaml"}, Env: env(map[string]string{"TURNKEEPER_CONFIG": "env.yaml"})}
 	for want, next := range []func(){
-		1: func() {}, 2: func() { options.File = "" }, 3: func() { options.Flags = nil }, 4: func() { options.Env = env(nil) },
+		1: func() {}, 2: func() {
+			options.File = ""
+		}, 3: func() { options.Flags = nil }, 4: func() { options.Env = env(nil) },
 	} {
 		if next == nil {
 			continue
@@ -235,7 +253,8 @@ func TestWhichFile(t *testing.T) {
 		}
 	}
 	_, err := config.Load(config.LoadOptions{File: "missing.yaml", Env: env(nil)})
-	if got, want := message(err), "the config file missing.yaml cannot be read: no such file or directory"; got != want {
+	if got, want := message(err),
+		"the config file missing.yaml cannot be read: no such file or directory"; got != want {
 		t.Errorf("got %s", got)
 	}
 }
@@ -260,7 +279,9 @@ func TestSettingsTable(t *testing.T) {
 			t.Errorf("%s: usage %q", s.Name, s.Usage())
 		}
 	}
-	if slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return s.IsBool() != (s.Type == "true or false") }) {
+	if slices.ContainsFunc(config.Settings(), func(s config.Setting) bool {
+		return s.IsBool() != (s.Type == "true or false")
+	}) {
 		t.Error("IsBool is wrong")
 	}
 }
@@ -272,7 +293,8 @@ func TestKeysOfTheMappings(t *testing.T) {
 		keys []config.MappingKey
 	}{
 		{config.Provider{}, config.ProviderKeys}, {config.Model{}, config.ModelKeys}, {config.Tool{}, config.ToolKeys},
-		{config.Webhook{}, config.WebhookKeys}, {config.MCPServer{}, config.MCPServerKeys}, {config.MCPToolSettings{}, config.MCPToolKeys},
+		{config.Webhook{}, config.WebhookKeys}, {config.MCPServer{}, config.MCPServerKeys}, {config.MCPToolSettings{},
+			config.MCPToolKeys},
 		{config.MCPOAuth{}, config.MCPOAuthKeys}, {config.MCPIdentity{}, config.MCPIdentityKeys},
 	} {
 		known := map[string]bool{}

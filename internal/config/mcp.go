@@ -13,33 +13,49 @@ import (
 // An MCPServer is an MCP server whose tools agents can use: a local program (Command) or a remote
 // address (URL).
 type MCPServer struct {
-	Name    string
-	Command []string          `yaml:"command" as:"command"`                   // the program and its arguments; nil: URL is set
-	Dir     string            `yaml:"dir" check:"not empty"`                  // working directory of the program; empty: the worker's
-	Env     map[string]Secret `yaml:"env" names:"variable" as:"variable"`     // complete environment of the program; nil: empty
-	URL     string            `yaml:"url" check:"mcp url"`                    // address of the endpoint; empty: Command is set
+	Name string
+	// the program and its arguments; nil: URL is set
+	Command []string `yaml:"command" as:"command"`
+	// working directory of the program; empty: the worker's
+	Dir string `yaml:"dir" check:"not empty"`
+	// complete environment of the program; nil: empty
+	Env map[string]Secret `yaml:"env" names:"variable" as:"variable"`
+	// address of the endpoint; empty: Command is set
+	URL     string            `yaml:"url" check:"mcp url"`
 	Headers map[string]Secret `yaml:"headers" names:"mcp header" as:"header"` // of each request; nil: none
 	OAuth   *MCPOAuth         `yaml:"oauth"`                                  // nil: no OAuth tokens
 
-	SessionPerLane bool          `yaml:"session" of:"shared, lane"`                                                // false: one session for all
-	ConnectTimeout time.Duration `yaml:"connect_timeout" in:"0 to 24h"`                                            // timeout of starting a session
-	IdleTimeout    time.Duration `yaml:"idle_timeout" in:"0 to 24h"`                                               // ends a lane's session; 0: never
-	Protocol       string        `yaml:"protocol" of:"2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"` // version to request; empty: the newest
+	// false: one session for all
+	SessionPerLane bool `yaml:"session" of:"shared, lane"`
+	// timeout of starting a session
+	ConnectTimeout time.Duration `yaml:"connect_timeout" in:"0 to 24h"`
+	// ends a lane's session; 0: never
+	IdleTimeout time.Duration `yaml:"idle_timeout" in:"0 to 24h"`
+	// version to request; empty: the newest
+	Protocol string `yaml:"protocol" of:"2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"`
 
-	Effect       turnkeeper.Effect          `yaml:"effect" of:"none, keyed, once"` // of tools without an effect in Tools; empty: once
-	TrustHints   bool                       `yaml:"trust_hints"`                   // use the server's hints for tools without an effect
-	Timeout      time.Duration              `yaml:"timeout" in:"0 to 24h"`         // of a call; 0: the turn's tool_timeout
-	Background   *bool                      `yaml:"background"`                    // whether calls may continue in the background; nil: by effect
-	Approve      string                     `yaml:"approve" check:"not empty"`     // as Tool.Approve, of tools without one in Tools
-	Flow                                    // of tools that do not set the same in Tools
-	Tools        map[string]MCPToolSettings `yaml:"tools" names:"mcp tool"`
-	RefuseChange bool                       `yaml:"on_change" of:"report, refuse"` // refuse tools that differ from the pinned definition
+	// of tools without an effect in Tools; empty: once
+	Effect turnkeeper.Effect `yaml:"effect" of:"none, keyed, once"`
+	// use the server's hints for tools without an effect
+	TrustHints bool `yaml:"trust_hints"`
+	// of a call; 0: the turn's tool_timeout
+	Timeout time.Duration `yaml:"timeout" in:"0 to 24h"`
+	// whether calls may continue in the background; nil: by effect
+	Background *bool `yaml:"background"`
+	// as Tool.Approve, of tools without one in Tools
+	Approve string                     `yaml:"approve" check:"not empty"`
+	Flow                               // of tools that do not set the same in Tools
+	Tools   map[string]MCPToolSettings `yaml:"tools" names:"mcp tool"`
+	// refuse tools that differ from the pinned definition
+	RefuseChange bool `yaml:"on_change" of:"report, refuse"`
 
-	Elicitation       string   `yaml:"elicitation" of:"decline, defaults, ask"` // what becomes of a server's forms
-	AllowSampling     bool     `yaml:"sampling" of:"decline, allow"`            // let the server ask the agent's models; false: decline
-	MaxSamplingCalls  int      `yaml:"max_sampling_calls" in:"1 to 100"`        // in one call
-	MaxSamplingTokens int      `yaml:"max_sampling_tokens" in:"1 to 10000000"`  // of all requests and answers in one call
-	Roots             []string `yaml:"roots" as:"roots"`                        // absolute paths; nil: none announced
+	Elicitation string `yaml:"elicitation" of:"decline, defaults, ask"` // what becomes of a server's forms
+	// let the server ask the agent's models; false: decline
+	AllowSampling    bool `yaml:"sampling" of:"decline, allow"`
+	MaxSamplingCalls int  `yaml:"max_sampling_calls" in:"1 to 100"` // in one call
+	// of all requests and answers in one call
+	MaxSamplingTokens int      `yaml:"max_sampling_tokens" in:"1 to 10000000"`
+	Roots             []string `yaml:"roots" as:"roots"` // absolute paths; nil: none announced
 }
 
 // MCPToolSettings are the settings of one tool of a server.

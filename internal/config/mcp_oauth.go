@@ -32,10 +32,11 @@ const MCPLoginKeyBytes = 32
 
 // An MCPOAuth says how to get tokens for an MCP server.
 type MCPOAuth struct {
-	Grant             string        `yaml:"grant" needs:"" of:"client_credentials, authorization_code, enterprise"`
-	ClientID          string        `yaml:"client_id" check:"not empty"` // empty: the worker registers itself
-	ClientSecret      Secret        `yaml:"client_secret" as:"reference"`
-	PrivateKey        crypto.Signer `yaml:"private_key" as:"key" type:"mapping"`   // nil: ClientSecret, or a public client
+	Grant        string `yaml:"grant" needs:"" of:"client_credentials, authorization_code, enterprise"`
+	ClientID     string `yaml:"client_id" check:"not empty"` // empty: the worker registers itself
+	ClientSecret Secret `yaml:"client_secret" as:"reference"`
+	// nil: ClientSecret, or a public client
+	PrivateKey        crypto.Signer `yaml:"private_key" as:"key" type:"mapping"`
 	KeyID             string        `yaml:"key_id" check:"not empty"`              // of PrivateKey; empty: none
 	ClientMetadataURL string        `yaml:"client_metadata_url" check:"with path"` // empty: none
 	Issuer            string        `yaml:"issuer" check:"https"`                  // the only issuer; empty: any
@@ -92,8 +93,9 @@ func (l *loader) checkMCPLogins() {
 	for _, name := range slices.Sorted(maps.Keys(l.config.MCPServers)) {
 		s := l.config.MCPServers[name]
 		if s.OAuth != nil && s.OAuth.Grant == GrantAuthorizationCode && !l.config.MCPLoginKey.IsSet() {
-			l.add("mcp_servers.%s.oauth.grant is authorization_code, which requires mcp_login_key to encrypt the login: "+
-				"create a key with \"turnctl mcp key\", and set its variable or file in the config file (mcp_login_key: {env: VARIABLE})", name)
+			l.add(
+				"mcp_servers.%s.oauth.grant is authorization_code, which requires mcp_login_key to encrypt the login: "+
+					"create a key with \"turnctl mcp key\", and set its variable or file in the config file (mcp_login_key: {env: VARIABLE})", name)
 		}
 	}
 }
@@ -163,7 +165,9 @@ func checkWithPath(text string) string {
 }
 
 func checkScope(scope string) string {
-	if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+	if scope == "" || strings.ContainsFunc(scope, func(c rune) bool {
+		return c <= ' ' || c > '~' || c == '"' || c == '\\'
+	}) {
 		return fmt.Sprintf(" has %q: a scope must not have spaces, quotes or backslashes", scope)
 	}
 	return ""
@@ -217,7 +221,8 @@ func pemSecrets(text string) (lines []string) {
 	return lines
 }
 
-var errKeyForm = errors.New("it must be an unencrypted private key in PEM: RSA, Ed25519, or EC on P-256, P-384 or P-521")
+var errKeyForm = errors.New(
+	"it must be an unencrypted private key in PEM: RSA, Ed25519, or EC on P-256, P-384 or P-521")
 
 func signerOf(text string) (crypto.Signer, error) {
 	block, _ := pem.Decode([]byte(text))

@@ -6,7 +6,8 @@ import (
 )
 
 // otlpHeaders are the variables in which OpenTelemetry's exporters find headers, such as keys.
-var otlpHeaders = []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"}
+var otlpHeaders = []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+	"OTEL_EXPORTER_OTLP_METRICS_HEADERS"}
 
 // readOTLPSecrets adds secret headers in OpenTelemetry's variables to the masked secrets. Their form is
 // name=value,name=value with percent-encoded values.

@@ -18,12 +18,16 @@ const demo = "demo"
 
 // A Provider is an OpenAI-compatible endpoint.
 type Provider struct {
-	Name    string
-	BaseURL string            `yaml:"base_url" as:"base url"`                                       // without a final slash
-	APIKey  Secret            `yaml:"api_key,api_key_env,api_key_file" as:"credential" type:"text"` // not set: not sent
-	Headers map[string]Secret `yaml:"headers" names:"header" as:"header"`                           // sent with each request; nil: none
-	Query   map[string]Secret `yaml:"query" names:"parameter" as:"header"`                          // query parameters of each request; nil: none
-	Timeout time.Duration     `yaml:"timeout" in:"0 to 24h"`                                        // of one model call without streaming; 0: model_timeout
+	Name string
+	// without a final slash
+	BaseURL string `yaml:"base_url" as:"base url"`
+	APIKey  Secret `yaml:"api_key,api_key_env,api_key_file" as:"credential" type:"text"` // not set: not sent
+	// sent with each request; nil: none
+	Headers map[string]Secret `yaml:"headers" names:"header" as:"header"`
+	// query parameters of each request; nil: none
+	Query map[string]Secret `yaml:"query" names:"parameter" as:"header"`
+	// of one model call without streaming; 0: model_timeout
+	Timeout time.Duration `yaml:"timeout" in:"0 to 24h"`
 	Profile Profile
 }
 
@@ -44,7 +48,8 @@ type Profile struct {
 
 // profileNames are the names of all profiles. A provider's default profile is the one of its own name,
 // else "generic".
-var profileNames = []string{"anthropic", "azure", "deepseek", "gemini", "generic", "llamacpp", "mistral", "ollama", "openai", "openrouter", "vllm"}
+var profileNames = []string{"anthropic", "azure", "deepseek", "gemini", "generic", "llamacpp", "mistral", "ollama",
+	"openai", "openrouter", "vllm"}
 
 // A shortcut defines a provider by environment variables.
 type shortcut struct {
@@ -121,7 +126,8 @@ func (r *fileReader) provider(where, name string, v *strictyaml.Node) Provider {
 		}
 	}
 	if p.azureNeedsVersion() {
-		r.Add(v.Line, "%squery must have api-version, such as 2024-10-21: Azure's deployments API refuses every request without it; a base_url that ends in /openai/v1 does not need it", where)
+		r.Add(v.Line,
+			"%squery must have api-version, such as 2024-10-21: Azure's deployments API refuses every request without it; a base_url that ends in /openai/v1 does not need it", where)
 	}
 	return p
 }

@@ -47,9 +47,11 @@ var mappings = []mapping{
 
 // valuesOf are further values of keys, by the end of the key's name.
 var valuesOf = map[string][]string{
-	"_env":         {"GOOD", "SPACED", "NOT_SET", "hush-hush", "TWO_LINES", "DELETE", "BLANK", "SIGN_23", "SIGN_24", "SIGN_64", "SIGN_65", "SIGN_PLAIN", "SIGN_BAD", "ADDRESS"},
-	"_file":        {"good.txt", "full.txt", "large.txt", "empty.txt", "missing.txt", ".", "sign.txt"},
-	"key":          {"{env: KEY_ED}", "{env: KEY_P256}", "{env: KEY_P224}", "{env: KEY_EC}", "{env: KEY_RSA}", "{env: KEY_NONE}", "{env: KEY_ESCAPED}", "{file: key.pem}"},
+	"_env": {"GOOD", "SPACED", "NOT_SET", "hush-hush", "TWO_LINES", "DELETE", "BLANK", "SIGN_23", "SIGN_24",
+		"SIGN_64", "SIGN_65", "SIGN_PLAIN", "SIGN_BAD", "ADDRESS"},
+	"_file": {"good.txt", "full.txt", "large.txt", "empty.txt", "missing.txt", ".", "sign.txt"},
+	"key": {"{env: KEY_ED}", "{env: KEY_P256}", "{env: KEY_P224}", "{env: KEY_EC}", "{env: KEY_RSA}",
+		"{env: KEY_NONE}", "{env: KEY_ESCAPED}", "{file: key.pem}"},
 	"secret":       references,
 	"token":        references,
 	"headers":      texts("X-A", "Authorization"),
@@ -67,31 +69,37 @@ var valuesOf = map[string][]string{
 	"command":      {"[x]", "[]", "[\"\"]", "[x, \"\"]", "[x, [y]]"},
 	"arguments":    {"{type: object, properties: {n: {maximum: 1.50}}}", "[]"},
 	"extra":        {"{a: 1, b: [x, ~, 1.50], c: {d: true}}", "{a: 1, a: 2}", "{a: 99999999999999999999}"},
-	"tools":        {"{x: {}}", "{\"a b\": {}}", "{x: {effect: none}, y: {effect: keyed, timeout: 5}}", "{x: {}, x: {}}"},
-	"scopes":       {"[a, b]", "[a b]", "[\"\"]", "['\"']", "['\\']", "[\"!~\"]", "[ü]"},
-	"effect":       {"none", "keyed", "once", "twice"},
-	"detached":     {"true"},
-	"profile":      {"azure", "ollama", "gpt"},
+	"tools": {"{x: {}}", "{\"a b\": {}}", "{x: {effect: none}, y: {effect: keyed, timeout: 5}}",
+		"{x: {}, x: {}}"},
+	"scopes":   {"[a, b]", "[a b]", "[\"\"]", "['\"']", "['\\']", "[\"!~\"]", "[ü]"},
+	"effect":   {"none", "keyed", "once", "twice"},
+	"detached": {"true"},
+	"profile":  {"azure", "ollama", "gpt"},
 }
 
 var (
 	addresses = []string{
-		"http://h/x", "https://h/x/y//", "https://h", "https://h/", "https://h/openai/v1", "ftp://h", "https://", "https://:80/x", "https://u:hush@h/x", "https://h/x?a=b", "'https://h/x?a= b'",
-		"https://h/x?a=b#c", "'https://h/x#c'", "http://127.0.0.1:1/x", "http://10.0.0.1/x", "'http://[::1]/x'", "http://localhost/x", "'http://h/%zz'",
+		"http://h/x", "https://h/x/y//", "https://h", "https://h/", "https://h/openai/v1", "ftp://h", "https://",
+		"https://:80/x", "https://u:hush@h/x", "https://h/x?a=b", "'https://h/x?a= b'",
+		"https://h/x?a=b#c", "'https://h/x#c'", "http://127.0.0.1:1/x", "http://10.0.0.1/x", "'http://[::1]/x'",
+		"http://localhost/x", "'http://h/%zz'",
 	}
-	references = []string{"{env: GOOD}", "{file: good.txt}", "{env: GOOD, file: good.txt}", "{env: NOT_SET}", "{file: missing.txt}", "{env: [x]}", "{env: hush-hush}", "{}", "{ env: TWO_LINES}"}
+	references = []string{"{env: GOOD}", "{file: good.txt}", "{env: GOOD, file: good.txt}", "{env: NOT_SET}",
+		"{file: missing.txt}", "{env: [x]}", "{env: hush-hush}", "{}", "{ env: TWO_LINES}"}
 )
 
 // texts returns values of a mapping of texts that may be secret. The second of the names suggests that.
 func texts(name, secret string) (list []string) {
-	for _, value := range append([]string{"plain", "\"\"", "\"hush\\nhush\"", "5", "[x]", "{env: BEARER}"}, references...) {
+	for _, value := range append([]string{"plain", "\"\"", "\"hush\\nhush\"", "5", "[x]", "{env: BEARER}"},
+		references...) {
 		list = append(list, "{"+name+": "+value+"}")
 	}
-	return append(list, "{"+secret+": literal}", "{"+secret+": Bearer literal}", "{"+name+": a, "+secret+": b}", "{a b: x}", "{Accept: x}")
+	return append(list, "{"+secret+": literal}", "{"+secret+": Bearer literal}", "{"+name+": a, "+secret+": b}",
+		"{a b: x}", "{Accept: x}")
 }
 
-// TestEveryKeyWithEveryKindOfValue records what becomes of good and bad values of each key of each mapping. All entries of a mapping are in
-// one file, because a file's faults are reported together.
+// TestEveryKeyWithEveryKindOfValue records what becomes of good and bad values of each key of each mapping. All entries
+// of a mapping are in one file, because a file's faults are reported together.
 func TestEveryKeyWithEveryKindOfValue(t *testing.T) {
 	r := newRecord(t)
 	for _, m := range mappings {
@@ -150,7 +158,8 @@ func (m mapping) candidates(t *testing.T, key config.MappingKey) []string {
 		}
 	}
 	for _, end := range slices.Sorted(maps.Keys(valuesOf)) {
-		if key.Name == end || (strings.HasPrefix(end, "_") || end == "url" || end == "key") && strings.HasSuffix(key.Name, end) {
+		if key.Name == end || (strings.HasPrefix(end, "_") || end == "url" || end == "key") &&
+			strings.HasSuffix(key.Name, end) {
 			values = append(values, valuesOf[end]...)
 		}
 	}
@@ -173,10 +182,11 @@ func numberIn(t *testing.T, text string) int {
 	return n
 }
 
-// entries writes down what becomes of entries: their faults, what is missing without secrets, and the values of those without a fault. The
-// first is the mapping as it is.
+// entries writes down what becomes of entries: their faults, what is missing without secrets, and the values of those
+// without a fault. The first is the mapping as it is.
 func (r *record) entries(m mapping, entries []entry) {
-	faults, missing, values := make([][]string, len(entries)), make([][]string, len(entries)), make([][]string, len(entries))
+	faults, missing, values := make([][]string, len(entries)), make([][]string, len(entries)),
+		make([][]string, len(entries))
 	load := func(without bool, faults [][]string) *config.Config {
 		starts := r.mapping(m, entries, faults)
 		c, err := config.Load(config.LoadOptions{File: "settings.yaml", Env: env(r.env), WithoutSecrets: without})
@@ -249,8 +259,8 @@ func relative(fault string, start int) string {
 	return fmt.Sprintf("+%d:%s", line-start, text)
 }
 
-// mapping writes a config file with the entries that have no faults. It returns the line at which each starts. In the path of a mapping,
-// KEY:VALUE is a key beside the next part.
+// mapping writes a config file with the entries that have no faults. It returns the line at which each starts. In the
+// path of a mapping, KEY:VALUE is a key beside the next part.
 func (r *record) mapping(m mapping, entries []entry, faults [][]string) (starts []int) {
 	var text strings.Builder
 	parts := strings.Fields(m.path)

@@ -40,12 +40,16 @@ func newRecord(t *testing.T) *record {
 	t.Chdir(r.folder)
 	edwards := ed25519.NewKeyFromSeed([]byte(strings.Repeat("e", ed25519.SeedSize)))
 	r.env = map[string]string{
-		"GOOD": "good-secret", "SPACED": "  good-secret\n", "BLANK": " \n", "TWO_LINES": "hush-1\nhush-2", "DELETE": "hush\x7f", "BEARER": "Bearer  good-token",
+		"GOOD": "good-secret", "SPACED": "  good-secret\n", "BLANK": " \n", "TWO_LINES": "hush-1\nhush-2",
+		"DELETE": "hush\x7f", "BEARER": "Bearer  good-token",
 		"SIGN_23": signingOf(23), "SIGN_24": signingOf(24), "SIGN_64": signingOf(64), "SIGN_65": signingOf(65),
 		"SIGN_PLAIN": strings.TrimPrefix(signingOf(24), "whsec_"), "SIGN_BAD": "whsec_hush!",
-		"LOGIN_KEY": loginKey, "LOGIN_KEY_31": base64.StdEncoding.EncodeToString(make([]byte, 31)), "ADDRESS": "https://hush.example/hush-path",
-		"KEY_ED": keyText(t, edwards), "KEY_P256": keyText(t, ellipticKey(t, elliptic.P256())), "KEY_P224": keyText(t, ellipticKey(t, elliptic.P224())),
-		"KEY_EC": sec1Text(t, ellipticKey(t, elliptic.P384())), "KEY_RSA": pkcs1Text(t), "KEY_NONE": "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n",
+		"LOGIN_KEY": loginKey, "LOGIN_KEY_31": base64.StdEncoding.EncodeToString(make([]byte, 31)),
+		"ADDRESS": "https://hush.example/hush-path",
+		"KEY_ED":  keyText(t, edwards), "KEY_P256": keyText(t, ellipticKey(t, elliptic.P256())), "KEY_P224": keyText(t,
+			ellipticKey(t, elliptic.P224())),
+		"KEY_EC": sec1Text(t, ellipticKey(t, elliptic.P384())), "KEY_RSA": pkcs1Text(t),
+		"KEY_NONE": "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n",
 	}
 	for name, text := range r.env {
 		if strings.HasPrefix(name, "KEY_") {
@@ -54,7 +58,8 @@ func newRecord(t *testing.T) *record {
 	}
 	r.env["KEY_ESCAPED"] = strings.ReplaceAll(r.env["KEY_P256"], "\n", `\n`)
 	for name, text := range map[string]string{
-		"good.txt": "file-secret\n", "full.txt": strings.Repeat("f", 16<<10), "large.txt": strings.Repeat("l", 16<<10+1), "empty.txt": "\n",
+		"good.txt": "file-secret\n", "full.txt": strings.Repeat("f", 16<<10), "large.txt": strings.Repeat("l",
+			16<<10+1), "empty.txt": "\n",
 		"sign.txt": signingOf(32), "key.pem": r.env["KEY_P256"],
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -104,8 +109,8 @@ func pkcs1Text(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
-// shows returns what settings print as: a line for each value in them that is not the zero value, with secrets revealed, and the secrets that
-// maskers know.
+// shows returns what settings print as: a line for each value in them that is not the zero value, with secrets
+// revealed, and the secrets that maskers know.
 func (r *record) shows(c *config.Config) (lines []string) {
 	lines = r.values("", reflect.ValueOf(*c), nil)
 	for _, secret := range c.Secrets() {
@@ -227,11 +232,14 @@ func TestEverySettingWithEveryKindOfValue(t *testing.T) {
 		"whole number":  {"", "x", "-1", "010", "1.5", "99999999999999999999"},
 		"duration":      {"", "soon", "0", "90", "1h30m", "-1s"},
 		"true or false": {"", "true", "false", "yes", "True"},
-		"list":          {"", "api", "all", " worker , api,worker", "all,cook", "b.example, A.Example,b.example", "a b"},
-		"text":          {"", " ", "x", "demo/other", "a/b", "127.0.0.1:80", ":80", "h:65535", "h:65536", "warn", "json", "ask"},
+		"list": {"", "api", "all", " worker , api,worker", "all,cook",
+			"b.example, A.Example,b.example", "a b"},
+		"text": {"", " ", "x", "demo/other", "a/b", "127.0.0.1:80", ":80", "h:65535", "h:65536", "warn",
+			"json", "ask"},
 	}
 	byName := map[string][]string{
-		"database_url": {"postgres://u:hush@h/d", "host=h password=hush", "postgres://u:hush@h:x", "mysql://u:hush@h/d", "host=h"}, "otlp_endpoint": {"http://c:4318"},
+		"database_url": {"postgres://u:hush@h/d", "host=h password=hush", "postgres://u:hush@h:x", "mysql://u:hush@h/d",
+			"host=h"}, "otlp_endpoint": {"http://c:4318"},
 	}
 	inEnv := map[string]string{}
 	for _, s := range config.Settings() {

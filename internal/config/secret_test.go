@@ -47,7 +47,8 @@ func TestSecretsArePrintedNowhere(t *testing.T) {
 			out.Write(text)
 			slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "v", value)
 			slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", value)
-			core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), zap.DebugLevel)
+			core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out),
+				zap.DebugLevel)
 			zap.New(core).Info("m", zap.Any("any", value), zap.Reflect("reflect", value))
 			for _, form := range []string{hush, fmt.Sprintf("%x", hush), fmt.Sprintf("%X", hush)} {
 				if strings.Contains(out.String(), form) {

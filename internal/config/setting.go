@@ -33,7 +33,8 @@ type Setting struct {
 
 // Usage returns the text for the flag's help.
 func (s Setting) Usage() string {
-	usage := strings.ReplaceAll(strings.TrimSuffix(s.Doc, "."), "`", "") // pflag uses text in backquotes as the name of the value
+	// pflag uses text in backquotes as the name of the value
+	usage := strings.ReplaceAll(strings.TrimSuffix(s.Doc, "."), "`", "")
 	if s.Bounds != "" {
 		usage += "; " + s.Bounds
 	}

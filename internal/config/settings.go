@@ -50,41 +50,59 @@ func Settings() []Setting {
 			get: func(c *Config) string { return c.DatabaseURL.String() },
 		},
 		number(func(c *Config) *int { return &c.DBPoolSize }, 2, 1000, Setting{
-			Name: "db_pool_size", Group: "Database", Unit: "connections", Doc: "Size of the process's main connection pool."}),
+			Name: "db_pool_size", Group: "Database", Unit: "connections",
+			Doc: "Size of the process's main connection pool."}),
 		boolean(func(c *Config) *bool { return &c.MigrateOnStart }, Setting{
-			Name: "migrate_on_start", Group: "Database", Doc: "Whether a worker migrates the database schema when it starts."}),
+			Name: "migrate_on_start", Group: "Database",
+			Doc: "Whether a worker migrates the database schema when it starts."}),
 
 		text(func(c *Config) *string { return &c.DefaultModel }, checkModel, Setting{
-			Name: "default_model", Group: "Models", Bounds: "PROVIDER/MODEL", Doc: "The model of agents that set none. demo/script answers by a script, without a model."}),
+			Name: "default_model", Group: "Models", Bounds: "PROVIDER/MODEL",
+			Doc: "The model of agents that set none. demo/script answers by a script, without a model."}),
 		text(func(c *Config) *string { return &c.ExtractionModel }, checkModelOrNone, Setting{
-			Name: "extraction_model", Group: "Models", Bounds: "PROVIDER/MODEL", Zero: "the agent's model and fallbacks", Doc: "The model that searches stored tool results, for agents that set none."}),
+			Name: "extraction_model", Group: "Models", Bounds: "PROVIDER/MODEL",
+			Zero: "the agent's model and fallbacks",
+			Doc:  "The model that searches stored tool results, for agents that set none."}),
 
 		text(func(c *Config) *string { return &c.Approve }, func(string) error { return nil }, Setting{
-			Name: "approve", Group: "Process", Bounds: "always, never or a rule in CEL", Zero: "no rule", Doc: "The calls of all agents that a person must approve before they run. It applies in addition to the rules of agents and tools. See docs/asks.md."}),
+			Name: "approve", Group: "Process", Bounds: "always, never or a rule in CEL", Zero: "no rule",
+			Doc: "The calls of all agents that a person must approve before they run. It applies in addition to the rules of agents and tools. See docs/asks.md."}),
 
 		choice(func(c *Config) *string { return &c.ReplySink }, policy.ReplySinks, Setting{
-			Name: "reply_sink", Group: "Process", Doc: "What happens to a reply that may hold content with the label private, of agents that do not set it. allow: it is sent. withhold: a text is sent in its place. ask: a person approves it first. See docs/asks.md."}),
+			Name: "reply_sink", Group: "Process",
+			Doc: "What happens to a reply that may hold content with the label private, of agents that do not set it. allow: it is sent. withhold: a text is sent in its place. ask: a person approves it first. See docs/asks.md."}),
 
-		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker}, Setting{
-			Name: "roles", Group: "Process", Doc: "Roles of the process: worker runs turns, scheduler dispatches them, api serves HTTP requests, webhooks delivers replies to endpoints."}),
+		words(func(c *Config) *[]string {
+			return &c.Roles
+		}, []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker}, Setting{
+			Name: "roles", Group: "Process",
+			Doc: "Roles of the process: worker runs turns, scheduler dispatches them, api serves HTTP requests, webhooks delivers replies to endpoints."}),
 		number(func(c *Config) *int { return &c.WorkerSlots }, 1, 1000, Setting{
-			Name: "worker_slots", Group: "Process", Unit: "turns", Doc: "Maximum number of concurrent turns in the process."}),
+			Name: "worker_slots", Group: "Process", Unit: "turns",
+			Doc: "Maximum number of concurrent turns in the process."}),
 		number(func(c *Config) *int { return &c.DetachedSlots }, 0, 1000, Setting{
-			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "other workers run them", Doc: "Maximum number of concurrent detached calls of each tool in the process, in addition to its turns."}),
+			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "other workers run them",
+			Doc: "Maximum number of concurrent detached calls of each tool in the process, in addition to its turns."}),
 		duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, 0, time.Hour, Setting{
-			Name: "shutdown_grace", Group: "Process", Zero: "handed back at once", Doc: "Time that running turns have to finish after the process was told to stop; then they are handed back."}),
+			Name: "shutdown_grace", Group: "Process", Zero: "handed back at once",
+			Doc: "Time that running turns have to finish after the process was told to stop; then they are handed back."}),
 		duration(func(c *Config) *time.Duration { return &c.TakeoverAfter }, 100*moment, day, Setting{
-			Name: "takeover_after", Group: "Process", Zero: "only when its leases end", Doc: "Time without a heartbeat after which a worker counts as lost and others take over its turns. A worker sends five heartbeats in this time."}),
+			Name: "takeover_after", Group: "Process", Zero: "only when its leases end",
+			Doc: "Time without a heartbeat after which a worker counts as lost and others take over its turns. A worker sends five heartbeats in this time."}),
 		duration(func(c *Config) *time.Duration { return &c.PollInterval }, 10*moment, time.Hour, Setting{
-			Name: "poll_interval", Group: "Process", Doc: "Interval of polling for work, in case a notification was lost."}),
+			Name: "poll_interval", Group: "Process",
+			Doc: "Interval of polling for work, in case a notification was lost."}),
 		number(func(c *Config) *int { return &c.MaxDispatchesPerTick }, 1, 10000, Setting{
-			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns", Doc: "Maximum number of turns that one tick of the scheduler dispatches; the next tick follows at once."}),
+			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns",
+			Doc: "Maximum number of turns that one tick of the scheduler dispatches; the next tick follows at once."}),
 		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, 16<<20, Setting{
 			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "Maximum length of a message."}),
 		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
-			Name: "max_result_memory", Group: "Process", Unit: "MiB", Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
+			Name: "max_result_memory", Group: "Process", Unit: "MiB",
+			Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
 		number(func(c *Config) *int { return &c.MaxSenderPriority }, 0, 1000, Setting{
-			Name: "max_sender_priority", Group: "Process", Unit: "points", Zero: "they may only lower it", Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
+			Name: "max_sender_priority", Group: "Process", Unit: "points", Zero: "they may only lower it",
+			Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
 			Name: "log_level", Group: "Process", Doc: "Minimum level of log messages."}),
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
@@ -119,13 +137,17 @@ func retentionSettings() []Setting {
 	}
 	return []Setting{
 		setting(func(p *retention.Policy) *time.Duration { return &p.Messages }, Setting{
-			Name: "retention.messages", Doc: "How long a message is kept after it was closed, with its turns, reply, outputs, events and other data."}),
+			Name: "retention.messages",
+			Doc:  "How long a message is kept after it was closed, with its turns, reply, outputs, events and other data."}),
 		setting(func(p *retention.Policy) *time.Duration { return &p.Outputs }, Setting{
-			Name: "retention.outputs", Default: byDatabase, Doc: "How long the stored results of tools are kept after their message was closed. Then their ids are answered by expired; what the model was shown of them stays."}),
+			Name: "retention.outputs", Default: byDatabase,
+			Doc: "How long the stored results of tools are kept after their message was closed. Then their ids are answered by expired; what the model was shown of them stays."}),
 		setting(func(p *retention.Policy) *time.Duration { return &p.Events }, Setting{
-			Name: "retention.events", Default: byDatabase, Doc: "How long the events of a turn are kept after its message was closed. Then only events_expired and the last event are left."}),
+			Name: "retention.events", Default: byDatabase,
+			Doc: "How long the events of a turn are kept after its message was closed. Then only events_expired and the last event are left."}),
 		setting(func(p *retention.Policy) *time.Duration { return &p.Leases }, Setting{
-			Name: "retention.leases", Doc: "How long the log of a turn's leases is kept after its message was closed, and the lease of a lane that nothing uses."}),
+			Name: "retention.leases",
+			Doc:  "How long the log of a turn's leases is kept after its message was closed, and the lease of a lane that nothing uses."}),
 	}
 }
 
@@ -133,17 +155,23 @@ func retentionSettings() []Setting {
 func httpSettings() []Setting {
 	return []Setting{
 		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
-			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Address of the HTTP API. If it is not a loopback address, or allowed_hosts is set, every request needs a token. Empty: the API is off."}),
+			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT",
+			Doc: "Address of the HTTP API. If it is not a loopback address, or allowed_hosts is set, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
-			Name: "allowed_hosts", Group: "HTTP API", Zero: "only those", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
+			Name: "allowed_hosts", Group: "HTTP API", Zero: "only those",
+			Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
 		boolean(func(c *Config) *bool { return &c.FourEyes }, Setting{
-			Name: "four_eyes", Group: "HTTP API", Doc: "Whether an answer over HTTP or on the page needs a token, and not the one that sent the message that led to the ask."}),
+			Name: "four_eyes", Group: "HTTP API",
+			Doc: "Whether an answer over HTTP or on the page needs a token, and not the one that sent the message that led to the ask."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
-			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Maximum number of connections to the API, and of requests in progress. At the limit a new connection replaces the one idle longest, and a new request is answered 503, except for /healthz and /readyz."}),
+			Name: "http_connections", Group: "HTTP API", Unit: "connections",
+			Doc: "Maximum number of connections to the API, and of requests in progress. At the limit a new connection replaces the one idle longest, and a new request is answered 503, except for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
-			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Maximum number of requests per second for each token, and for all requests without a token together."}),
+			Name: "http_rate", Group: "HTTP API", Unit: "requests",
+			Doc: "Maximum number of requests per second for each token, and for all requests without a token together."}),
 		number(func(c *Config) *int { return &c.HTTPStreams }, 1, 100_000, Setting{
-			Name: "http_streams", Group: "HTTP API", Unit: "streams", Doc: "Maximum number of streams of events open at once for each token, and for all requests without a token together, in each process. A further one is answered 429."}),
+			Name: "http_streams", Group: "HTTP API", Unit: "streams",
+			Doc: "Maximum number of streams of events open at once for each token, and for all requests without a token together, in each process. A further one is answered 429."}),
 	}
 }
 
@@ -151,13 +179,16 @@ func httpSettings() []Setting {
 func telemetrySettings() []Setting {
 	return []Setting{
 		text(func(c *Config) *string { return &c.OTLPEndpoint }, anything, Setting{
-			Name: "otlp_endpoint", AlsoEnv: "OTEL_EXPORTER_OTLP_ENDPOINT", Group: "Telemetry", Bounds: "a URL such as http://localhost:4318", secret: true,
-			Zero: "nothing is sent, unless OpenTelemetry's variables for traces or metrics set an endpoint", Doc: "Endpoint for traces and metrics, by OTLP over HTTP. A worker checks it when it starts."}),
+			Name: "otlp_endpoint", AlsoEnv: "OTEL_EXPORTER_OTLP_ENDPOINT", Group: "Telemetry",
+			Bounds: "a URL such as http://localhost:4318", secret: true,
+			Zero: "nothing is sent, unless OpenTelemetry's variables for traces or metrics set an endpoint",
+			Doc:  "Endpoint for traces and metrics, by OTLP over HTTP. A worker checks it when it starts."}),
 		text(func(c *Config) *string { return &c.MetricsListen }, checkListen, Setting{
 			Name: "metrics_listen", Group: "Telemetry", Bounds: "HOST:PORT", Zero: "only the HTTP API serves metrics",
 			Doc: "Address at which a worker serves /metrics for Prometheus without a token. For processes without the role api."}),
 		boolean(func(c *Config) *bool { return &c.TelemetryContent }, Setting{
-			Name: "telemetry_content", Group: "Telemetry", Doc: "Whether spans have the requests and answers of models and tools, with secrets masked, each cut to 4,000 characters."}),
+			Name: "telemetry_content", Group: "Telemetry",
+			Doc: "Whether spans have the requests and answers of models and tools, with secrets masked, each cut to 4,000 characters."}),
 	}
 }
 

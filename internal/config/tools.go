@@ -13,16 +13,18 @@ import (
 // tool or one registered in Go.
 type Tool struct {
 	Name        string
-	Description string            `yaml:"description" check:"not empty"`
-	Command     []string          `yaml:"command" as:"command"`                 // the program and its arguments; nil: not a program
-	Arguments   json.RawMessage   `yaml:"arguments" as:"schema" type:"mapping"` // JSON Schema; nil: no arguments
-	Effect      turnkeeper.Effect `yaml:"effect" of:"none, keyed, once"`        // never empty
-	Timeout     time.Duration     `yaml:"timeout" in:"0 to 24h"`                // 0: the turn's tool_timeout
-	Detached    bool              `yaml:"detached"`                             // calls run in separate jobs; requires Timeout
-	Dir         string            `yaml:"dir" check:"not empty"`                // empty: the working directory
-	Env         map[string]Secret `yaml:"env" names:"variable" as:"variable"`   // complete environment; nil: empty
-	MaxOutput   int               `yaml:"max_output" in:"1 to 10000000"`        // bytes; 0: turnkeeper.MaxOutputBytes
-	MediaType   string            `yaml:"media_type" check:"not empty"`         // of the output; empty: text/plain
+	Description string `yaml:"description" check:"not empty"`
+	// the program and its arguments; nil: not a program
+	Command   []string          `yaml:"command" as:"command"`
+	Arguments json.RawMessage   `yaml:"arguments" as:"schema" type:"mapping"` // JSON Schema; nil: no arguments
+	Effect    turnkeeper.Effect `yaml:"effect" of:"none, keyed, once"`        // never empty
+	Timeout   time.Duration     `yaml:"timeout" in:"0 to 24h"`                // 0: the turn's tool_timeout
+	// calls run in separate jobs; requires Timeout
+	Detached  bool              `yaml:"detached"`
+	Dir       string            `yaml:"dir" check:"not empty"`              // empty: the working directory
+	Env       map[string]Secret `yaml:"env" names:"variable" as:"variable"` // complete environment; nil: empty
+	MaxOutput int               `yaml:"max_output" in:"1 to 10000000"`      // bytes; 0: turnkeeper.MaxOutputBytes
+	MediaType string            `yaml:"media_type" check:"not empty"`       // of the output; empty: text/plain
 	ToolSwitches
 }
 
@@ -37,13 +39,16 @@ type ToolSwitches struct {
 }
 
 // switchKeys are the keys of tools.NAME for a tool that is not a program.
-var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background", "approve", "labels", "sinks", "destination", "destinations"}
+var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background", "approve", "labels",
+	"sinks", "destination", "destinations"}
 
 // tool reads one tool of the config file.
 func (r *fileReader) tool(where, name string, v *strictyaml.Node) Tool {
 	t := Tool{Name: name, Effect: turnkeeper.EffectOnce}
 	r.Decode(where, v, &t)
-	isProgram := len(v.Fields) == 0 || slices.ContainsFunc(v.Fields, func(f strictyaml.Field) bool { return !slices.Contains(switchKeys, f.Key) })
+	isProgram := len(v.Fields) == 0 || slices.ContainsFunc(v.Fields, func(f strictyaml.Field) bool {
+		return !slices.Contains(switchKeys, f.Key)
+	})
 	if v.Kind != strictyaml.Map || !isProgram {
 		return t
 	}

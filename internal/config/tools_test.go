@@ -47,7 +47,9 @@ tools:
 		"count": {
 			Name: "count", Description: "Counts.", Command: []string{"python3", "count.py", "-n"},
 			Arguments: json.RawMessage(`{"properties":{"n":{"maximum":9,"type":"integer"}},"type":"object"}`),
-			Effect:    "keyed", Timeout: 5 * time.Second, Detached: true, ToolSwitches: config.ToolSwitches{Background: new(true)}, Dir: "./work", MaxOutput: 1000, MediaType: "image/png",
+			Effect:    "keyed", Timeout: 5 * time.Second, Detached: true,
+			ToolSwitches: config.ToolSwitches{Background: new(true)}, Dir: "./work", MaxOutput: 1000,
+			MediaType: "image/png",
 			Env: map[string]config.Secret{
 				"LANG": config.NewSecret("C.UTF-8"), "API_TOKEN": config.NewSecret("literal-token"),
 				"KEY": config.NewSecret("count-key-0"), "CERTIFICATE": config.NewSecret("file-key-00"),
@@ -70,23 +72,34 @@ func TestFaultsOfTools(t *testing.T) {
 		{"no command", "tools: {a: {description: x}}", "tools.a.command is missing"},
 		{"empty command", "tools: {a: {description: x, command: []}}", "tools.a.command must start with a program"},
 		{"a command in one text", "tools: {a: {description: x, command: ls -l}}", "tools.a.command must be a list"},
-		{"effect", "tools: {a: {description: x, command: [y], effect: twice}}", `tools.a.effect is "twice": it must be one of none, keyed, once`},
-		{"timeout", "tools: {a: {description: x, command: [y], timeout: 25h}}", "tools.a.timeout is 25h: it must be 0 to 24h"},
-		{"detached", "tools: {a: {description: x, command: [y], timeout: 1h, detached: perhaps}}", "tools.a.detached must be true or false"},
-		{"detached without a timeout", "tools: {a: {description: x, command: [y], detached: true}}", "tools.a.detached requires a timeout"},
-		{"output", "tools: {a: {description: x, command: [y], max_output: 10000001}}", "tools.a.max_output is 10000001: it must be 1 to 10000000"},
-		{"schema", "tools: {a: {description: x, command: [y], arguments: text}}", "tools.a.arguments must be a JSON Schema, written as a mapping, not text"},
-		{"variable's name", "tools: {a: {description: x, command: [y], env: {A-B: x}}}", `tools.a.env has the name "A-B"`},
-		{"the call's variable", "tools: {a: {description: x, command: [y], env: {TURNKEEPER_X: x}}}", "tools.a.env.TURNKEEPER_X: names that begin with TURNKEEPER_"},
-		{"variable not set", "tools: {a: {description: x, command: [y], env: {A: {env: NOT_THERE}}}}", `tools.a.env.A.env names the variable "NOT_THERE", which is not set`},
+		{"effect", "tools: {a: {description: x, command: [y], effect: twice}}",
+			`tools.a.effect is "twice": it must be one of none, keyed, once`},
+		{"timeout", "tools: {a: {description: x, command: [y], timeout: 25h}}",
+			"tools.a.timeout is 25h: it must be 0 to 24h"},
+		{"detached", "tools: {a: {description: x, command: [y], timeout: 1h, detached: perhaps}}",
+			"tools.a.detached must be true or false"},
+		{"detached without a timeout", "tools: {a: {description: x, command: [y], detached: true}}",
+			"tools.a.detached requires a timeout"},
+		{"output", "tools: {a: {description: x, command: [y], max_output: 10000001}}",
+			"tools.a.max_output is 10000001: it must be 1 to 10000000"},
+		{"schema", "tools: {a: {description: x, command: [y], arguments: text}}",
+			"tools.a.arguments must be a JSON Schema, written as a mapping, not text"},
+		{"variable's name", "tools: {a: {description: x, command: [y], env: {A-B: x}}}",
+			`tools.a.env has the name "A-B"`},
+		{"the call's variable", "tools: {a: {description: x, command: [y], env: {TURNKEEPER_X: x}}}",
+			"tools.a.env.TURNKEEPER_X: names that begin with TURNKEEPER_"},
+		{"variable not set", "tools: {a: {description: x, command: [y], env: {A: {env: NOT_THERE}}}}",
+			`tools.a.env.A.env names the variable "NOT_THERE", which is not set`},
 		{"unknown key", "tools: {a: {description: x, command: [y], cmd: z}}", `unknown key "tools.a.cmd"`},
-		{"twice", "tools:\n  a: {description: x, command: [y]}\n  a: {description: x, command: [y]}", `key "tools.a" is already set on line 2`},
+		{"twice", "tools:\n  a: {description: x, command: [y]}\n  a: {description: x, command: [y]}",
+			`key "tools.a" is already set on line 2`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			file(t, tt.text)
 			_, err := config.Load(config.LoadOptions{Env: env(nil)})
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "turnkeeper.yaml:") {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(),
+				"turnkeeper.yaml:") {
 				t.Errorf("error = %v", err)
 			}
 		})
@@ -114,12 +127,16 @@ mcp_servers:
 	for name, c := range map[string]struct{ got, want policy.Flow }{
 		"http_get": {got.Tools["http_get"].Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted}}},
 		"mail": {got.Tools["mail"].Policy(), policy.Flow{
-			Sinks: []policy.Sink{policy.Changes, policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"},
+			Sinks: []policy.Sink{policy.Changes, policy.Sends}, Destination: []string{"to"},
+			Destinations: []string{"*@example.com"},
 		}},
-		"crm":      {crm.Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Changes}}},
-		"crm.find": {crm.Tools["find"].Policy().Or(crm.Policy()), policy.Flow{Labels: []policy.Label{}, Sinks: []policy.Sink{policy.Changes}}},
+		"crm": {crm.Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted, policy.Private},
+			Sinks: []policy.Sink{policy.Changes}}},
+		"crm.find": {crm.Tools["find"].Policy().Or(crm.Policy()), policy.Flow{Labels: []policy.Label{},
+			Sinks: []policy.Sink{policy.Changes}}},
 		"crm.add": {crm.Tools["add"].Policy().Or(crm.Policy()), policy.Flow{
-			Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to", "cc"},
+			Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Sends},
+			Destination: []string{"to", "cc"},
 		}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
@@ -138,7 +155,8 @@ mcp_servers:
 		`destination: {to: cc}`:            `destination must be text, not a mapping`,
 	} {
 		file(t, "tools:\n  http_get: {"+line+"}\n")
-		if _, err := config.Load(config.LoadOptions{Env: env(nil)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load(config.LoadOptions{Env: env(nil)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -54,7 +54,8 @@ const (
 
 // webhook reads one webhook of the config file.
 func (r *fileReader) webhook(where, name string, v *strictyaml.Node) Webhook {
-	e := webhookEntry{Webhook: Webhook{Name: name, Timeout: 15 * time.Second, Concurrency: 4, MaxAttempts: 20, MaxAge: 72 * time.Hour}}
+	e := webhookEntry{Webhook: Webhook{Name: name, Timeout: 15 * time.Second, Concurrency: 4, MaxAttempts: 20,
+		MaxAge: 72 * time.Hour}}
 	r.Decode(where, v, &e)
 	for _, key := range [][]byte{e.Key, e.OldKey} {
 		if key != nil {
@@ -104,8 +105,9 @@ func (r *fileReader) signing(at strictyaml.Place, v *strictyaml.Node, to any) {
 	r.keep(text)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !prefixed || err != nil || len(key) < minSigningBytes || len(key) > maxSigningBytes {
-		r.missing(at, v, fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" creates one",
-			WebhookSecretPrefix, minSigningBytes, maxSigningBytes))
+		r.missing(at, v,
+			fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" creates one",
+				WebhookSecretPrefix, minSigningBytes, maxSigningBytes))
 		return
 	}
 	*to.(*[]byte) = key

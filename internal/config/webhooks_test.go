@@ -30,23 +30,30 @@ func TestWebhooks(t *testing.T) {
     max_age: 2h
   plain: {url: "http://plain.example:8080/a?b=c", secret_env: NEW}
 `)
-	got, err := config.Load(config.LoadOptions{Env: env(map[string]string{"OLD": oldSigning, "NEW": signing + "\n", "URL": "https://shop.example/t0ken"})})
+	got, err := config.Load(config.LoadOptions{Env: env(map[string]string{"OLD": oldSigning, "NEW": signing + "\n",
+		"URL": "https://shop.example/t0ken"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := got.Webhooks["shop"]
-	if len(w.Keys) != 2 || string(w.Keys[1]) != "old secret of the webhooks" || len(w.Keys[0]) != 24 || w.Origin() != "https://shop.example" {
+	if len(w.Keys) != 2 || string(w.Keys[1]) != "old secret of the webhooks" || len(w.Keys[0]) != 24 ||
+		w.Origin() != "https://shop.example" {
 		t.Errorf("%+v", w)
 	}
-	want := config.Webhook{Name: "shop", Agents: []string{"clerk", "desk"}, AllowPrivate: true, Timeout: 2 * time.Second, Concurrency: 9, MaxAttempts: 3, MaxAge: 2 * time.Hour}
-	ignored := cmp.FilterPath(func(p cmp.Path) bool { return strings.Contains("URL Keys secretValues", p.Last().String()[1:]) }, cmp.Ignore())
+	want := config.Webhook{Name: "shop", Agents: []string{"clerk", "desk"}, AllowPrivate: true,
+		Timeout: 2 * time.Second, Concurrency: 9, MaxAttempts: 3, MaxAge: 2 * time.Hour}
+	ignored := cmp.FilterPath(func(p cmp.Path) bool {
+		return strings.Contains("URL Keys secretValues", p.Last().String()[1:])
+	}, cmp.Ignore())
 	if diff := cmp.Diff(want, w, ignored); diff != "" {
 		t.Error(diff)
 	}
-	if p := got.Webhooks["plain"]; p.Origin() != "http://plain.example:8080" || p.Agents != nil || p.AllowPrivate || p.Timeout != 15*time.Second || p.MaxAge != 72*time.Hour {
+	if p := got.Webhooks["plain"]; p.Origin() != "http://plain.example:8080" || p.Agents != nil || p.AllowPrivate ||
+		p.Timeout != 15*time.Second || p.MaxAge != 72*time.Hour {
 		t.Errorf("%+v", p)
 	}
-	for _, secret := range []string{signing, oldSigning, strings.TrimPrefix(signing, "whsec_"), "https://shop.example/t0ken"} {
+	for _, secret := range []string{signing, oldSigning, strings.TrimPrefix(signing, "whsec_"),
+		"https://shop.example/t0ken"} {
 		if !strings.Contains(strings.Join(got.Secrets(), "\n"), secret) {
 			t.Errorf("the masker is not told of %s", secret)
 		}
@@ -81,7 +88,8 @@ func TestFaultsOfWebhooks(t *testing.T) {
 		_, err := config.Load(config.LoadOptions{Env: env(map[string]string{
 			"NEW": signing, "SHORT": "whsec_c2hvcnQ=", "PLAIN": "t0ken-of-thirty-two-characters-xx", "URL": "https://a",
 		})})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0ken") || strings.Contains(err.Error(), "c2hvcnQ") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0ken") ||
+			strings.Contains(err.Error(), "c2hvcnQ") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -11,8 +11,10 @@ import (
 func TestDaysOfTheWeek(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{
-		"7": "Sun", "0": "Sun", "0,7": "Sun", "5-7": "Fri Sat Sun", "1-7": "Mon Tue Wed Thu Fri Sat Sun", "0-7": "Mon Tue Wed Thu Fri Sat Sun",
-		"1-7/2": "Mon Wed Fri Sun", "2-7/2": "Tue Thu Sat", "7/2": "Sun", "1,7": "Mon Sun", "MON-FRI": "Mon Tue Wed Thu Fri", "7-7": "Sun", "*": "Mon Tue Wed Thu Fri Sat Sun",
+		"7": "Sun", "0": "Sun", "0,7": "Sun", "5-7": "Fri Sat Sun", "1-7": "Mon Tue Wed Thu Fri Sat Sun",
+		"0-7":   "Mon Tue Wed Thu Fri Sat Sun",
+		"1-7/2": "Mon Wed Fri Sun", "2-7/2": "Tue Thu Sat", "7/2": "Sun", "1,7": "Mon Sun",
+		"MON-FRI": "Mon Tue Wed Thu Fri", "7-7": "Sun", "*": "Mon Tue Wed Thu Fri Sat Sun",
 		"8": "", "7-3": "", "1-8": "", "-7": "", "1-7/0": "", "17": "",
 	} {
 		schedule, err := cronspec.Parse("0 9 * * " + field)

@@ -27,7 +27,8 @@ type Database struct {
 
 // Open opens the database of cfg, and starts a private one if database_url is not set. It does not
 // change the schema. outage logs that the database is away; nil: nothing does. fault is nil except in tests.
-func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, outage *storage.Outage, fault fault.Hook) (*Database, error) {
+func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, outage *storage.Outage,
+	fault fault.Hook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), Log: log}
 	if !cfg.DatabaseURL.IsSet() {
 		db.private = pgdev.Options{Dir: cfg.DataDir, Log: log}
@@ -63,7 +64,9 @@ func (db *Database) CheckSchema(ctx context.Context) error {
 	}
 	for _, m := range all {
 		if !m.Applied {
-			return fmt.Errorf("the database needs migration %s: run \"turnctl migrate\", or start the worker with migrate_on_start", m)
+			return fmt.Errorf(
+				"the database needs migration %s: run \"turnctl migrate\", or start the worker with migrate_on_start",
+				m)
 		}
 	}
 	return storage.CheckCompatible(all)

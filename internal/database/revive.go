@@ -20,7 +20,9 @@ const longestPause = 30 * time.Second
 // server meanwhile.
 func (db *Database) KeepUp(ctx context.Context) {
 	if db.Private {
-		keepAlive(ctx, func() bool { return db.server.Alive() }, db.revive, db.Log.With(zap.String("its_log", db.server.LogFile())))
+		keepAlive(ctx, func() bool {
+			return db.server.Alive()
+		}, db.revive, db.Log.With(zap.String("its_log", db.server.LogFile())))
 	}
 }
 

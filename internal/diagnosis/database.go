@@ -13,7 +13,8 @@ import (
 )
 
 // examineDatabase checks the server and the schema. usable is false if nothing can be read from the schema.
-func examineDatabase(ctx context.Context, d *Report, set Settings, store Store) (facts storage.ServerFacts, usable bool) {
+func examineDatabase(ctx context.Context, d *Report, set Settings,
+	store Store) (facts storage.ServerFacts, usable bool) {
 	asked := time.Now()
 	facts, err := store.ServerFacts(ctx)
 	if err != nil {
@@ -33,7 +34,8 @@ func examineDatabase(ctx context.Context, d *Report, set Settings, store Store) 
 func examineSchema(ctx context.Context, d *Report, set Settings, store Store) bool {
 	migrations, err := store.Migrations(ctx)
 	if err != nil {
-		d.Checks = append(d.Checks, Check{Name: "schema", Verdict: Fail, Found: err.Error(), Advice: "the user of DATABASE_URL must own the schema turnkeeper", Unread: true})
+		d.Checks = append(d.Checks, Check{Name: "schema", Verdict: Fail, Found: err.Error(),
+			Advice: "the user of DATABASE_URL must own the schema turnkeeper", Unread: true})
 		return false
 	}
 	if err := storage.CheckCompatible(migrations); err != nil {
@@ -41,7 +43,8 @@ func examineSchema(ctx context.Context, d *Report, set Settings, store Store) bo
 		return false
 	}
 	if newer := slices.IndexFunc(migrations, func(m storage.Migration) bool { return m.Newer }); newer >= 0 {
-		d.Add(Warn, "schema", fmt.Sprintf("newer than this program, which does not know %s", words.Plural(len(migrations)-newer, "migration")), "use the program that migrated it")
+		d.Add(Warn, "schema", fmt.Sprintf("newer than this program, which does not know %s",
+			words.Plural(len(migrations)-newer, "migration")), "use the program that migrated it")
 	}
 	applied := 0
 	for _, m := range migrations {
@@ -50,9 +53,11 @@ func examineSchema(ctx context.Context, d *Report, set Settings, store Store) bo
 		}
 	}
 	if applied < len(migrations) {
-		d.Checks = append(d.Checks, Check{Name: "what waits and runs", Verdict: Fail, Found: "not checked: the schema is not complete", Unread: true})
+		d.Checks = append(d.Checks, Check{Name: "what waits and runs", Verdict: Fail,
+			Found: "not checked: the schema is not complete", Unread: true})
 	}
-	d.Judge(applied == len(migrations), Fail, "schema", fmt.Sprintf("%d of %s applied", applied, words.Plural(len(migrations), "migration")),
+	d.Judge(applied == len(migrations), Fail, "schema", fmt.Sprintf("%d of %s applied", applied,
+		words.Plural(len(migrations), "migration")),
 		`run "`+set.command("turnctl")+` migrate", or start a worker`)
 	return applied == len(migrations)
 }
@@ -95,13 +100,16 @@ const (
 func examineServer(d *Report, set Settings, f storage.ServerFacts, off time.Duration) {
 	version, _, _ := strings.Cut(f.Version, ".")
 	major, _ := strconv.Atoi(version)
-	d.Judge(major >= oldestServer, Warn, "database", "Postgres "+f.Version+", "+set.Database, fmt.Sprintf("use Postgres %d or later", oldestServer))
-	d.Judge(f.FSync == "on", Fail, "fsync", f.FSync, "set fsync = on: without it a crash of the machine loses messages and replies")
+	d.Judge(major >= oldestServer, Warn, "database", "Postgres "+f.Version+", "+set.Database,
+		fmt.Sprintf("use Postgres %d or later", oldestServer))
+	d.Judge(f.FSync == "on", Fail, "fsync", f.FSync,
+		"set fsync = on: without it a crash of the machine loses messages and replies")
 	d.Judge(f.SynchronousCommit != "off", Fail, "synchronous_commit", f.SynchronousCommit,
 		"set synchronous_commit = on for this database: with off, acknowledged messages can be lost and calls started twice")
 	d.Judge(f.FullPageWrites == "on", Warn, "full_page_writes", f.FullPageWrites,
 		"set full_page_writes = on, unless the file system writes pages atomically")
-	d.Judge(f.Encoding == "UTF8", Fail, "encoding", f.Encoding, "create a database with encoding UTF8 and set DATABASE_URL to it")
+	d.Judge(f.Encoding == "UTF8", Fail, "encoding", f.Encoding,
+		"create a database with encoding UTF8 and set DATABASE_URL to it")
 	d.Judge(off.Abs() <= clocksApart, Warn, "clock", fmt.Sprintf("the database's is %s", ahead(off)),
 		"synchronise both clocks by NTP: leases use the database's clock, logs use that of their process")
 }

@@ -1,5 +1,5 @@
-// Package diagnosis finds problems of an installation, from its database alone. turnctl doctor, the API and the page show what it
-// finds. It knows no files, providers or MCP servers: turnctl doctor checks these in addition.
+// Package diagnosis finds problems of an installation, from its database alone. turnctl doctor, the API and the page
+// show what it finds. It knows no files, providers or MCP servers: turnctl doctor checks these in addition.
 package diagnosis
 
 import (
@@ -73,8 +73,8 @@ func (d *Report) Unread(name string, err error) {
 	d.Checks = append(d.Checks, Check{Name: name, Verdict: Fail, Found: err.Error(), Unread: true})
 }
 
-// For returns the findings about the agents for which sees returns true. Of a check that did not run it keeps that it did not, without
-// the error.
+// For returns the findings about the agents for which sees returns true. Of a check that did not run it keeps that it
+// did not, without the error.
 func (d *Report) For(sees func(agent string) bool) Report {
 	some := Report{At: d.At}
 	for _, c := range d.Checks {
@@ -106,8 +106,8 @@ func (d *Report) Count(verdict Verdict) (n int) {
 	return n
 }
 
-// Settings are what the checks need to know of the process. The zero value is that of a process with the defaults of an empty
-// Postgres.
+// Settings are what the checks need to know of the process. The zero value is that of a process with the defaults of an
+// empty Postgres.
 type Settings struct {
 	Database     string                   // where the database is, for people
 	NeedsToken   bool                     // the HTTP API answers nobody without a token
@@ -151,7 +151,8 @@ type Store interface {
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 }
 
-// Examine adds what it finds to d; an error becomes a failed check. usable is false if nothing can be read from the schema.
+// Examine adds what it finds to d; an error becomes a failed check. usable is false if nothing can be read from the
+// schema.
 func Examine(ctx context.Context, d *Report, set Settings, store Store) (usable bool) {
 	d.At = time.Now()
 	facts, usable := examineDatabase(ctx, d, set, store)
@@ -194,7 +195,8 @@ func examineWork(ctx context.Context, d *Report, set Settings, store Store, fact
 		return
 	}
 	by := schedulersOf(workers)
-	examineScheduler(d, set, scheduler, c, scheduling{by, alive > 0 || len(by) > 0, examineAside(ctx, d, set, store, c)})
+	examineScheduler(d, set, scheduler, c, scheduling{by, alive > 0 || len(by) > 0,
+		examineAside(ctx, d, set, store, c)})
 	examineWaits(ctx, d, store, c)
 	examineAsks(ctx, d, store, queue, c)
 	examineLosses(ctx, d, store)

@@ -128,18 +128,21 @@ func (i *installation) Schedules(context.Context) ([]turnkeeper.Schedule, error)
 func at(before time.Duration) time.Time { return time.Now().Add(-before) }
 
 func beat(id string, roles ...string) presence.Heartbeat {
-	return presence.Heartbeat{WorkerID: turnkeeper.WorkerID(id), Slots: 4, Roles: roles, BeatAt: at(time.Second), Silent: time.Second}
+	return presence.Heartbeat{WorkerID: turnkeeper.WorkerID(id), Slots: 4, Roles: roles, BeatAt: at(time.Second),
+		Silent: time.Second}
 }
 
 // well returns an installation with nothing to report.
 func well() *installation {
 	return &installation{
 		set: diagnosis.Settings{
-			Database: "db of test", NeedsToken: true, DBPoolSize: 7, PollInterval: time.Second, Mask: func(s string) string { return strings.ReplaceAll(s, "secret", "***") },
+			Database: "db of test", NeedsToken: true, DBPoolSize: 7, PollInterval: time.Second,
+			Mask:    func(s string) string { return strings.ReplaceAll(s, "secret", "***") },
 			Command: func(name string) string { return "./" + name },
 		},
 		facts: storage.ServerFacts{
-			Version: "16.3", FSync: "on", SynchronousCommit: "on", FullPageWrites: "on", Encoding: "UTF8", MaxConnections: 100, Now: time.Now(),
+			Version: "16.3", FSync: "on", SynchronousCommit: "on", FullPageWrites: "on", Encoding: "UTF8",
+			MaxConnections: 100, Now: time.Now(),
 		},
 		migrations: []storage.Migration{{Version: 1, Name: "a", Applied: true}, {Version: 2, Name: "b", Applied: true}},
 		workers:    []presence.Heartbeat{beat("w-1", presence.RoleWorker, presence.RoleScheduler)},
@@ -153,7 +156,8 @@ func write(b *strings.Builder, name string, i *installation) {
 	var d diagnosis.Report
 	usable := diagnosis.Examine(context.Background(), &d, i.set, i)
 	d.Sort()
-	fmt.Fprintf(b, "=== %s: usable %t, %d fail, %d warn, %d ok\n", name, usable, d.Count(diagnosis.Fail), d.Count(diagnosis.Warn), d.Count(diagnosis.OK))
+	fmt.Fprintf(b, "=== %s: usable %t, %d fail, %d warn, %d ok\n", name, usable, d.Count(diagnosis.Fail),
+		d.Count(diagnosis.Warn), d.Count(diagnosis.OK))
 	show := func(c diagnosis.Check) {
 		if c.Verdict != diagnosis.OK || name == "well" {
 			fmt.Fprintf(b, "%s %s %s: %s\n    -> %s\n", c.Agent, c.Verdict, c.Name, c.Found, c.Advice)
@@ -168,7 +172,8 @@ func write(b *strings.Builder, name string, i *installation) {
 	}
 }
 
-// TestFindings records what the checks find in installations with one trouble each, and what they say if something cannot be read.
+// TestFindings records what the checks find in installations with one trouble each, and what they say if something
+// cannot be read.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,10 +199,12 @@ func TestFindings(t *testing.T) {
 			i.fails = n + 1
 			var d diagnosis.Report
 			usable := diagnosis.Examine(t.Context(), &d, i.set, i)
-			fmt.Fprintf(&b, "without %s: usable %t, %d findings, %d calls\n", calls[n], usable, len(d.Checks), len(i.calls))
+			fmt.Fprintf(&b, "without %s: usable %t, %d findings, %d calls\n", calls[n], usable,
+				len(d.Checks), len(i.calls))
 			for _, c := range d.Checks {
 				if strings.Contains(c.Found, "***") {
-					fmt.Fprintf(&b, "    %s %s %s: %s -> %s, unread %t\n", c.Agent, c.Verdict, c.Name, c.Found, c.Advice, c.Unread)
+					fmt.Fprintf(&b, "    %s %s %s: %s -> %s, unread %t\n", c.Agent, c.Verdict, c.Name, c.Found,
+						c.Advice, c.Unread)
 				}
 			}
 		}
@@ -215,22 +222,31 @@ var troubles = []struct {
 	add  func(*installation)
 }{
 	{"an old server", func(i *installation) {
-		i.facts = storage.ServerFacts{Version: "13.9", FSync: "off", SynchronousCommit: "off", FullPageWrites: "off", Encoding: "LATIN1", MaxConnections: 20, Now: time.Now()}
+		i.facts = storage.ServerFacts{Version: "13.9", FSync: "off", SynchronousCommit: "off", FullPageWrites: "off",
+			Encoding: "LATIN1", MaxConnections: 20, Now: time.Now()}
 	}},
-	{"a clock behind", func(i *installation) { i.facts.Now = at(3 * time.Second) }}, {"a clock ahead", func(i *installation) { i.facts.Now = at(-3 * time.Second) }},
-	{"a standby", func(i *installation) { i.facts.InRecovery = true }}, {"no writes", func(i *installation) { i.write = errors.New("the disk is full") }},
+	{"a clock behind", func(i *installation) {
+		i.facts.Now = at(3 * time.Second)
+	}}, {"a clock ahead", func(i *installation) { i.facts.Now = at(-3 * time.Second) }},
+	{"a standby", func(i *installation) {
+		i.facts.InRecovery = true
+	}}, {"no writes", func(i *installation) { i.write = errors.New("the disk is full") }},
 	{"a newer schema", func(i *installation) {
-		i.migrations = append(i.migrations, storage.Migration{Version: 3, Name: "c", Applied: true, Newer: true, OldestProgram: 1})
+		i.migrations = append(i.migrations, storage.Migration{Version: 3, Name: "c", Applied: true, Newer: true,
+			OldestProgram: 1})
 	}},
 	{"a schema too new", func(i *installation) {
-		i.migrations = append(i.migrations, storage.Migration{Version: 3, Name: "c", Applied: true, Newer: true, OldestProgram: 3})
+		i.migrations = append(i.migrations, storage.Migration{Version: 3, Name: "c", Applied: true, Newer: true,
+			OldestProgram: 3})
 	}},
 	{"half a schema", func(i *installation) { i.migrations[1].Applied = false }},
 	{"rights", func(i *installation) { i.rights = []string{"revoke a", "revoke b"} }},
 	{"workers", func(i *installation) {
-		silent, gone, drains, serves := beat("w-silent"), beat("w-gone"), beat("w-drains", presence.RoleWorker), beat("w-serves", "http", "webhooks")
+		silent, gone, drains, serves := beat("w-silent"), beat("w-gone"), beat("w-drains", presence.RoleWorker),
+			beat("w-serves", "http", "webhooks")
 		silent.Silent, gone.StoppedAt, drains.Slots, serves.Slots = time.Hour, at(time.Minute), 0, 0
-		silent.Refused = []presence.Refusal{{Turn: 7, For: time.Minute, Attempts: 3, SQLState: "53100", Message: "disk full"}, {For: time.Second}, {Turn: 8, For: time.Second}}
+		silent.Refused = []presence.Refusal{{Turn: 7, For: time.Minute, Attempts: 3, SQLState: "53100",
+			Message: "disk full"}, {For: time.Second}, {Turn: 8, For: time.Second}}
 		gone.Refused = silent.Refused
 		i.workers = append(i.workers, silent, gone, drains, serves)
 	}},
@@ -238,24 +254,31 @@ var troubles = []struct {
 	{"no token", func(i *installation) { i.noToken = true }},
 	{"webhooks", func(i *installation) {
 		hook := func(name string) operate.WebhookView {
-			return operate.WebhookView{Webhook: outbox.Webhook{Name: name, SeenAt: time.Now(), SucceededAt: at(time.Hour)}, Now: time.Now()}
+			return operate.WebhookView{Webhook: outbox.Webhook{Name: name, SeenAt: time.Now(),
+				SucceededAt: at(time.Hour)}, Now: time.Now()}
 		}
-		fine, paused, unserved, dead, fails := hook("fine"), hook("paused"), hook("unserved"), hook("dead"), hook("fails")
+		fine, paused, unserved, dead, fails := hook("fine"), hook("paused"), hook("unserved"),
+			hook("dead"), hook("fails")
 		paused.PausedAt, paused.PausedReason, paused.Pending = at(time.Minute), "it moves", 1
 		unserved.SeenAt, unserved.Pending, dead.Dead = at(1000*time.Hour), 2, 1
-		fails.Pending, fails.FailedAt, fails.Oldest, fails.LastError, fails.Dead = 3, at(time.Minute), 2*time.Hour, "no route", 2
+		fails.Pending, fails.FailedAt, fails.Oldest, fails.LastError, fails.Dead = 3, at(time.Minute),
+			2*time.Hour, "no route", 2
 		i.webhooks = append(i.webhooks, fine, paused, unserved, dead, fails)
 	}},
 	{"models", func(i *installation) {
 		for _, class := range []string{"auth", "quota", "not_found", "overloaded"} {
 			i.models = append(i.models, modelhealth.Health{
-				Model: "q/" + class, Agents: []string{"desk", "clerk"}, NeededBy: []string{"desk"}, Failures: 2, DownSince: at(time.Hour), Until: at(-time.Minute), ErrorClass: class, Error: "it says no",
+				Model: "q/" + class, Agents: []string{"desk", "clerk"}, NeededBy: []string{"desk"}, Failures: 2,
+				DownSince: at(time.Hour), Until: at(-time.Minute), ErrorClass: class, Error: "it says no",
 			})
 		}
-		i.models = append(i.models, modelhealth.Health{Model: "q/unused", Failures: 1, DownSince: at(time.Hour)}, modelhealth.Health{
-			Model: "p/spare", Agents: []string{"clerk"}, NeededBy: []string{"clerk"}, Failures: 1, DownSince: at(time.Hour), ErrorClass: "overloaded",
-		})
-		i.messages = map[string][]waiting.Message{"desk running": {{Waits: []waiting.Wait{{Reason: waiting.ModelDown, Model: "q/quota"}}}}}
+		i.models = append(i.models, modelhealth.Health{Model: "q/unused", Failures: 1, DownSince: at(time.Hour)},
+			modelhealth.Health{
+				Model: "p/spare", Agents: []string{"clerk"}, NeededBy: []string{"clerk"}, Failures: 1,
+				DownSince: at(time.Hour), ErrorClass: "overloaded",
+			})
+		i.messages = map[string][]waiting.Message{
+			"desk running": {{Waits: []waiting.Wait{{Reason: waiting.ModelDown, Model: "q/quota"}}}}}
 	}},
 	{"few connections", func(i *installation) { i.facts.MaxConnections = 20 }},
 	{"a pause", func(i *installation) { i.scheduler.PausedAt, i.scheduler.PausedReason = at(time.Minute), "night" }},
@@ -274,26 +297,32 @@ var troubles = []struct {
 	}},
 	{"set aside", func(i *installation) {
 		for n, kind := range []granting.SubjectKind{
-			granting.AsideMessage, granting.AsideTurn, granting.AsideCall, granting.AsideAsk, granting.AsideSubAgent, granting.AsideSchedule, granting.AsideAgent, granting.AsideDelivery,
+			granting.AsideMessage, granting.AsideTurn, granting.AsideCall, granting.AsideAsk, granting.AsideSubAgent,
+			granting.AsideSchedule, granting.AsideAgent, granting.AsideDelivery,
 			granting.AsidePurge, granting.AsideStep,
 		} {
 			i.aside = append(i.aside, granting.Aside{
-				Subject: granting.Subject{Kind: kind, ID: "7/1/2"}, Since: at(time.Hour), Failures: n + 1, LastAt: at(time.Second), NextTry: at(-time.Second), Error: "a trigger",
+				Subject: granting.Subject{Kind: kind, ID: "7/1/2"}, Since: at(time.Hour), Failures: n + 1,
+				LastAt: at(time.Second), NextTry: at(-time.Second), Error: "a trigger",
 			})
 		}
 	}},
 	{"ticks that fail", func(i *installation) {
 		i.scheduler.LastTickAt = at(time.Hour)
-		i.aside = append(i.aside, granting.Aside{Subject: granting.Subject{Kind: granting.AsideTick}, Since: at(time.Hour), Failures: 9, Error: "a lock"})
+		i.aside = append(i.aside, granting.Aside{Subject: granting.Subject{Kind: granting.AsideTick},
+			Since: at(time.Hour), Failures: 9, Error: "a lock"})
 	}},
 	{"waits", func(i *installation) {
-		i.long = []operate.LongWait{{Agent: "clerk", Message: 3, DueAt: at(time.Hour), Messages: 1200}, {Agent: "desk", Message: 4, DueAt: at(time.Hour), Messages: 1}, {Agent: "desk", Message: 5}}
+		i.long = []operate.LongWait{{Agent: "clerk", Message: 3, DueAt: at(time.Hour), Messages: 1200},
+			{Agent: "desk", Message: 4, DueAt: at(time.Hour), Messages: 1}, {Agent: "desk", Message: 5}}
 		i.waits = map[turnkeeper.MessageID]waiting.Message{
-			3: {Waits: []waiting.Wait{{Reason: waiting.LaneHeld, Turn: 7, Lane: "clerk"}, {Reason: waiting.NoWorker}}}, 4: {Waits: []waiting.Wait{{Reason: waiting.NotDue, Until: at(-time.Hour)}}},
+			3: {Waits: []waiting.Wait{{Reason: waiting.LaneHeld, Turn: 7, Lane: "clerk"}, {Reason: waiting.NoWorker}}},
+			4: {Waits: []waiting.Wait{{Reason: waiting.NotDue, Until: at(-time.Hour)}}},
 		}
 	}},
 	{"asks", func(i *installation) {
-		i.queue.Waits = []waiting.Tally{{Reason: waiting.DetachedCalls, Turns: 9}, {Reason: waiting.Person, Turns: 2, Since: at(5 * time.Minute), Until: at(-time.Hour)}}
+		i.queue.Waits = []waiting.Tally{{Reason: waiting.DetachedCalls, Turns: 9}, {Reason: waiting.Person, Turns: 2,
+			Since: at(5 * time.Minute), Until: at(-time.Hour)}}
 		ask := operate.Ask{Agent: "clerk"}
 		ask.ID, ask.Turn, ask.Kind, ask.ClosedAt = 5, 7, asks.KindApprove, at(time.Hour)
 		old := ask
@@ -305,35 +334,47 @@ var troubles = []struct {
 	}},
 	{"losses", func(i *installation) {
 		i.lossy = []operate.LossyTurn{
-			{Turn: 7, Message: 3, Agent: "clerk", Losses: 1, State: turnkeeper.TurnRunning}, {Turn: 8, Message: 4, Agent: "clerk", Losses: 2, State: turnkeeper.TurnSucceeded, Tools: []string{"pay"}},
-			{Turn: 9, Message: 5, Agent: "desk", Losses: 3, State: turnkeeper.TurnDegraded, GivenUp: true, Tools: []string{"pay", "read"}},
+			{Turn: 7, Message: 3, Agent: "clerk", Losses: 1, State: turnkeeper.TurnRunning},
+			{Turn: 8, Message: 4, Agent: "clerk", Losses: 2, State: turnkeeper.TurnSucceeded, Tools: []string{"pay"}},
+			{Turn: 9, Message: 5, Agent: "desk", Losses: 3, State: turnkeeper.TurnDegraded, GivenUp: true,
+				Tools: []string{"pay", "read"}},
 		}
 	}},
-	{"much stored", func(i *installation) { i.stored = operate.StoredParts{Bytes: 3 << 30, Oldest: at(1000 * time.Hour)} }},
+	{"much stored", func(i *installation) {
+		i.stored = operate.StoredParts{Bytes: 3 << 30, Oldest: at(1000 * time.Hour)}
+	}},
 	{"much kept", func(i *installation) {
 		i.stored, i.kept = operate.StoredParts{Bytes: 3 << 30, Oldest: at(1000 * time.Hour)}, 720*time.Hour
 	}},
 	{"budgets", func(i *installation) {
 		source := func(budget string) []byte { return []byte("---\nbudget: {" + budget + "}\n---\nYou are it.\n") }
 		i.spent = []operate.DaySpend{
-			{Agent: "clerk", Definition: source("day_tokens: 1000, day_calls: 5"), Tokens: 1000, Calls: 5, Until: at(-time.Hour)}, {Agent: "even", Definition: source("day_tokens: 1000"), Tokens: 999},
-			{Agent: "desk", Definition: source("day_calls: 5"), Calls: 4, PutOff: 1, Until: at(-time.Hour)}, {Agent: "free", Definition: source("turn_tokens: 5000"), PutOff: 2, Until: at(-time.Hour)},
+			{Agent: "clerk", Definition: source("day_tokens: 1000, day_calls: 5"), Tokens: 1000, Calls: 5,
+				Until: at(-time.Hour)}, {Agent: "even", Definition: source("day_tokens: 1000"), Tokens: 999},
+			{Agent: "desk", Definition: source("day_calls: 5"), Calls: 4, PutOff: 1, Until: at(-time.Hour)},
+			{Agent: "free", Definition: source("turn_tokens: 5000"), PutOff: 2, Until: at(-time.Hour)},
 			{Agent: "odd", Definition: []byte("---\nnot: [\n---\n"), PutOff: 3},
 		}
 	}},
 	{"levels", func(i *installation) {
-		pin := &operate.Pin{Agent: "clerk", Level: survival.Low, By: "ann", At: at(time.Hour), Until: at(-time.Hour), Reason: "a test"}
+		pin := &operate.Pin{Agent: "clerk", Level: survival.Low, By: "ann", At: at(time.Hour), Until: at(-time.Hour),
+			Reason: "a test"}
 		all := &operate.Pin{Level: survival.Normal, By: "bob", At: at(time.Hour)}
-		rules := survival.Rules{survival.Low: {Models: []string{"p/small", "p/other"}, NoSchedules: true, MinPriority: &five}}
+		rules := survival.Rules{survival.Low: {Models: []string{"p/small", "p/other"}, NoSchedules: true,
+			MinPriority: &five}}
 		i.levels = operate.Levels{All: all, Agents: []operate.AgentLevel{
-			{Agent: "clerk", Level: survival.Low, Pin: pin, Rules: rules, Held: 2, Skipping: 1}, {Agent: "desk", Level: survival.Normal, Pin: all},
-			{Agent: "low", Level: survival.Low, Used: survival.Day{Tokens: 85, TokenLimit: 100}, NextDay: at(-time.Hour), Rules: rules}, {Agent: "normal", Level: survival.Normal},
-			{Agent: "spent", Level: survival.Critical, Used: survival.Day{Calls: 100, CallLimit: 100}, NextDay: at(-time.Hour), Rules: rules, Held: 1},
+			{Agent: "clerk", Level: survival.Low, Pin: pin, Rules: rules, Held: 2, Skipping: 1},
+			{Agent: "desk", Level: survival.Normal, Pin: all},
+			{Agent: "low", Level: survival.Low, Used: survival.Day{Tokens: 85, TokenLimit: 100},
+				NextDay: at(-time.Hour), Rules: rules}, {Agent: "normal", Level: survival.Normal},
+			{Agent: "spent", Level: survival.Critical, Used: survival.Day{Calls: 100, CallLimit: 100},
+				NextDay: at(-time.Hour), Rules: rules, Held: 1},
 		}}
 	}},
 	{"schedules", func(i *installation) {
 		i.schedules = []turnkeeper.Schedule{
-			{Agent: "clerk", Name: "daily", Active: true, PausedAt: at(time.Hour), PausedReason: "holidays"}, {Agent: "desk", Name: "daily", Active: true, PausedAt: at(time.Hour)},
+			{Agent: "clerk", Name: "daily", Active: true, PausedAt: at(time.Hour), PausedReason: "holidays"},
+			{Agent: "desk", Name: "daily", Active: true, PausedAt: at(time.Hour)},
 			{Agent: "desk", Name: "gone", PausedAt: at(time.Hour)}, {Agent: "desk", Name: "on", Active: true},
 		}
 	}},

@@ -62,7 +62,9 @@ func LevelText(c words.Clock, a operate.AgentLevel) string {
 
 // NotNormal returns the agents whose level is not normal, or is pinned.
 func NotNormal(all operate.Levels) []operate.AgentLevel {
-	return slices.DeleteFunc(slices.Clone(all.Agents), func(a operate.AgentLevel) bool { return a.Level == survival.Normal && a.Pin == nil })
+	return slices.DeleteFunc(slices.Clone(all.Agents), func(a operate.AgentLevel) bool {
+		return a.Level == survival.Normal && a.Pin == nil
+	})
 }
 
 // examineLevels reports agents whose survival level is not normal, or is pinned.
@@ -87,7 +89,8 @@ func examineLevels(ctx context.Context, d *Report, store Store, c words.Clock) {
 			}
 		}
 		d.Checks = append(d.Checks, Check{
-			Name: "level " + a.Agent, Verdict: Warn, Found: levelFound(c, a), ForSome: levelFound(c, shown[i]), Advice: advice, Agent: a.Agent,
+			Name: "level " + a.Agent, Verdict: Warn, Found: levelFound(c, a), ForSome: levelFound(c, shown[i]),
+			Advice: advice, Agent: a.Agent,
 		})
 	}
 }

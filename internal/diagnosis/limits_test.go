@@ -20,7 +20,8 @@ var clock = words.Clock{Now: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC), Zone:
 
 // wellServer are the facts of a server with nothing to report.
 func wellServer() storage.ServerFacts {
-	return storage.ServerFacts{Version: "16.3", FSync: "on", SynchronousCommit: "on", FullPageWrites: "on", Encoding: "UTF8", MaxConnections: 100}
+	return storage.ServerFacts{Version: "16.3", FSync: "on", SynchronousCommit: "on", FullPageWrites: "on",
+		Encoding: "UTF8", MaxConnections: 100}
 }
 
 // serverCheck returns the finding of a name about a server whose clock is off.
@@ -95,8 +96,12 @@ func askReport(t *testing.T, waited, closed time.Duration) *Report {
 // TestServers checks what is said of each setting of a server, and of its clock.
 func TestServers(t *testing.T) {
 	for name, change := range map[string]func(*storage.ServerFacts){
-		"fsync": func(f *storage.ServerFacts) { f.FSync = "off" }, "synchronous_commit": func(f *storage.ServerFacts) { f.SynchronousCommit = "off" },
-		"full_page_writes": func(f *storage.ServerFacts) { f.FullPageWrites = "off" }, "encoding": func(f *storage.ServerFacts) { f.Encoding = "LATIN1" },
+		"fsync": func(f *storage.ServerFacts) {
+			f.FSync = "off"
+		}, "synchronous_commit": func(f *storage.ServerFacts) { f.SynchronousCommit = "off" },
+		"full_page_writes": func(f *storage.ServerFacts) {
+			f.FullPageWrites = "off"
+		}, "encoding": func(f *storage.ServerFacts) { f.Encoding = "LATIN1" },
 	} {
 		bad := wellServer()
 		change(&bad)
@@ -109,7 +114,8 @@ func TestServers(t *testing.T) {
 		}
 	}
 	for off, want := range map[time.Duration]string{
-		99 * time.Millisecond: "the same as that of this process", -99 * time.Millisecond: "the same as that of this process",
+		99 * time.Millisecond:  "the same as that of this process",
+		-99 * time.Millisecond: "the same as that of this process",
 		100 * time.Millisecond: "ahead of that of this process", -100 * time.Millisecond: "behind that of this process",
 		3 * time.Second: "3.00 s ahead of that of this process", -time.Hour: "1h0m0s behind that of this process",
 	} {

@@ -30,12 +30,14 @@ const (
 	grownFor   = 30 * 24 * time.Hour
 )
 
-// judgeRetention proposes a retention if nobody has decided on one and the database has grown. kept is what the database says.
+// judgeRetention proposes a retention if nobody has decided on one and the database has grown. kept is what the
+// database says.
 func judgeRetention(d *Report, set retention.Policy, kept time.Duration, stored operate.StoredParts, c words.Clock) {
 	found := "by the settings of this process: " + set.With(kept).String()
 	grown := stored.Bytes >= grownBytes && !stored.Oldest.IsZero() && c.Now.Sub(stored.Oldest) > grownFor
 	if grown {
-		found += fmt.Sprintf("; the journal, outputs and leases have %.1f GiB, the oldest since %s", float64(stored.Bytes)/(1<<30), c.Moment(stored.Oldest))
+		found += fmt.Sprintf("; the journal, outputs and leases have %.1f GiB, the oldest since %s",
+			float64(stored.Bytes)/(1<<30), c.Moment(stored.Oldest))
 	}
 	d.Judge(!grown || !set.Undecided(kept), Warn, "retention", found,
 		"nothing is ever deleted: set retention: {outputs: 720h, events: 720h} for the workers, which is what new databases do, or 0 to keep all")

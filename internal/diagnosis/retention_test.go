@@ -27,17 +27,20 @@ func TestWhenRetentionIsProposed(t *testing.T) {
 		"nothing is old":                 {unset, 0, grownBytes, grownFor, OK},
 		"it is new":                      {unset, 30 * days, grownBytes, grownFor + time.Second, OK},
 		"all is kept on purpose":         {retention.Policy{}, 0, grownBytes, grownFor + time.Second, OK},
-		"messages are deleted":           {retention.Policy{Messages: days, Outputs: retention.ByDatabase, Events: retention.ByDatabase}, 0, grownBytes, grownFor + time.Second, OK},
+		"messages are deleted": {retention.Policy{Messages: days, Outputs: retention.ByDatabase,
+			Events: retention.ByDatabase}, 0, grownBytes, grownFor + time.Second, OK},
 	} {
 		d := &Report{}
-		judgeRetention(d, tt.set, tt.kept, operate.StoredParts{Bytes: tt.bytes, Oldest: now.Add(-tt.oldest)}, words.Clock{Now: now, Zone: time.UTC})
+		judgeRetention(d, tt.set, tt.kept, operate.StoredParts{Bytes: tt.bytes, Oldest: now.Add(-tt.oldest)},
+			words.Clock{Now: now, Zone: time.UTC})
 		if got := d.Checks[0]; got.Verdict != tt.want || (got.Advice == "") != (tt.want == OK) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	d := &Report{}
 	judgeRetention(d, unset, 30*days, operate.StoredParts{}, words.Clock{Now: now, Zone: time.UTC})
-	if got := d.Checks[0].Found; !strings.HasSuffix(got, "messages for ever, outputs for 30 days, events for 30 days, leases for ever") {
+	if got := d.Checks[0].Found; !strings.HasSuffix(got,
+		"messages for ever, outputs for 30 days, events for 30 days, leases for ever") {
 		t.Error(got)
 	}
 }

@@ -26,9 +26,11 @@ func examineRefused(d *Report, workers []presence.Heartbeat) {
 				turns = append(turns, fmt.Sprint(r.Turn))
 			}
 		}
-		found := fmt.Sprintf("of worker %s: %s: %s", w.WorkerID, words.Refusing(longest.For, longest.Attempts, longest.SQLState), longest.Message)
+		found := fmt.Sprintf("of worker %s: %s: %s", w.WorkerID, words.Refusing(longest.For, longest.Attempts,
+			longest.SQLState), longest.Message)
 		if len(turns) > 0 {
-			found += "; " + words.Plural(len(turns), "turn") + " " + verb(len(turns), "waits", "wait") + ": " + strings.Join(turns, ", ")
+			found += "; " + words.Plural(len(turns), "turn") + " " + verb(len(turns), "waits", "wait") + ": " +
+				strings.Join(turns, ", ")
 		}
 		d.Add(Fail, "refused writes", words.Brief(found, 500), words.WriteAdvice(longest.SQLState))
 	}
@@ -63,7 +65,8 @@ func examineWorkers(d *Report, set Settings, workers []presence.Heartbeat, queue
 	}
 	d.Judge(alive > 0, verdict, "workers", found, "start one: "+set.command("worker"))
 	if len(silent) > 0 {
-		d.Add(Warn, "lost workers", strings.Join(silent, ", "), "find out why they died; other workers take over their turns")
+		d.Add(Warn, "lost workers", strings.Join(silent, ", "),
+			"find out why they died; other workers take over their turns")
 	}
 	if len(draining) > 0 {
 		d.Add(OK, "taking no turns", strings.Join(draining, ", ")+": shutting down", "")
@@ -77,7 +80,8 @@ func examineWorkers(d *Report, set Settings, workers []presence.Heartbeat, queue
 // schedulersOf returns the live processes with the role scheduler.
 func schedulersOf(workers []presence.Heartbeat) (ids []string) {
 	for _, w := range workers {
-		if state := w.State(); state != presence.Stopped && state != presence.Silent && slices.Contains(w.Roles, presence.RoleScheduler) {
+		if state := w.State(); state != presence.Stopped && state != presence.Silent && slices.Contains(w.Roles,
+			presence.RoleScheduler) {
 			ids = append(ids, string(w.WorkerID))
 		}
 	}
@@ -102,7 +106,8 @@ func examineScheduler(d *Report, set Settings, s operate.SchedulerSettings, c wo
 	}
 	advice := "give a worker the role scheduler"
 	if len(who.by) > 0 && silent {
-		ran += fmt.Sprintf(", though %s %s the role scheduler", words.Enumerate(who.by), verb(len(who.by), "has", "have"))
+		ran += fmt.Sprintf(", though %s %s the role scheduler", words.Enumerate(who.by),
+			verb(len(who.by), "has", "have"))
 		advice = "look in its log, and in pg_stat_activity for what its session waits for"
 		if who.failing {
 			advice = "its ticks fail: see the check \"set aside\""
@@ -110,9 +115,11 @@ func examineScheduler(d *Report, set Settings, s operate.SchedulerSettings, c wo
 	}
 	switch {
 	case !s.PausedAt.IsZero():
-		d.Add(Warn, "scheduler", "paused since "+c.At(s.PausedAt)+": "+s.PausedReason, set.command("turnctl")+" scheduler resume")
+		d.Add(Warn, "scheduler", "paused since "+c.At(s.PausedAt)+": "+s.PausedReason,
+			set.command("turnctl")+" scheduler resume")
 	case s.HoldUntil.After(c.Now):
-		d.Add(Warn, "scheduler", "holds off until "+c.At(s.HoldUntil)+": "+s.HoldReason, "it continues by itself; if no commit was lost: "+set.command("turnctl")+" scheduler resume --now")
+		d.Add(Warn, "scheduler", "holds off until "+c.At(s.HoldUntil)+": "+s.HoldReason,
+			"it continues by itself; if no commit was lost: "+set.command("turnctl")+" scheduler resume --now")
 	default:
 		d.Judge(!silent || !who.expected, Warn, "scheduler", ran, advice)
 	}
@@ -173,7 +180,8 @@ func asideAdvice(set Settings, a granting.Aside) string {
 	case granting.AsidePurge:
 		return "remove what the error names, then purge again; workers with a retention try it each hour"
 	default:
-		return fmt.Sprintf("remove what the error names: a trigger, a constraint, or a row of the wrong form; then it goes on by itself, at once with: %s set-aside retry %s %s",
+		return fmt.Sprintf(
+			"remove what the error names: a trigger, a constraint, or a row of the wrong form; then it goes on by itself, at once with: %s set-aside retry %s %s",
 			set.command("turnctl"), a.Kind, a.ID)
 	}
 }

@@ -24,7 +24,8 @@ func examineTokens(ctx context.Context, d *Report, set Settings, store Store) {
 		d.Unread("tokens", err)
 		return
 	}
-	d.Judge(there, Warn, "tokens", map[bool]string{true: "there are tokens for the HTTP API", false: "there is none, so the HTTP API answers every request with 401"}[there],
+	d.Judge(there, Warn, "tokens", map[bool]string{true: "there are tokens for the HTTP API",
+		false: "there is none, so the HTTP API answers every request with 401"}[there],
 		"create one: "+set.command("turnctl")+" tokens create NAME --scopes send,read")
 }
 
@@ -39,7 +40,8 @@ func examineWebhooks(ctx context.Context, d *Report, store Store, c words.Clock)
 		name := "webhook " + w.Name
 		switch {
 		case !w.PausedAt.IsZero():
-			d.Add(Warn, name, fmt.Sprintf("paused %s: %s; %s", c.Ago(w.PausedAt), w.PausedReason, repliesWait(w.Pending)), "turnctl webhooks resume "+w.Name)
+			d.Add(Warn, name, fmt.Sprintf("paused %s: %s; %s", c.Ago(w.PausedAt), w.PausedReason,
+				repliesWait(w.Pending)), "turnctl webhooks resume "+w.Name)
 		case !w.Served():
 			d.Add(Warn, name, "no worker has it in its settings; "+repliesWait(w.Pending),
 				"start a worker that has it, or remove it: turnctl webhooks remove "+w.Name)
@@ -60,7 +62,8 @@ func repliesWait(n int) string {
 func failingWebhook(w operate.WebhookView, c words.Clock) (found, advice string) {
 	advice = "fix the endpoint: pending replies are retried by themselves; see turnctl webhooks show " + w.Name
 	if w.Pending > 0 && w.FailedAt.After(w.SucceededAt) {
-		found = fmt.Sprintf("its newest attempt failed %s; %s, the oldest for %s; ", c.Ago(w.FailedAt), repliesWait(w.Pending), words.Coarse(w.Oldest))
+		found = fmt.Sprintf("its newest attempt failed %s; %s, the oldest for %s; ", c.Ago(w.FailedAt),
+			repliesWait(w.Pending), words.Coarse(w.Oldest))
 	}
 	if w.Dead > 0 {
 		found += fmt.Sprintf("%s dead %s; ", words.Thousands(int64(w.Dead)), verb(w.Dead, "delivery", "deliveries"))
@@ -88,11 +91,14 @@ func examineModels(ctx context.Context, d *Report, store Store, c words.Clock) {
 		verdict, left := Warn, ""
 		if stuck := withoutAnother(m, models); len(stuck) > 0 {
 			left = "; " + words.Enumerate(stuck) + " " + verb(len(stuck), "has", "have") + " no other model that is up"
-			if awaited := slices.ContainsFunc(stuck, func(agent string) bool { return waits.forModel(ctx, d, store, agent, m.Model) }); awaited {
+			if awaited := slices.ContainsFunc(stuck, func(agent string) bool {
+				return waits.forModel(ctx, d, store, agent, m.Model)
+			}); awaited {
 				verdict, left = Fail, left+", and messages wait"
 			}
 		}
-		d.Add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.At(m.DownSince), m.ErrorClass, words.Brief(m.Error, 300), left), adviceOfModel(m, c))
+		d.Add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.At(m.DownSince), m.ErrorClass,
+			words.Brief(m.Error, 300), left), adviceOfModel(m, c))
 	}
 	if up > 0 {
 		d.Add(OK, "models", words.Plural(up, "model")+" in use and not down", "")
@@ -110,7 +116,8 @@ func (w waitsOfAgents) forModel(ctx context.Context, d *Report, store Store, age
 	if _, read := w[agent]; !read {
 		w[agent] = []waiting.Wait{}
 		for _, state := range []turnkeeper.MessageState{turnkeeper.MessageWaiting, turnkeeper.MessageRunning} {
-			messages, err := store.Messages(ctx, operate.Page{Agent: agent, State: string(state), Limit: newestMessages})
+			messages, err := store.Messages(ctx, operate.Page{Agent: agent, State: string(state),
+				Limit: newestMessages})
 			if err != nil {
 				d.Unread("models", err)
 			}
@@ -125,7 +132,9 @@ func (w waitsOfAgents) forModel(ctx context.Context, d *Report, store Store, age
 // withoutAnother returns the agents that need the model now, and no other model that is up.
 func withoutAnother(m modelhealth.Health, all []modelhealth.Health) (stuck []string) {
 	for _, agent := range m.NeededBy {
-		if !slices.ContainsFunc(all, func(other modelhealth.Health) bool { return !other.Down() && slices.Contains(other.NeededBy, agent) }) {
+		if !slices.ContainsFunc(all, func(other modelhealth.Health) bool {
+			return !other.Down() && slices.Contains(other.NeededBy, agent)
+		}) {
 			stuck = append(stuck, agent)
 		}
 	}
@@ -137,14 +146,17 @@ func adviceOfModel(m modelhealth.Health, c words.Clock) string {
 	provider, _, _ := strings.Cut(m.Model, "/")
 	switch inference.Class(m.ErrorClass) {
 	case inference.ClassAuth:
-		return "set the right key of the provider " + provider + " and restart the workers: they read it when they start"
+		return "set the right key of the provider " + provider +
+			" and restart the workers: they read it when they start"
 	case inference.ClassQuota:
 		return "add credit to the account of the provider " + provider + "; it is tried again " + c.At(m.Until)
 	case inference.ClassNotFound:
-		return "correct the model's name in the file of " + words.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
+		return "correct the model's name in the file of " + words.Enumerate(m.Agents) +
+			", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
 			provider + " in the config file, and restart the workers"
 	default:
-		return "start or repair the provider " + provider + ", or wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. " +
+		return "start or repair the provider " + provider + ", or wait: it is tried again " + c.At(m.Until) +
+			", and messages continue with its first answer. " +
 			"If it is only slow, raise model_idle_timeout. To try it at once: turnctl retry MESSAGE"
 	}
 }

@@ -39,7 +39,8 @@ func examineBudgets(ctx context.Context, d *Report, store Store, c words.Clock) 
 			used, limit int64
 		}{{"day_tokens", "tokens", spent.Tokens, b.DayTokens}, {"day_calls", "model calls", spent.Calls, b.DayCalls}} {
 			if bound.limit > 0 && (bound.used >= bound.limit || spent.PutOff > 0) {
-				over = append(over, fmt.Sprintf("%s of %s %s of today are spent", words.Thousands(bound.used), words.Thousands(bound.limit), bound.noun))
+				over = append(over, fmt.Sprintf("%s of %s %s of today are spent", words.Thousands(bound.used),
+					words.Thousands(bound.limit), bound.noun))
 				bounds = append(bounds, bound.key)
 			}
 		}
@@ -87,11 +88,14 @@ func examineWaits(ctx context.Context, d *Report, store Store, c words.Clock) {
 		for _, wait := range m.Waits {
 			reasons = append(reasons, wait.Long(c.Moment))
 		}
-		found := fmt.Sprintf("message %d has been due since %s: %s", w.Message, c.At(w.DueAt), strings.Join(reasons, "; "))
+		found := fmt.Sprintf("message %d has been due since %s: %s", w.Message, c.At(w.DueAt),
+			strings.Join(reasons, "; "))
 		if w.Messages > 1 {
-			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s", words.Thousands(int64(w.Messages)), words.Exact(longWait))
+			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s",
+				words.Thousands(int64(w.Messages)), words.Exact(longWait))
 		}
-		d.AddAbout(w.Agent, Warn, "waiting "+w.Agent, found, fmt.Sprintf("what you can do: turnctl explain --message %d", w.Message))
+		d.AddAbout(w.Agent, Warn, "waiting "+w.Agent, found,
+			fmt.Sprintf("what you can do: turnctl explain --message %d", w.Message))
 	}
 }
 
@@ -110,7 +114,9 @@ func examineAsks(ctx context.Context, d *Report, store Store, queue operate.Tota
 	}
 	for _, a := range expired {
 		if c.Now.Sub(a.ClosedAt) < lossesShown {
-			d.AddAbout(a.Agent, Warn, fmt.Sprintf("ask %d", a.ID), fmt.Sprintf("nobody answered it before it expired %s: %s of turn %d of %s", c.Ago(a.ClosedAt), a.Kind, a.Turn, a.Agent),
+			d.AddAbout(a.Agent, Warn, fmt.Sprintf("ask %d", a.ID),
+				fmt.Sprintf("nobody answered it before it expired %s: %s of turn %d of %s", c.Ago(a.ClosedAt), a.Kind,
+					a.Turn, a.Agent),
 				fmt.Sprintf("see what became of it: turnctl explain %d", a.Turn))
 		}
 	}
@@ -124,11 +130,14 @@ func examineLosses(ctx context.Context, d *Report, store Store) {
 		return
 	}
 	for _, t := range turns {
-		found := fmt.Sprintf("%s died or fell silent during message %d of %s", words.Plural(t.Losses, "worker"), t.Message, t.Agent)
+		found := fmt.Sprintf("%s died or fell silent during message %d of %s", words.Plural(t.Losses, "worker"),
+			t.Message, t.Agent)
 		if len(t.Tools) > 0 {
-			found += ", while " + verb(len(t.Tools), "the tool ", "one of the tools ") + strings.Join(t.Tools, ", ") + " may have run"
+			found += ", while " + verb(len(t.Tools), "the tool ", "one of the tools ") + strings.Join(t.Tools, ", ") +
+				" may have run"
 		}
-		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; details: turnctl explain %d", t.Turn, t.Turn)
+		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; details: turnctl explain %d",
+			t.Turn, t.Turn)
 		if t.State.Terminal() {
 			found += "; it is " + string(t.State)
 			advice = fmt.Sprintf("details: turnctl explain %d", t.Turn)
@@ -156,6 +165,7 @@ func examineSchedules(ctx context.Context, d *Report, set Settings, store Store,
 		if s.PausedReason != "" {
 			found += ": " + words.Brief(s.PausedReason, 300)
 		}
-		d.AddAbout(s.Agent, Warn, "schedule "+s.Agent, found, fmt.Sprintf("%s schedules resume %s/%s", set.command("turnctl"), s.Agent, s.Name))
+		d.AddAbout(s.Agent, Warn, "schedule "+s.Agent, found, fmt.Sprintf("%s schedules resume %s/%s",
+			set.command("turnctl"), s.Agent, s.Name))
 	}
 }

@@ -12,7 +12,8 @@ import (
 // patience is the timeout of every wait for an event.
 const patience = time.Minute
 
-// A Hang is an http.Handler that answers no request: it waits until the client gives up. The zero value does not begin to answer.
+// A Hang is an http.Handler that answers no request: it waits until the client gives up. The zero value does not begin
+// to answer.
 type Hang struct {
 	begins bool // it sends the header of an answer, but no body
 	taken  chan struct{}
@@ -24,7 +25,8 @@ type Hang struct {
 func Each(t *testing.T, check func(t *testing.T, h *Hang)) {
 	for name, begins := range map[string]bool{"no answer": false, "an answer without an end": true} {
 		t.Run(name, func(t *testing.T) {
-			check(t, &Hang{begins: begins, taken: make(chan struct{}, 100), left: make(chan struct{}, 100), over: make(chan struct{})})
+			check(t, &Hang{begins: begins, taken: make(chan struct{}, 100), left: make(chan struct{}, 100),
+				over: make(chan struct{})})
 		})
 	}
 }
@@ -52,8 +54,8 @@ func note(event chan<- struct{}) {
 	}
 }
 
-// Check calls request, ends its context once the server has the request, and returns its error, which must not be nil. It fails the
-// test if request does not return, or if the server still has the request. It may be called once.
+// Check calls request, ends its context once the server has the request, and returns its error, which must not be nil.
+// It fails the test if request does not return, or if the server still has the request. It may be called once.
 func (h *Hang) Check(t *testing.T, request func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())

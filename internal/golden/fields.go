@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Fields returns a line for each field within a value that is not the zero value, in the order of the source, or of the keys of a map.
-// Functions are left out.
+// Fields returns a line for each field within a value that is not the zero value, in the order of the source, or of the
+// keys of a map. Functions are left out.
 func Fields(name string, v reflect.Value) (lines []string) {
 	switch {
 	case !v.IsValid() || v.IsZero() || v.Kind() == reflect.Func:

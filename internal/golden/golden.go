@@ -14,8 +14,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // Updating reports whether the files are written anew.
 func Updating() bool { return *update }
 
-// File fails the test if got differs from the file at path, which is relative to the package's folder. With -update it writes the file
-// first.
+// File fails the test if got differs from the file at path, which is relative to the package's folder. With -update it
+// writes the file first.
 func File(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {

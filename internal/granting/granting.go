@@ -54,8 +54,8 @@ type Snapshot struct {
 // MaxWaiting is the maximum number of waiting messages that a Snapshot counts.
 const MaxWaiting = 101
 
-// A Subject is a row that a part of a tick is about. If that part fails, the row is set aside: it is left out until its next try, and the
-// rest of the tick is done.
+// A Subject is a row that a part of a tick is about. If that part fails, the row is set aside: it is left out until its
+// next try, and the rest of the tick is done.
 type Subject struct {
 	Kind SubjectKind
 	ID   string // see the SubjectKinds
@@ -66,9 +66,10 @@ type SubjectKind string
 
 // The kinds.
 const (
-	AsideMessage  SubjectKind = "message"   // its id: it cannot be granted, or moved to its lane
-	AsideTurn     SubjectKind = "turn"      // its id: it cannot be granted, taken from a lost worker, or closed
-	AsideCall     SubjectKind = "call"      // TURN/ROUND/ORDINAL: a lost detached call that cannot be ended or run again
+	AsideMessage SubjectKind = "message" // its id: it cannot be granted, or moved to its lane
+	AsideTurn    SubjectKind = "turn"    // its id: it cannot be granted, taken from a lost worker, or closed
+	// TURN/ROUND/ORDINAL: a lost detached call that cannot be ended or run again
+	AsideCall     SubjectKind = "call"
 	AsideAsk      SubjectKind = "ask"       // its id: it cannot be closed when it expires
 	AsideSubAgent SubjectKind = "sub_agent" // TURN/ROUND/ORDINAL of its call: it cannot be reported or cancelled
 	AsideSchedule SubjectKind = "schedule"  // AGENT/NAME: its slot cannot become a message
@@ -81,7 +82,8 @@ const (
 
 // SubjectKinds lists the kinds.
 var SubjectKinds = []SubjectKind{
-	AsideMessage, AsideTurn, AsideCall, AsideAsk, AsideSubAgent, AsideSchedule, AsideAgent, AsideDelivery, AsidePurge, AsideStep, AsideTick,
+	AsideMessage, AsideTurn, AsideCall, AsideAsk, AsideSubAgent, AsideSchedule, AsideAgent, AsideDelivery, AsidePurge,
+	AsideStep, AsideTick,
 }
 
 // An Aside is a row that is set aside.

@@ -82,7 +82,8 @@ func TestItems(t *testing.T) {
 		}
 	}
 	s := jsonlimit.NewScanner(l)
-	if err := s.Feed([]byte(`{"result":{"tools":[1,1]}}`)); err != nil || s.Size().Memory-sizeOf(t, `{"result":{"tools":[1,1]}}`).Memory != 2000 {
+	if err := s.Feed([]byte(`{"result":{"tools":[1,1]}}`)); err != nil || s.Size().Memory-sizeOf(t,
+		`{"result":{"tools":[1,1]}}`).Memory != 2000 {
 		t.Error(err, s.Size())
 	}
 }
@@ -116,9 +117,12 @@ func TestMemory(t *testing.T) {
 		members[i] = `"` + strings.Repeat("k", i%50) + string(rune('a'+i%26)) + strings.Repeat("z", i%1000) + `":0`
 	}
 	for name, text := range map[string]string{
-		"empty arrays": many("[]"), "empty objects": many("{}"), "numbers": many("1"), "strings": many(`"x"`), "empty strings": many(`""`),
-		"objects of a member": many(`{"":0}`), "objects of nine": many(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0}`),
-		"arrays of one": many(`[0]`), "deep": strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "one object": "{" + strings.Join(members, ",") + "}",
+		"empty arrays": many("[]"), "empty objects": many("{}"), "numbers": many("1"), "strings": many(`"x"`),
+		"empty strings":       many(`""`),
+		"objects of a member": many(`{"":0}`), "objects of nine": many(
+			`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0}`),
+		"arrays of one": many(`[0]`), "deep": strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "one object": "{" +
+			strings.Join(members, ",") + "}",
 		"escapes": many(`"\u65e5\n"`), "booleans": many("true"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +134,8 @@ func TestMemory(t *testing.T) {
 			}
 			held := int64(heap()) - int64(before)
 			runtime.KeepAlive(value)
-			if t.Logf("%d bytes hold %d, estimated as %d", len(text), held, estimate); held > estimate || estimate > 5*held+(64<<10) {
+			if t.Logf("%d bytes hold %d, estimated as %d", len(text), held, estimate); held > estimate ||
+				estimate > 5*held+(64<<10) {
 				t.Errorf("%d bytes are held, and the estimate is %d", held, estimate)
 			}
 		})
@@ -148,8 +153,10 @@ func heap() uint64 {
 // counts are those of encoding/json's tokens.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":[1,-2.5e+7,true,null,"\u00e9\"\\"],"a":{}}`, `[]`, ` 0 `, `-`, `01`, `1.`, `1e`, `"\x"`, `"\u12g4"`, "\"\x00\"", "\"\xff\"", `[1,]`, `{,}`, `{"a"}`,
-		`{"a":1,}`, `tru`, `nulll`, `[[[]]`, `1 2`, `{1:2}`, "\xef\xbb\xbf1", "", " ", `"a`, `-0`, `-01`, `0e-0`, `[}`, `{]`, `{"a":1]`,
+		`{"a":[1,-2.5e+7,true,null,"\u00e9\"\\"],"a":{}}`, `[]`, ` 0 `, `-`, `01`, `1.`, `1e`, `"\x"`, `"\u12g4"`,
+		"\"\x00\"", "\"\xff\"", `[1,]`, `{,}`, `{"a"}`,
+		`{"a":1,}`, `tru`, `nulll`, `[[[]]`, `1 2`, `{1:2}`, "\xef\xbb\xbf1", "", " ", `"a`, `-0`, `-01`, `0e-0`, `[}`,
+		`{]`, `{"a":1]`,
 	} {
 		f.Add([]byte(seed), 3)
 	}
@@ -170,7 +177,8 @@ func FuzzScanner(f *testing.F) {
 		if depth, values := tokens(text); depth != s.Size().Depth || values != s.Size().Values {
 			t.Fatalf("%q: %+v, want depth %d, %d values", text, s.Size(), depth, values)
 		}
-		exact := jsonlimit.Limits{Bytes: s.Size().Bytes, Depth: s.Size().Depth, Values: s.Size().Values, Memory: s.Size().Memory}
+		exact := jsonlimit.Limits{Bytes: s.Size().Bytes, Depth: s.Size().Depth, Values: s.Size().Values,
+			Memory: s.Size().Memory}
 		if err := exact.Check(text); err != nil {
 			t.Fatalf("%q at its own size: %v", text, err)
 		}

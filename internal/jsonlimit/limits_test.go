@@ -27,7 +27,9 @@ func TestLimitsOfTheScanner(t *testing.T) {
 	limittest.Check(t, map[string]limittest.Row{
 		"kib": {None: "a unit"}, "mib": {None: "a unit"},
 		"maxMCPTools": {At: 2000, Takes: func(_ *testing.T, tools int) bool {
-			return jsonlimit.MCPMessage.Check([]byte(`{"result":{"tools":[`+list(tools, func(int) string { return "{}" })+"]}}")) == nil
+			return jsonlimit.MCPMessage.Check([]byte(`{"result":{"tools":[`+list(tools, func(int) string {
+				return "{}"
+			})+"]}}")) == nil
 		}},
 		"maxName": {At: 64, Takes: func(_ *testing.T, length int) bool { // a longer name is not told apart
 			name := strings.Repeat("n", length)
@@ -38,7 +40,8 @@ func TestLimitsOfTheScanner(t *testing.T) {
 		"maxOpen": {At: 10000, Takes: func(_ *testing.T, depth int) bool {
 			return (jsonlimit.Limits{}).Check([]byte(strings.Repeat("[", depth)+strings.Repeat("]", depth))) == nil
 		}},
-		"slotMemory": byMemory, "valueMemory": byMemory, "objectMemory": byMemory, "groupMemory": byMemory, "memberMemory": byMemory,
+		"slotMemory": byMemory, "valueMemory": byMemory, "objectMemory": byMemory, "groupMemory": byMemory,
+		"memberMemory": byMemory,
 		"groupMembers": {At: 8, Takes: func(t *testing.T, members int) bool {
 			return object(t, members)-object(t, members-1) == object(t, 3)-object(t, 2)
 		}},

@@ -26,25 +26,30 @@ var (
 		Data: "Request or notification of an MCP server, or a batch", Rest: "the connection ends",
 		Limits: Limits{Bytes: 16 * mib, Depth: 128, Values: 20_000},
 	}
-	MCPRefusal = Reader{Data: "Error response to an MCP request", Rest: "not read", Limits: Limits{Bytes: 64 * kib, Depth: 128, Values: 20_000}}
-	MCPLogin   = Reader{
+	MCPRefusal = Reader{Data: "Error response to an MCP request", Rest: "not read", Limits: Limits{Bytes: 64 * kib,
+		Depth: 128, Values: 20_000}}
+	MCPLogin = Reader{
 		Data: "Response of an authorization server", Rest: "the login fails",
 		Limits: Limits{Bytes: 1 * mib, Depth: 32, Values: 20_000},
 	}
-	ToolSchema = Reader{Data: "JSON Schema of a tool or a form", Rest: "the tool or form is refused", Limits: Limits{Bytes: 1 * mib, Depth: 64, Values: 50_000}}
-	ToolResult = Reader{Data: "Result of a program, an HTTP request or a Go tool", Rest: "cut", Limits: Limits{Bytes: 10_000_000}}
-	ToolText   = Reader{
+	ToolSchema = Reader{Data: "JSON Schema of a tool or a form", Rest: "the tool or form is refused",
+		Limits: Limits{Bytes: 1 * mib, Depth: 64, Values: 50_000}}
+	ToolResult = Reader{Data: "Result of a program, an HTTP request or a Go tool", Rest: "cut",
+		Limits: Limits{Bytes: 10_000_000}}
+	ToolText = Reader{
 		Data: "JSON in the text of an MCP result that has structured content too", Rest: "counts as another value",
 		Limits: Limits{Bytes: 10_000_000, Depth: 128, Values: 1_000_000, Memory: 96 * mib},
 	}
-	Arguments    = Reader{Data: "Arguments of a tool call", Rest: "the call is answered with an error", Limits: Limits{Bytes: 256 * kib, Depth: 64}}
+	Arguments = Reader{Data: "Arguments of a tool call", Rest: "the call is answered with an error",
+		Limits: Limits{Bytes: 256 * kib, Depth: 64}}
 	ModelAnswer  = Reader{Data: "Answer of a model", Rest: "the model call fails", Limits: Limits{Bytes: 32 * mib}}
 	ModelMessage = Reader{
 		Data: "Event of a streamed answer of a model, or a whole answer", Rest: "the model call fails",
 		Limits: Limits{Bytes: 32 * mib, Depth: 128, Values: 50_000, Memory: 96 * mib},
 	}
-	ModelError = Reader{Data: "Error response of a provider", Rest: "not read; not decoded", Limits: Limits{Bytes: 256 * kib, Depth: 64, Values: 10_000}}
-	ModelList  = Reader{
+	ModelError = Reader{Data: "Error response of a provider", Rest: "not read; not decoded",
+		Limits: Limits{Bytes: 256 * kib, Depth: 64, Values: 10_000}}
+	ModelList = Reader{
 		Data: "List of a provider's models", Rest: "counts as no list",
 		Limits: Limits{Bytes: 16 * mib, Depth: 64, Values: 500_000, Memory: 96 * mib},
 	}
@@ -60,8 +65,10 @@ var (
 		Data: "Answer of a person", Rest: "the answer is refused",
 		Limits: Limits{Bytes: 256 * kib, Depth: 64, Values: 20_000},
 	}
-	State           = Reader{Data: "State that an MCP server gave", Rest: "the call fails", Limits: Limits{Bytes: 512 * kib, Depth: 64, Values: 50_000}}
-	ConfigFile      = Reader{Data: "Config file", Rest: "the file is refused", Limits: Limits{Bytes: 64 * kib, Depth: 32}}
+	State = Reader{Data: "State that an MCP server gave", Rest: "the call fails",
+		Limits: Limits{Bytes: 512 * kib, Depth: 64, Values: 50_000}}
+	ConfigFile = Reader{Data: "Config file", Rest: "the file is refused",
+		Limits: Limits{Bytes: 64 * kib, Depth: 32}}
 	WebhookResponse = Reader{Data: "Response to a webhook", Rest: "not read", Limits: Limits{Bytes: 16 * kib}}
 )
 
@@ -69,6 +76,7 @@ var (
 func Readers() []Reader {
 	return []Reader{
 		MCPMessage, MCPRequest, MCPRefusal, MCPLogin, ToolSchema, ToolResult, ToolText, Arguments,
-		ModelAnswer, ModelMessage, ModelError, ModelList, ModelText, RequestBody, Answer, State, ConfigFile, WebhookResponse,
+		ModelAnswer, ModelMessage, ModelError, ModelList, ModelText, RequestBody, Answer, State, ConfigFile,
+		WebhookResponse,
 	}
 }

@@ -41,7 +41,8 @@ func (m *member) is(name string) bool { return m.escaped || bytes.EqualFold(m.na
 
 // NewScanner returns a Scanner at the start of a text.
 func NewScanner(limits Limits) *Scanner {
-	return &Scanner{limits: limits, step: atValue, path: make([]member, pathLength), items: make([]int, len(limits.Items))}
+	return &Scanner{limits: limits, step: atValue, path: make([]member, pathLength),
+		items: make([]int, len(limits.Items))}
 }
 
 // pathLength is the number of names in the path of Items.

@@ -8,13 +8,14 @@ import (
 	"turnkeeper/internal/jsonlimit"
 )
 
-// TestWhatIsJSON changes each byte of valid texts, leaves it out, and puts others before it: the scanner must accept what encoding/json
-// accepts, and no other text, also if the text comes byte by byte.
+// TestWhatIsJSON changes each byte of valid texts, leaves it out, and puts others before it: the scanner must accept
+// what encoding/json accepts, and no other text, also if the text comes byte by byte.
 func TestWhatIsJSON(t *testing.T) {
 	t.Parallel()
 	others := []byte("{}[],:\"\\/ \n\x00\x1f\x7f\xc3019eE+-.utrfalsnx")
 	for _, text := range []string{
-		`{"a":1,"b":[true,false,null]}`, `[0,-0,10,-1.5,0.25e+3,1E-2,9e9]`, `"a\u00e9\"\\\/\b\f\n\r\t\uD83D"`, ` [ { } , [ ] ] `, `-12.50E+07`, `{"":{"":""}}`, `"é"`, ``,
+		`{"a":1,"b":[true,false,null]}`, `[0,-0,10,-1.5,0.25e+3,1E-2,9e9]`, `"a\u00e9\"\\\/\b\f\n\r\t\uD83D"`,
+		` [ { } , [ ] ] `, `-12.50E+07`, `{"":{"":""}}`, `"é"`, ``,
 	} {
 		for at := range len(text) + 1 {
 			judge(t, text[:at])

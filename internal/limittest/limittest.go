@@ -1,7 +1,7 @@
 // Package limittest checks that the tests of a package try each of its limits exactly where it lies.
 //
-// A package's test passes a row for every numeric constant of its package. The test fails on a constant without a row, so
-// that each new limit is tested, and on a row without a constant.
+// A package's test passes a row for every numeric constant of its package. The test fails on a constant without a row,
+// so that each new limit is tested, and on a row without a constant.
 package limittest
 
 import (
@@ -110,7 +110,8 @@ func addNumbers(d *ast.GenDecl, numbers map[string]bool) {
 			ast.Inspect(expression, func(node ast.Node) bool {
 				switch n := node.(type) {
 				case *ast.BasicLit:
-					numbers[value.Names[i].Name] = numbers[value.Names[i].Name] || n.Kind == token.INT || n.Kind == token.FLOAT
+					numbers[value.Names[i].Name] = numbers[value.Names[i].Name] || n.Kind == token.INT ||
+						n.Kind == token.FLOAT
 				case *ast.Ident:
 					numbers[value.Names[i].Name] = numbers[value.Names[i].Name] || unit.MatchString(n.Name)
 				}

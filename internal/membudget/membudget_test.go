@@ -220,8 +220,8 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// TestAReaderWaitsForNoTurn has a turn whose first result fills the reserve, and which waits for another one: a reader reads it, behind
-// an answer to another turn.
+// TestAReaderWaitsForNoTurn has a turn whose first result fills the reserve, and which waits for another one: a reader
+// reads it, behind an answer to another turn.
 func TestAReaderWaitsForNoTurn(t *testing.T) {
 	const size, largest = 120 << 20, 100 << 20
 	b := membudget.New(size, largest)

@@ -20,11 +20,13 @@ type played struct {
 	done   chan error
 }
 
-// TestNobodyWaitsBesideRoom runs random operations. After each one, to look again for those that may be served serves nobody: no operation
-// that makes room, or leaves a wait, forgets those who wait. In the end everything is free.
+// TestNobodyWaitsBesideRoom runs random operations. After each one, to look again for those that may be served serves
+// nobody: no operation that makes room, or leaves a wait, forgets those who wait. In the end everything is free.
 func TestNobodyWaitsBesideRoom(t *testing.T) {
 	for seed := range uint64(60) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { playBudget(t, seed) }) })
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { playBudget(t, seed) })
+		})
 	}
 }
 
@@ -100,7 +102,8 @@ func playBudget(t *testing.T, seed uint64) {
 		idle.Shrink(math.MaxInt64) // serves those for whom there is room
 		synctest.Wait()
 		if after := b.Use(); after != before {
-			t.Fatalf("after step %d, %v: %+v; who waits beside room is served only later: %+v", step, log, before, after)
+			t.Fatalf("after step %d, %v: %+v; who waits beside room is served only later: %+v", step, log,
+				before, after)
 		}
 	}
 	for _, a := range accounts {

@@ -99,7 +99,9 @@ func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() e
 // ForgetAside forgets the turns and messages that are over.
 func (t *tick) ForgetAside(context.Context) error {
 	t.later(func(*[]Bell) {
-		maps.DeleteFunc(t.s.state.aside, func(subject granting.Subject, _ asideRow) bool { return asides{&t.s.state}.needsNoWork(subject) })
+		maps.DeleteFunc(t.s.state.aside, func(subject granting.Subject, _ asideRow) bool {
+			return asides{&t.s.state}.needsNoWork(subject)
+		})
 	})
 	return nil
 }
@@ -109,7 +111,9 @@ func (s asides) needsNoWork(subject granting.Subject) bool {
 	id, err := strconv.Atoi(subject.ID)
 	switch {
 	case err == nil && subject.Kind == granting.AsideTurn:
-		return !slices.ContainsFunc(slices.Collect(maps.Values(s.open)), func(turn *turnRow) bool { return int(turn.ID) == id })
+		return !slices.ContainsFunc(slices.Collect(maps.Values(s.open)), func(turn *turnRow) bool {
+			return int(turn.ID) == id
+		})
 	case err == nil && subject.Kind == granting.AsideMessage:
 		for _, waiting := range s.waiting {
 			for _, m := range waiting {

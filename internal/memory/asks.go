@@ -96,7 +96,8 @@ func (j *Journal) checkApproval(t *turnRow, start turnlog.CallStart) error {
 	case start.Attempt == 1:
 		bad = bad || approval == nil // approves has compared the ask
 	default:
-		bad = bad || settled == nil || start.Ask != settled.ID || settled.Answer != asks.DidNotHappen || settled.Hash != start.Hash
+		bad = bad || settled == nil || start.Ask != settled.ID || settled.Answer != asks.DidNotHappen ||
+			settled.Hash != start.Hash
 	}
 	used := func(s startRow) bool { return start.Ask != 0 && s.ask == start.Ask }
 	if bad || slices.ContainsFunc(t.starts, used) && !j.s.bugs.has(BugAskUsedTwice) {
@@ -183,9 +184,12 @@ func (s *Store) answerAsk(t *turnRow, id asks.ID, a asks.Answer, rings *[]Bell) 
 		return "", turnkeeper.ErrNotFound
 	}
 	switch {
-	case !ask.Kind.Decides(a.Decision), strings.TrimSpace(a.By) == "", len(ask.Audience) > 0 && !slices.Contains(ask.Audience, a.By),
-		(a.Decision == asks.Answered) != (a.Answer != ""), a.Edited != "" && (a.Decision != asks.Approved || ask.Kind != asks.KindApprove),
-		ask.Kind == asks.KindSettle && !slices.Contains([]string{asks.Happened, asks.DidNotHappen, asks.Unknown}, a.Answer),
+	case !ask.Kind.Decides(a.Decision), strings.TrimSpace(a.By) == "", len(ask.Audience) > 0 &&
+		!slices.Contains(ask.Audience, a.By),
+		(a.Decision == asks.Answered) != (a.Answer != ""), a.Edited != "" &&
+			(a.Decision != asks.Approved || ask.Kind != asks.KindApprove),
+		ask.Kind == asks.KindSettle && !slices.Contains([]string{asks.Happened, asks.DidNotHappen,
+			asks.Unknown}, a.Answer),
 		a.Hash != "" && a.Hash != ask.Hash, a.Answer != "" && !json.Valid([]byte(a.Answer)),
 		a.Edited != "" && (!json.Valid([]byte(a.Edited)) || !strings.HasPrefix(strings.TrimSpace(a.Edited), "{")):
 		return "", asks.ErrInvalid

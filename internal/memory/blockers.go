@@ -10,8 +10,8 @@ import (
 	"turnkeeper/internal/waiting"
 )
 
-// Blockers returns why a waiting message, or the queued turn of a running one, is not granted now, apart from the scheduler and
-// free slots: the reasons that turnkeeper.blockers gives. The ticks grant what has none.
+// Blockers returns why a waiting message, or the queued turn of a running one, is not granted now, apart from the
+// scheduler and free slots: the reasons that turnkeeper.blockers gives. The ticks grant what has none.
 func Blockers(s *Store, id turnkeeper.MessageID) []waiting.Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,13 +90,15 @@ func (t gate) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Re
 	return found
 }
 
-// left reports whether a tick leaves out a message or its turn: it is closed or blocked, or the scheduler holds its agent back.
+// left reports whether a tick leaves out a message or its turn: it is closed or blocked, or the scheduler holds its
+// agent back.
 func (t gate) left(m *turnkeeper.Message, overdue bool, held, full []string, now time.Time) bool {
 	_, again := t.s.state.queueRanks[m.ID]
 	if again && (t.s.bugs.has(BugOvertaken) || t.s.bugs.has(BugForgotten)) {
 		return true
 	}
-	return t.gone[m.ID] || !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) || len(t.blockers(m, now)) > 0
+	return t.gone[m.ID] || !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) ||
+		len(t.blockers(m, now)) > 0
 }
 
 // ofMessage returns what blocks a message without an open turn, apart from its lane.
@@ -131,7 +133,8 @@ func (t gate) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
 }
 
 // ahead returns what is ahead of a message, or of its turn that goes back to its lane, and the turn that has the lane.
-func (t gate) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, now time.Time) (found []waiting.Reason) {
+func (t gate) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane,
+	now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
 	if t.waitsBehind(lane, m, now) || turn != nil && t.waitsBehind(s.laneNow(m, lane), m, now) {
 		found = append(found, waiting.EarlierMessage)
@@ -160,12 +163,14 @@ func (t gate) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time.
 		if _, again := s.queueRanks[w.ID]; again && t.s.bugs.has(BugOvertaken) {
 			return false
 		}
-		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w) && !(levels{s}).holds(w, now)
+		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w) &&
+			!(levels{s}).holds(w, now)
 	}
 	return slices.ContainsFunc(s.waiting[lane], ahead) || slices.ContainsFunc(t.slots, ahead)
 }
 
-// limits returns what blocks a message because of the turns of others: the models that are down, and the turns of its agent.
+// limits returns what blocks a message because of the turns of others: the models that are down, and the turns of its
+// agent.
 func (t gate) limits(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
 	a, down := s.agents[m.Agent], models{s}.down(now)

@@ -75,7 +75,8 @@ func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit
 	if bugs.has(BugLostAnswerRedone) { // the writer continues from the current state
 		j.lastSeq = int64(len(j.s.state.turn(g.TurnID).events))
 		j.writer.Entries = row.Entries
-		row = commit.Row{Token: g.Token, GrantID: g.GrantID, WorkerID: g.WorkerID, State: turnkeeper.TurnRunning, Entries: row.Entries}
+		row = commit.Row{Token: g.Token, GrantID: g.GrantID, WorkerID: g.WorkerID, State: turnkeeper.TurnRunning,
+			Entries: row.Entries}
 	}
 	return row
 }

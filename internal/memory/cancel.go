@@ -45,7 +45,8 @@ func (c *Conn) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed boo
 	return closed, err
 }
 
-// FinishTurn lets a turn end with what it has. closed reports whether it has ended so. The errors are those of CancelTurn.
+// FinishTurn lets a turn end with what it has. closed reports whether it has ended so. The errors are those of
+// CancelTurn.
 func (c *Conn) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
 	err = c.ask(ctx, "finish", func() error {
 		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
@@ -57,7 +58,8 @@ func (c *Conn) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (closed boo
 }
 
 // CancelMessage cancels a message, and the turn that handles it.
-func (c *Conn) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error) {
+func (c *Conn) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID,
+	closed bool, err error) {
 	err = c.ask(ctx, "cancel", func() error {
 		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
 			m := c.store.state.message(id)
@@ -99,7 +101,8 @@ func (s *Store) endTurn(id turnkeeper.TurnID, how turnlog.WantedEnd, rings *[]Be
 	switch {
 	case row == nil:
 		return false, turnkeeper.ErrNotFound
-	case how == turnlog.EndCancel && row.State == turnkeeper.TurnCancelled, how == turnlog.EndFinish && row.StopReason == turnkeeper.StopFinished:
+	case how == turnlog.EndCancel && row.State == turnkeeper.TurnCancelled, how == turnlog.EndFinish &&
+		row.StopReason == turnkeeper.StopFinished:
 		return true, nil
 	case row.State.Terminal(), how == turnlog.EndFinish && (ends{&s.state}).cancelled(id):
 		return false, turnkeeper.ErrWrongState
@@ -128,8 +131,10 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	st.unsetWaiting(m)
 	m.Attempts++
 	turn := &turnRow{Turn: turnkeeper.Turn{
-		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: m.Attempts, Agent: m.Agent, User: m.User, Conversation: m.Conversation,
-		Lane: m.Lane, Trigger: m.Trigger, DefinitionHash: st.agents[m.Agent].DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),
+		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: m.Attempts, Agent: m.Agent, User: m.User,
+		Conversation: m.Conversation,
+		Lane:         m.Lane, Trigger: m.Trigger, DefinitionHash: st.agents[m.Agent].DefinitionHash,
+		State: turnkeeper.TurnQueued, CreatedAt: s.now(),
 	}}
 	if l := st.leases[m.Lane]; l != nil {
 		turn.Token = l.Token
@@ -141,8 +146,8 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	return turn.ID
 }
 
-// endAsWanted runs at the end of a dispatch. If there is a request to cancel, it closes the turn or
-// the message that would otherwise continue. A turn that is to finish does not wait for what that stops. t is a draft of the turn.
+// endAsWanted runs at the end of a dispatch. If there is a request to cancel, it closes the turn or the message that
+// would otherwise continue. A turn that is to finish does not wait for what that stops. t is a draft of the turn.
 func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
@@ -201,7 +206,9 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 
 // cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
 func (s ends) cancelledReply(t *turnRow) string {
-	private := slices.ContainsFunc(labels(s).ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
+	private := slices.ContainsFunc(labels(s).ofReply(t.MessageID), func(m policy.Mark) bool {
+		return m.Label == policy.Private
+	})
 	if private && s.parentOf(t.MessageID) == 0 {
 		return agentturn.CancelledReply(nil, "")
 	}
@@ -287,5 +294,6 @@ func (t *turnRow) tell(kind turnkeeper.EventType, round int, data any, now time.
 	}
 	t.writes = append(t.writes, "")
 	t.LastSeq++
-	t.events = append(t.events, turnkeeper.Event{TurnID: t.ID, Seq: t.LastSeq, Type: kind, Round: round, Data: text, At: now})
+	t.events = append(t.events, turnkeeper.Event{TurnID: t.ID, Seq: t.LastSeq, Type: kind, Round: round,
+		Data: text, At: now})
 }

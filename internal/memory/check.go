@@ -127,7 +127,8 @@ func (c *checker) message(m *turnkeeper.Message) {
 func (c *checker) turn(t *turnRow) {
 	if t.State == turnkeeper.TurnWaiting {
 		if l := c.s.leases[t.Lane]; l != nil && l.Held() || t.GrantID != "" || !t.mayWait() && len(t.waitsFor) == 0 {
-			c.found(WaitsForResult, "turn %d waits, its lane is held: %v, its grant is %q, it may wait: %v", t.ID, l != nil && l.Held(), t.GrantID, t.mayWait())
+			c.found(WaitsForResult, "turn %d waits, its lane is held: %v, its grant is %q, it may wait: %v", t.ID,
+				l != nil && l.Held(), t.GrantID, t.mayWait())
 		}
 	}
 	for _, round := range t.rounds {
@@ -228,13 +229,16 @@ func (c *checker) spawned() {
 		call := c.s.turn(row.parent).call(row.key)
 		m := c.s.message(row.Message)
 		if closed := !m.ClosedAt.IsZero(); closed != row.ended {
-			c.found(RepliesTold, "the message %d of call %s of turn %d is %s, and has ended: %v", m.ID, row.key, row.parent, m.State, row.ended)
+			c.found(RepliesTold, "the message %d of call %s of turn %d is %s, and has ended: %v", m.ID, row.key,
+				row.parent, m.State, row.ended)
 		}
 		if !row.ended && call.State.Answered() && !row.dropped {
-			c.found(NobodyWaits, "call %s of turn %d is %s, and its message %d is %s", row.key, row.parent, call.State, m.ID, m.State)
+			c.found(NobodyWaits, "call %s of turn %d is %s, and its message %d is %s", row.key, row.parent, call.State,
+				m.ID, m.State)
 		}
 		if a := c.s.turn(row.parent).await(row.key); row.ended && row.told && a.arrived == nil && !a.closed {
-			c.found(RepliesTold, "call %s of turn %d waits, and its message %d is %s", row.key, row.parent, m.ID, m.State)
+			c.found(RepliesTold, "call %s of turn %d waits, and its message %d is %s", row.key, row.parent,
+				m.ID, m.State)
 		}
 	}
 	for _, m := range c.s.messages {
@@ -256,7 +260,8 @@ func (c *checker) grants() {
 		for i, g := range log[1:] {
 			before := log[i]
 			if before.ended == 0 || before.ended > g.began {
-				c.found(NoOverlap, "lane %s was granted with token %d before the grant with token %d had ended", lane, g.Token, before.Token)
+				c.found(NoOverlap, "lane %s was granted with token %d before the grant with token %d had ended", lane,
+					g.Token, before.Token)
 			}
 			if g.Token <= before.Token {
 				c.found(TokenGrows, "lane %s had token %d and then %d", lane, before.Token, g.Token)

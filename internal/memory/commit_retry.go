@@ -10,7 +10,8 @@ import (
 
 // BindGrant binds a grant of a turn to the worker: see package storage/grants. While
 // the store is unavailable, it retries until ctx ends.
-func (c *Conn) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error) {
+func (c *Conn) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+	worker turnkeeper.WorkerID) (first bool, err error) {
 	var taker turnkeeper.WorkerID
 	err = patiently(ctx, func() error {
 		return c.ask(ctx, "bind", func() error {
@@ -24,7 +25,8 @@ func (c *Conn) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turn
 }
 
 // bind binds a grant, and returns the worker that it was bound to before.
-func (s *Store) bind(turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (turnkeeper.WorkerID, error) {
+func (s *Store) bind(turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+	worker turnkeeper.WorkerID) (turnkeeper.WorkerID, error) {
 	row := s.state.turn(turn)
 	switch {
 	case row == nil || row.GrantID != grant || row.State != turnkeeper.TurnRunning:

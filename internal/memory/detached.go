@@ -59,7 +59,9 @@ func (t *turnRow) await(key turnkeeper.CallKey) *awaitedRow {
 func (t *turnRow) mayWait() bool {
 	asks, unseen := t.asksPerson()
 	open := slices.DeleteFunc(slices.Clone(t.awaited), func(a awaitedRow) bool { return a.closed })
-	return !unseen && (asks || len(open) > 0) && !slices.ContainsFunc(open, func(a awaitedRow) bool { return a.arrived != nil })
+	return !unseen && (asks || len(open) > 0) && !slices.ContainsFunc(open, func(a awaitedRow) bool {
+		return a.arrived != nil
+	})
 }
 
 func (t *turnRow) closeAwaited(key turnkeeper.CallKey) {
@@ -76,7 +78,8 @@ func (t *turnRow) settleArrived(now time.Time) {
 		if a.arrived == nil || a.closed || call.State != turnkeeper.CallRunning {
 			continue
 		}
-		call.State, call.Preview, call.Duration, call.EndedAt = a.arrived.State, a.arrived.Preview, a.arrived.Duration, now
+		call.State, call.Preview, call.Duration, call.EndedAt = a.arrived.State, a.arrived.Preview,
+			a.arrived.Duration, now
 		if call.State == turnkeeper.CallUnknown {
 			t.verdicts = append(t.verdicts, call.Key)
 		}
@@ -163,7 +166,8 @@ func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, wo
 // Claim takes a detached call for one run by the worker. tools are the tools that the
 // worker has. Claim returns turnkeeper.ErrNotFound if another worker runs the call, it
 // is over, or the worker lacks its tool.
-func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (claimed turnlog.ClaimedCall, err error) {
+func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID,
+	tools []string) (claimed turnlog.ClaimedCall, err error) {
 	claim := turnlog.ClaimID(rand.Text())
 	err = patiently(ctx, func() error {
 		return c.ask(ctx, "claim", func() error {
@@ -174,11 +178,13 @@ func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper
 					return turnkeeper.ErrNotFound
 				}
 				if a.claim != claim {
-					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(), c.store.now().Add(a.limit)
+					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(),
+						c.store.now().Add(a.limit)
 				}
 				claimed = turnlog.ClaimedCall{
 					Ref: ref, Claim: claim, Call: call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
-					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, User: t.User, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
+					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, User: t.User, Conversation: t.Conversation,
+						CreatedAt: t.CreatedAt},
 				}
 				return nil
 			})
@@ -323,7 +329,8 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []granting.LostCall) 
 		}
 		call := t.call(a.key)
 		lost = append(lost, granting.LostCall{
-			Ref: turnlog.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name, Effect: call.Effect,
+			Ref: turnlog.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name,
+			Effect:   call.Effect,
 			OutputID: call.OutputID, Losses: a.losses, Limit: a.limit, WorkerID: a.worker, JobID: a.job,
 			Alive: s.callAlive(a.worker),
 		})
@@ -345,7 +352,8 @@ func (s *state) trouble(a awaitedRow, now time.Time) granting.CallFailure {
 		return ""
 	case !a.deadline.After(now):
 		return granting.CallUnclaimed
-	case job.state == "over", job.state == "running" && (s.gone(job.attemptedBy, now) || overlooked(job.attemptedAt, now)):
+	case job.state == "over", job.state == "running" &&
+		(s.gone(job.attemptedBy, now) || overlooked(job.attemptedAt, now)):
 		return granting.CallJobMissing
 	default:
 		return ""
@@ -359,7 +367,8 @@ func (s *state) overdue(a awaitedRow, now time.Time) bool {
 		return true
 	}
 	w := s.workers[a.worker]
-	return yetToCome(a.claimedAt, now) && (w == nil || yetToCome(w.BeatAt, now) || !w.BeatAt.Add(a.limit+overdueAfter).After(now))
+	return yetToCome(a.claimedAt, now) && (w == nil || yetToCome(w.BeatAt, now) || !w.BeatAt.Add(
+		a.limit+overdueAfter).After(now))
 }
 
 // overlooked reports whether a job was taken so long ago that its call should have been claimed by now.

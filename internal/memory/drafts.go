@@ -51,7 +51,9 @@ func (j *Journal) writeDraft(part turnlog.OutputPart) {
 
 // recorded reports whether the turn has the result.
 func (j *Journal) recorded(id turnkeeper.OutputID) bool {
-	return slices.ContainsFunc(j.s.state.turn(j.grant.TurnID).outputs, func(o turnkeeper.Output) bool { return o.ID == id })
+	return slices.ContainsFunc(j.s.state.turn(j.grant.TurnID).outputs, func(o turnkeeper.Output) bool {
+		return o.ID == id
+	})
 }
 
 // DropDraft removes the parts of a result that will not be recorded.

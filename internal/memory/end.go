@@ -70,8 +70,8 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	return nil
 }
 
-// stateAfter returns the state of a turn after an outcome. A turn that need not wait any more is queued. forModels says that it waits
-// for models.
+// stateAfter returns the state of a turn after an outcome. A turn that need not wait any more is queued. forModels says
+// that it waits for models.
 func stateAfter(t *turnRow, o turnlog.Outcome, bugs Bug) (state turnkeeper.TurnState, forModels bool) {
 	switch {
 	case o.State != turnkeeper.TurnWaiting:
@@ -109,8 +109,10 @@ func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 
 func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bell) {
 	r := turnkeeper.Reply{
-		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, User: t.User, Conversation: t.Conversation,
-		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass, Calls: turnlog.ReplyCalls(t.rounds),
+		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent,
+		User: t.User, Conversation: t.Conversation,
+		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass,
+		Calls:     turnlog.ReplyCalls(t.rounds),
 		CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}
 	for _, m := range (labels{&s.state}).ofReply(t.MessageID) {

@@ -14,15 +14,17 @@ type ends struct{ *state }
 // cancelled reports whether there is a request to cancel the turn.
 func (s ends) cancelled(id turnkeeper.TurnID) bool { return s.ends[id] == turnlog.EndCancel }
 
-// wantedEnd returns the end that was requested for a turn, for an earlier one of its message, or, if that is to finish, for
-// one above it: see turnkeeper.requested_end.
+// wantedEnd returns the end that was requested for a turn, for an earlier one of its message, or, if that is to finish,
+// for one above it: see turnkeeper.requested_end.
 func (s ends) wantedEnd(id turnkeeper.TurnID) turnlog.WantedEnd {
 	if s.cancelled(id) {
 		return turnlog.EndCancel
 	}
 	for id != 0 {
 		message := s.turn(id).MessageID
-		if slices.ContainsFunc(s.turns, func(t *turnRow) bool { return t.MessageID == message && s.ends[t.ID] == turnlog.EndFinish }) {
+		if slices.ContainsFunc(s.turns, func(t *turnRow) bool {
+			return t.MessageID == message && s.ends[t.ID] == turnlog.EndFinish
+		}) {
 			return turnlog.EndFinish
 		}
 		id = s.parentOf(message)

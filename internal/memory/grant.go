@@ -11,7 +11,8 @@ import (
 	"turnkeeper/internal/granting"
 )
 
-func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
+func (t *tick) ReadyTurns(_ context.Context, limit int, held []string,
+	full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
@@ -21,8 +22,10 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 				continue
 			}
 			ready = append(ready, granting.Candidate{
-				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.homeLane(),
-				Trigger: turn.Trigger, Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: queueRank(s, m), MaxRunning: maxRunning(s, turn.Agent),
+				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, User: turn.User,
+				Conversation: turn.Conversation, Lane: turn.homeLane(),
+				Trigger: turn.Trigger, Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash,
+				Rank: queueRank(s, m), MaxRunning: maxRunning(s, turn.Agent),
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -30,7 +33,8 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 	return ready, err
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, held []string,
+	full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		consider := func(m *turnkeeper.Message) {
 			overdue := s.givenUp(m.ID, nil, m.Agent, now)
@@ -38,7 +42,8 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full .
 				return
 			}
 			ready = append(ready, granting.Candidate{
-				New: true, MessageID: m.ID, Agent: m.Agent, User: m.User, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger,
+				New: true, MessageID: m.ID, Agent: m.Agent, User: m.User, Conversation: m.Conversation, Lane: m.Lane,
+				Trigger: m.Trigger,
 				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: queueRank(s, m),
 				MaxRunning: maxRunning(s, m.Agent), Overdue: overdue,
 			})
@@ -143,7 +148,8 @@ func (t *tick) checkFree(ready []granting.Candidate) error {
 // processes cannot see the work that this tick has accepted or queued again.
 func (t *tick) wasClosed(r granting.Candidate) bool {
 	if !r.New {
-		if t.again[r.TurnID] && (ends{&t.s.state}).cancelled(r.TurnID) { // cancelled with its parent, after this tick has queued it again
+		// cancelled with its parent, after this tick has queued it again
+		if t.again[r.TurnID] && (ends{&t.s.state}).cancelled(r.TurnID) {
 			return true
 		}
 		turn := t.s.state.turn(r.TurnID)
@@ -179,7 +185,8 @@ func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	st := &s.state
 	turn := s.turnOf(r)
 	log := st.grant(l.GrantID)
-	job := &jobRow{Job: Job{ID: turnkeeper.JobID(len(st.jobs) + 1), TurnID: turn.ID, GrantID: l.GrantID}, state: "available"}
+	job := &jobRow{Job: Job{ID: turnkeeper.JobID(len(st.jobs) + 1), TurnID: turn.ID, GrantID: l.GrantID},
+		state: "available"}
 	var worker turnkeeper.WorkerID
 	queued := r.Slot == "" || s.bugs.has(BugHandedQueued)
 	if r.Slot != "" {
@@ -191,7 +198,8 @@ func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	st.jobs = append(st.jobs, job)
 	l.TurnID, l.jobID = turn.ID, job.ID
 	log.TurnID, log.JobID, log.WorkerID = turn.ID, job.ID, worker
-	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID, job.ID, worker
+	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID,
+		job.ID, worker
 	turn.Dispatches++
 	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}
 	st.setTurn(turn)
@@ -218,15 +226,19 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 	m := st.message(r.MessageID)
 	for _, w := range st.waiting[r.Lane] {
 		if before(w, m) && isDue(w, s.now()) && !(parking{st}).holds(w) && !(levels{st}).holds(w, s.now()) {
-			st.overtaken = append(st.overtaken, fmt.Sprintf("message %d was granted before message %d of lane %s", m.ID, w.ID, r.Lane))
+			st.overtaken = append(st.overtaken, fmt.Sprintf("message %d was granted before message %d of lane %s", m.ID,
+				w.ID, r.Lane))
 		}
 	}
 	turn := &turnRow{Turn: turnkeeper.Turn{
-		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: r.Attempt, Agent: r.Agent, User: r.User, Conversation: r.Conversation,
-		Lane: r.Lane, Trigger: r.Trigger, DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),
+		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: r.Attempt, Agent: r.Agent, User: r.User,
+		Conversation: r.Conversation,
+		Lane:         r.Lane, Trigger: r.Trigger, DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnQueued,
+		CreatedAt: s.now(),
 	}}
 	if open := st.open[r.Lane]; open != nil {
-		st.moved = append(st.moved, fmt.Sprintf("turn %d was made beside the open turn %d of lane %s", turn.ID, open.ID, r.Lane))
+		st.moved = append(st.moved, fmt.Sprintf("turn %d was made beside the open turn %d of lane %s", turn.ID,
+			open.ID, r.Lane))
 	}
 	if before := st.turn(m.TurnID); r.Attempt > 1 && before != nil { // losses count per message
 		turn.Losses = before.Losses

@@ -48,8 +48,8 @@ func downNow(s *Store, now time.Time) []modelhealth.Health {
 	return down
 }
 
-// failedLanes returns the lanes of the message that a model has failed last, of its suspects, and of open messages that a service
-// failed.
+// failedLanes returns the lanes of the message that a model has failed last, of its suspects, and of open messages that
+// a service failed.
 func (s models) failedLanes(model string, now time.Time) (lanes []turnkeeper.Lane) {
 	ids := []turnkeeper.MessageID{s.failedMessage[model]}
 	for key := range s.suspects {
@@ -92,7 +92,8 @@ func (s *Store) noteModels(t *turnRow, e turnlog.Entry, rings *[]Bell) {
 		*rings = append(*rings, Bell{Topic: TopicInbox})
 	}
 	for _, f := range e.ModelFailures {
-		if open := s.state.message(t.MessageID).ClosedAt.IsZero(); open && f.Requests > 0 && m.suspect(t.MessageID, f, s.now()) {
+		if open := s.state.message(t.MessageID).ClosedAt.IsZero(); open && f.Requests > 0 &&
+			m.suspect(t.MessageID, f, s.now()) {
 			continue
 		}
 		h := s.state.health[f.Model]
@@ -154,8 +155,8 @@ func (s models) pair(model string, except turnkeeper.MessageID, now time.Time) {
 	}
 }
 
-// suspect records a failure that the message may have caused. It reports whether the message has a pair, so that the failure is
-// not taken for one of the model.
+// suspect records a failure that the message may have caused. It reports whether the message has a pair, so that the
+// failure is not taken for one of the model.
 func (s models) suspect(id turnkeeper.MessageID, f modelhealth.Failure, now time.Time) bool {
 	key := suspectKey{id, f.Model}
 	row := s.suspects[key]
@@ -261,9 +262,9 @@ type failing struct {
 	after time.Time     // the end of the last wait for a person or a budget; zero: none
 }
 
-// failingFrom returns since when a message, with its turn if it has an open one, has waited for a service: since the first failure
-// of one of its turns. A message that no turn has tried since waits from the time at which its whole chain was down, and it was due
-// and waited neither for a person nor a budget. Zero: it does not wait for one.
+// failingFrom returns since when a message, with its turn if it has an open one, has waited for a service: since the
+// first failure of one of its turns. A message that no turn has tried since waits from the time at which its whole
+// chain was down, and it was due and waited neither for a person nor a budget. Zero: it does not wait for one.
 func (s models) failingFrom(id turnkeeper.MessageID, t *turnRow, now time.Time) (from time.Time) {
 	m := s.message(id)
 	if since := s.failing[id].since; !since.IsZero() || m == nil || s.agents[m.Agent] == nil {
@@ -313,8 +314,8 @@ func (s models) standStill(id turnkeeper.MessageID, now, until time.Time) {
 	s.failing[id] = failing{total: f.total, after: until}
 }
 
-// givenUp reports whether a message, with its turn if it has an open one, has waited for GiveUpAfter. It is false for a message
-// that this tick accepted.
+// givenUp reports whether a message, with its turn if it has an open one, has waited for GiveUpAfter. It is false for a
+// message that this tick accepted.
 func (s *state) givenUp(id turnkeeper.MessageID, t *turnRow, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
 	return m != nil && a != nil && models{s}.serviceWait(id, t, now) >= a.GiveUpAfter

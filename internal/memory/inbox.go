@@ -141,8 +141,10 @@ func (t gate) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
 		return false
 	}
 	for _, turn := range s.open {
-		if turn.Agent == m.Agent && turn.homeLane() != own && (turn.home == "" || t.goesBack(turn) && before(s.message(turn.MessageID), m)) &&
-			(turn.ConversationKey() == m.ConversationKey() || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
+		if turn.Agent == m.Agent && turn.homeLane() != own &&
+			(turn.home == "" || t.goesBack(turn) && before(s.message(turn.MessageID), m)) &&
+			(turn.ConversationKey() == m.ConversationKey() || !s.agents[m.Agent].LanePerConversation && s.parentOf(
+				turn.MessageID) == 0) {
 			return true
 		}
 	}

@@ -61,7 +61,8 @@ func (j *Journal) Append(ctx context.Context, e turnlog.Entry) error {
 		defer cancel()
 	}
 	again := false
-	err := j.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) error {
+	err := j.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+		id string) error {
 		if again && j.s.has(BugNumbersLost) {
 			j.lastSeq += int64(len(e.Events))
 		}
@@ -156,7 +157,8 @@ func (j *Journal) checkFence(row *turnRow) error {
 		return turnkeeper.ErrFenced
 	}
 	if row.entries() != j.writer.Entries && !j.s.bugs.has(BugLostAnswerRedone) {
-		return fmt.Errorf("%w: it has %d writes, not the expected %d", turnkeeper.ErrJournalMoved, row.entries(), j.writer.Entries)
+		return fmt.Errorf("%w: it has %d writes, not the expected %d", turnkeeper.ErrJournalMoved, row.entries(),
+			j.writer.Entries)
 	}
 	return nil
 }
@@ -270,7 +272,9 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 	if s.bugs.has(BugLateOverwrites) {
 		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce
 	}
-	if slices.ContainsFunc(t.starts, func(start startRow) bool { return start.key == r.Key && start.nonce == r.Nonce }) {
+	if slices.ContainsFunc(t.starts, func(start startRow) bool {
+		return start.key == r.Key && start.nonce == r.Nonce
+	}) {
 		t.outputs = append(t.outputs, r.Attached...)
 	}
 	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/internal/survival"
 )
 
-// A Budget keeps the budgets of turns, of trees of agents and of agents' days, and the survival levels that follow from the last. Spend
-// of a turn counts for that turn alone, not for other attempts at its message.
+// A Budget keeps the budgets of turns, of trees of agents and of agents' days, and the survival levels that follow from
+// the last. Spend of a turn counts for that turn alone, not for other attempts at its message.
 type Budget struct{ Conn *Conn }
 
 var _ agentturn.Budget = Budget{}
@@ -32,8 +32,10 @@ type reservationRow struct {
 	tokens int64
 }
 
-// Reserve reserves the estimate in the budgets, if none is exhausted and the agent has the level that the model was chosen for.
-func (b Budget) Reserve(ctx context.Context, who agentturn.Spender, estimate turnkeeper.Usage) (r agentturn.Reservation, err error) {
+// Reserve reserves the estimate in the budgets, if none is exhausted and the agent has the level that the model was
+// chosen for.
+func (b Budget) Reserve(ctx context.Context, who agentturn.Spender,
+	estimate turnkeeper.Usage) (r agentturn.Reservation, err error) {
 	err = b.Conn.ask(ctx, "reserve", func() error {
 		return b.Conn.store.locked(func(rings *[]Bell) error {
 			r = levels{&b.Conn.store.state}.reserve(who, estimate.Total(), b.Conn.store.now(), rings)
@@ -125,7 +127,8 @@ func (s levels) allModels(a *turnkeeper.AgentRegistration) []string {
 	return all
 }
 
-// holds reports whether the level of its agent makes a message wait: not a sub-agent's, which belongs to its parent's turn.
+// holds reports whether the level of its agent makes a message wait: not a sub-agent's, which belongs to its parent's
+// turn.
 func (s levels) holds(m *turnkeeper.Message, now time.Time) bool {
 	rules := s.rules[m.Agent]
 	return len(rules) > 0 && rules.Waits(s.of(m.Agent, now), m.Priority) && s.lineageOf(m.ID).Parent == 0

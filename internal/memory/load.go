@@ -11,7 +11,8 @@ import (
 
 // Load reads a turn and its journal, for the holder of grant. It fails with turnkeeper.ErrFenced if
 // the turn no longer has that grant.
-func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record *turnlog.Record, err error) {
+func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID,
+	grant turnkeeper.GrantID) (record *turnlog.Record, err error) {
 	err = c.ask(ctx, "load", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -26,7 +27,8 @@ func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeepe
 }
 
 // LoadPatiently is like Load, but retries while the store is unavailable, until ctx ends.
-func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record *turnlog.Record, err error) {
+func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID,
+	grant turnkeeper.GrantID) (record *turnlog.Record, err error) {
 	err = patiently(ctx, func() error {
 		record, err = c.Load(ctx, turn, grant)
 		return err
@@ -43,8 +45,13 @@ const countedTurns = 1000
 func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	now := s.now()
 	r := &turnlog.Record{
-		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
-		Rounds: cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1, Level: levels{&s.state}.ofRules(row.Agent, now), Down: downNow(s, now), Waited: models{&s.state}.serviceWait(row.MessageID, row, now), Suspects: models{&s.state}.suspectsOf(row.MessageID), ReadySince: row.CreatedAt, End: (ends{&s.state}).wantedEnd(row.ID), Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
+		Turn: row.Turn, Message: *s.state.message(row.MessageID),
+		Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
+		Rounds:     cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1,
+		Level: levels{&s.state}.ofRules(row.Agent, now), Down: downNow(s, now), Waited: models{&s.state}.serviceWait(
+			row.MessageID, row, now), Suspects: models{&s.state}.suspectsOf(row.MessageID), ReadySince: row.CreatedAt,
+		End: (ends{&s.state}).wantedEnd(row.ID), Lineage: s.state.lineageOf(row.MessageID),
+		Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
 	if s.bugs.has(BugFailedProbes) {
 		r.Suspects = nil
@@ -125,9 +132,10 @@ func (s pasts) told(t *turnRow) bool {
 		return t.Dispatches > 0
 	case turnkeeper.TurnFailed:
 		m := s.message(t.MessageID)
-		return m.State == turnkeeper.MessageFailed && m.TurnID == t.ID || slices.ContainsFunc(t.starts, func(start startRow) bool {
-			return t.call(start.key).Effect != turnkeeper.EffectNone
-		})
+		return m.State == turnkeeper.MessageFailed && m.TurnID == t.ID || slices.ContainsFunc(t.starts,
+			func(start startRow) bool {
+				return t.call(start.key).Effect != turnkeeper.EffectNone
+			})
 	default:
 		return false
 	}
@@ -144,7 +152,8 @@ func (s pasts) lastRun(row *turnRow) *turnlog.Past {
 	for i := int(row.ID) - 2; i >= 0; i-- {
 		t := s.turns[i]
 		m := s.message(t.MessageID)
-		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && s.told(t) && (last == nil || m.Slot.After(slot)) {
+		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && s.told(t) &&
+			(last == nil || m.Slot.After(slot)) {
 			last, slot = t, m.Slot
 		}
 	}
@@ -157,7 +166,8 @@ func (s pasts) lastRun(row *turnRow) *turnlog.Past {
 
 func (s pasts) of(t *turnRow) turnlog.Past {
 	p := turnlog.Past{
-		TurnID: t.ID, Body: s.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue, Silent: true,
+		TurnID: t.ID, Body: s.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds),
+		Reply: t.InnerDialogue, Silent: true,
 		State: t.State, ErrorClass: t.ErrorClass,
 	}
 	if reply, ok := s.replyOf(t.MessageID); ok && reply.TurnID == t.ID {
@@ -193,7 +203,8 @@ func (s *state) replyOf(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 
 // RecentCalls lists ended calls of the agent with this name and arguments hash
 // that ended within the window, newest first, at most 20, among those with the newest 50 starts.
-func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) (recent []turnlog.PastCall, err error) {
+func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string,
+	within time.Duration) (recent []turnlog.PastCall, err error) {
 	err = c.ask(ctx, "recent calls", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -206,9 +217,11 @@ func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, wi
 			}
 			for _, call := range t.callsOf(name, argsHash) {
 				starts += call.Starts
-				ended := call.Starts > 0 && (call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed)
+				ended := call.Starts > 0 && (call.State == turnkeeper.CallSucceeded ||
+					call.State == turnkeeper.CallFailed)
 				if ended && call.EndedAt.After(now.Add(-within)) {
-					recent = append(recent, turnlog.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
+					recent = append(recent, turnlog.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded,
+						Ago: now.Sub(call.EndedAt)})
 				}
 			}
 		}

@@ -8,7 +8,8 @@ import (
 )
 
 // DescribeOutput returns an output of the turn without its content.
-func (c *Conn) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) (o turnkeeper.Output, err error) {
+func (c *Conn) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID,
+	id turnkeeper.OutputID) (o turnkeeper.Output, err error) {
 	err = c.output(ctx, turn, id, func(stored *turnkeeper.Output) { o = *stored })
 	o.Text, o.Bytes = "", nil
 	return o, err
@@ -16,7 +17,8 @@ func (c *Conn) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id tu
 
 // ReadOutput returns the characters of an output of the turn from one position up to
 // another. For binary content, it reads the description instead.
-func (c *Conn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (text string, err error) {
+func (c *Conn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from,
+	to int64) (text string, err error) {
 	expired := false
 	err = c.output(ctx, turn, id, func(stored *turnkeeper.Output) {
 		expired = !stored.ExpiredAt.IsZero()
@@ -35,7 +37,8 @@ func (c *Conn) NoteRetrieved(ctx context.Context, turn turnkeeper.TurnID, id tur
 	return c.output(ctx, turn, id, func(stored *turnkeeper.Output) { stored.Retrieved++ })
 }
 
-func (c *Conn) output(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, do func(*turnkeeper.Output)) error {
+func (c *Conn) output(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID,
+	do func(*turnkeeper.Output)) error {
 	return c.ask(ctx, "output", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()

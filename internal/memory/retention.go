@@ -15,8 +15,8 @@ import (
 // A Keeper deletes what is stored of closed messages by age.
 type Keeper struct{ Conn *Conn }
 
-// Expire deletes a class of what is stored of the turns whose messages were closed for at least a time, and returns of how many. What was
-// deleted before is not counted.
+// Expire deletes a class of what is stored of the turns whose messages were closed for at least a time, and returns of
+// how many. What was deleted before is not counted.
 func (k Keeper) Expire(ctx context.Context, class retention.Class, kept time.Duration) (turns int, err error) {
 	c := k.Conn
 	err = c.ask(ctx, "expire", func() error {
@@ -87,7 +87,8 @@ func (t *turnRow) expireEvents(now time.Time) (gone bool) {
 	if n := len(t.events); n > 1 {
 		last := t.events[n-1]
 		data, _ := json.Marshal(transcript.EventsExpiredData{First: 1, Last: last.Seq - 1}) // two numbers
-		t.events = []turnkeeper.Event{{TurnID: t.ID, Seq: last.Seq - 1, Type: transcript.EventsExpired, Data: data, At: last.At}, last}
+		t.events = []turnkeeper.Event{{TurnID: t.ID, Seq: last.Seq - 1, Type: transcript.EventsExpired, Data: data,
+			At: last.At}, last}
 	}
 	return true
 }
@@ -104,7 +105,8 @@ func (s expiry) expireGrants(t *turnRow) {
 	s.writes = slices.DeleteFunc(s.writes, func(w writeRow) bool { return w.turn == t.ID })
 	for lane := range lanes {
 		l := s.leases[lane]
-		if l == nil || l.Held() || s.open[lane] != nil || len(s.waiting[lane]) > 0 || slices.ContainsFunc(s.grants, func(g *grantRow) bool { return g.Lane == lane }) {
+		if l == nil || l.Held() || s.open[lane] != nil || len(s.waiting[lane]) > 0 || slices.ContainsFunc(s.grants,
+			func(g *grantRow) bool { return g.Lane == lane }) {
 			continue
 		}
 		s.laneToken = max(s.laneToken, l.Token)

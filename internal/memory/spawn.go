@@ -57,7 +57,8 @@ func (s *Store) spawn(parent turnkeeper.TurnID, starts []turnlog.CallStart, ring
 func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.Spawn, rings *[]Bell) {
 	st, now := &s.state, s.now()
 	row := &spawnRow{
-		SpawnEnd: turnlog.SpawnEnd{Agent: spawn.Agent, Message: spawn.Message}, parent: parent.ID, key: key, root: spawn.Root,
+		SpawnEnd: turnlog.SpawnEnd{Agent: spawn.Agent, Message: spawn.Message}, parent: parent.ID, key: key,
+		root:   spawn.Root,
 		agents: spawn.Agents, limits: spawn.Limits, since: now, deadline: now.Add(spawn.Within),
 	}
 	row.Trouble = st.refusal(spawn, s.opts.MaxMessage)
@@ -68,14 +69,16 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.
 		return
 	}
 	above := st.message(parent.MessageID)
-	own := turnkeeper.ConversationKey{Agent: spawn.Agent, User: above.User, Name: turnlog.SpawnConversation(parent.ID, key)}
+	own := turnkeeper.ConversationKey{Agent: spawn.Agent, User: above.User,
+		Name: turnlog.SpawnConversation(parent.ID, key)}
 	due := now.Truncate(time.Second)
 	if above.DueAt.Before(due) {
 		due = above.DueAt
 	}
 	st.insertMessage(&turnkeeper.Message{
 		ID: spawn.Message, Agent: own.Agent, User: own.User, Conversation: own.Name, Lane: own.Lane(),
-		Body: spawn.Task, Priority: above.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: due,
+		Body: spawn.Task, Priority: above.Priority, Trigger: turnkeeper.TriggerMessage,
+		State: turnkeeper.MessageWaiting, DueAt: due,
 		AcceptedAt: now, TraceParent: cmp.Or(spawn.TraceParent, above.TraceParent),
 	})
 	if s.bugs.has(BugSpawnTwice) {
@@ -126,7 +129,8 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	draft := parent.draft()
 	if a := draft.await(row.key); !a.closed && a.arrived == nil {
 		s.arrive(draft, a, turnlog.CallResult{
-			State: row.State(), Preview: fmt.Sprintf("the agent %s: %s%s", row.Agent, row.Outcome, row.Trouble), Duration: max(s.now().Sub(row.since), 0),
+			State: row.State(), Preview: fmt.Sprintf("the agent %s: %s%s", row.Agent, row.Outcome, row.Trouble),
+			Duration: max(s.now().Sub(row.since), 0),
 		}, a.nonce, rings)
 		s.state.setTurn(draft)
 	}
@@ -184,7 +188,8 @@ func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnlog.S
 func (s *state) lineageOf(m turnkeeper.MessageID) turnlog.Lineage {
 	for _, row := range s.spawned {
 		if row.Message == m && m != 0 {
-			return turnlog.Lineage{Root: row.root, Parent: row.parent, Call: row.key, Agents: slices.Clone(row.agents), Limits: row.limits}
+			return turnlog.Lineage{Root: row.root, Parent: row.parent, Call: row.key, Agents: slices.Clone(row.agents),
+				Limits: row.limits}
 		}
 	}
 	return turnlog.Lineage{}
@@ -265,7 +270,8 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 	t.gone[m.ID] = true
 	t.later(func(rings *[]Bell) {
 		t.s.state.ends[child.ID] = turnlog.EndCancel
-		if draft := t.s.state.turn(child.ID).draft(); draft.State == turnkeeper.TurnQueued || draft.State == turnkeeper.TurnWaiting {
+		if draft := t.s.state.turn(child.ID).draft(); draft.State == turnkeeper.TurnQueued ||
+			draft.State == turnkeeper.TurnWaiting {
 			t.s.closeCancelled(draft, rings)
 			t.s.state.setTurn(draft)
 		}

@@ -136,15 +136,23 @@ type jobRow struct {
 
 func newState() state {
 	return state{
-		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[turnkeeper.ConversationKey][]turnlog.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
-		spend: map[spendKey]*spendRow{}, reservations: map[int64]reservationRow{}, rules: map[string]survival.Rules{}, pins: map[string]survival.Level{},
-		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
-		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
-		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
-		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, ends: map[turnkeeper.TurnID]turnlog.WantedEnd{},
+		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{},
+		parts: map[string]string{}, summaries: map[turnkeeper.ConversationKey][]turnlog.Summary{},
+		schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		spend:     map[spendKey]*spendRow{}, reservations: map[int64]reservationRow{},
+		rules: map[string]survival.Rules{},
+		pins:  map[string]survival.Level{},
+		keys:  map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
+		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{},
+		present: map[turnkeeper.WorkerID]*Conn{},
+		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{},
+		open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
+		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{},
+		ends:   map[turnkeeper.TurnID]turnlog.WantedEnd{},
 		aside:  map[granting.Subject]asideRow{},
 		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
-		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{}, failing: map[turnkeeper.MessageID]failing{},
+		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{},
+		failing:  map[turnkeeper.MessageID]failing{},
 		timeline: "00000001",
 	}
 }

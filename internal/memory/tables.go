@@ -62,7 +62,8 @@ func (s *tables) ReplyTo(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 }
 
 // Turn returns a turn with its rounds, calls and events. ok is false if there is none.
-func (s *tables) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnkeeper.Round, events []turnkeeper.Event, ok bool) {
+func (s *tables) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnkeeper.Round,
+	events []turnkeeper.Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row := s.state.turn(id)

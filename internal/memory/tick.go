@@ -38,7 +38,8 @@ type tick struct {
 
 // InTick runs f in one transaction.
 func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
-	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{}, gone: map[turnkeeper.MessageID]bool{}}
+	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{},
+		gone: map[turnkeeper.MessageID]bool{}}
 	defer t.end()
 	if err := f(t); err != nil {
 		return err
@@ -52,7 +53,8 @@ func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 
 // Handed returns those of the grants that a tick has handed over to the worker, and that are in force. No
 // tick of this connection is in progress.
-func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
+func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID,
+	grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
 	err = patiently(ctx, func() error {
 		return c.ask(ctx, "handed", func() error {
 			c.store.mu.Lock()
@@ -60,7 +62,8 @@ func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []
 			handed = nil
 			for _, lane := range lanesOf(c.store.state.held) {
 				l := c.store.state.held[lane]
-				if turn := c.store.state.turn(l.TurnID); turn != nil && slices.Contains(grants, l.GrantID) && turn.WorkerID == worker {
+				if turn := c.store.state.turn(l.TurnID); turn != nil && slices.Contains(grants, l.GrantID) &&
+					turn.WorkerID == worker {
 					handed = append(handed, c.store.handedOf(turn, time.Now()))
 				}
 			}
@@ -72,9 +75,10 @@ func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []
 
 func (s *Store) handedOf(turn *turnRow, read time.Time) granting.Handed {
 	record := s.recordOf(turn)
-	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(context.Context) (*turnlog.Record, error) {
-		return record, nil
-	}}
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read,
+		Load: func(context.Context) (*turnlog.Record, error) {
+			return record, nil
+		}}
 }
 
 func (t *tick) Handed() []granting.Handed { return t.handed }
@@ -178,7 +182,8 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	}
 	sit.Spawns = s.spawnsToSettle(now)
 	for _, w := range s.workers {
-		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
+		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) &&
+			!yetToCome(w.BeatAt, now) {
 			sit.Room += w.Slots
 		}
 	}
@@ -255,7 +260,8 @@ func (s *state) lossCounts(g turnkeeper.Dispatch, now time.Time) bool {
 // losses returns how many lost grants count against a message.
 func (s *state) losses(id turnkeeper.MessageID, now time.Time) (n int) {
 	for _, g := range s.grants {
-		if turn := s.turn(g.TurnID); g.Outcome == "lost" && turn != nil && turn.MessageID == id && s.lossCounts(g.Dispatch, now) {
+		if turn := s.turn(g.TurnID); g.Outcome == "lost" && turn != nil && turn.MessageID == id &&
+			s.lossCounts(g.Dispatch, now) {
 			n++
 		}
 	}
@@ -323,8 +329,10 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 				continue
 			}
 			lost = append(lost, granting.LostGrant{
-				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
-				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Alive: s.holderAlive(l, now), Losses: s.losses(turn.MessageID, now),
+				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID,
+				WorkerID: s.taker(l),
+				Trigger:  turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Alive: s.holderAlive(l, now),
+				Losses:     s.losses(turn.MessageID, now),
 				Dispatches: turn.Dispatches, Rounds: len(turn.rounds),
 			})
 		}
@@ -400,14 +408,16 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 		if !t.s.bugs.has(BugCallsLeftOpen) {
 			draft.settleCalls(t.s.now(), agentturn.ShownPerhaps)
 		}
-		outcome, events := agentturn.Lost(lost, draft.Agent, t.s.state.definitions[draft.DefinitionHash], cloneRounds(draft.rounds), openRound(draft))
+		outcome, events := agentturn.Lost(lost, draft.Agent, t.s.state.definitions[draft.DefinitionHash],
+			cloneRounds(draft.rounds), openRound(draft))
 		for _, event := range events {
 			event.Seq, event.At = int64(len(draft.events)+1), t.s.now()
 			draft.events = append(draft.events, event)
 			draft.LastSeq++
 		}
 		draft.writes = append(draft.writes, "")
-		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageDegraded, lost: true}, rings)
+		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageDegraded,
+			lost: true}, rings)
 	})
 	return nil
 }
@@ -450,7 +460,8 @@ func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end ending, ring
 		draft.WorkerID = lost.WorkerID
 	}
 	if err := t.s.endDispatch(draft, lost.GrantID, end, rings); err != nil {
-		t.s.state.moved = append(t.s.state.moved, fmt.Sprintf("turn %d was taken from its holder: %v", lost.TurnID, err))
+		t.s.state.moved = append(t.s.state.moved, fmt.Sprintf("turn %d was taken from its holder: %v",
+			lost.TurnID, err))
 		return
 	}
 	t.s.state.setTurn(draft)
@@ -467,7 +478,8 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSc
 		for _, sched := range s.schedules {
 			row := granting.DueSchedule{
 				Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
-				Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
+				Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue,
+				LastSlot: sched.LastSlot,
 			}
 			if (levels{s}).effect(sched.Agent, now).NoSchedules {
 				row.Level = string(levels{s}.of(sched.Agent, now))
@@ -513,11 +525,13 @@ func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	defer t.s.mu.Unlock()
 	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
 	lane := laneOf(t.s.state.agents[sched.Agent], sched.ConversationKey())
-	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && d.Skipped == "" && !taken && !t.waits(lane, sched) && !t.s.state.retired(sched.Agent) {
+	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && d.Skipped == "" && !taken && !t.waits(lane, sched) &&
+		!t.s.state.retired(sched.Agent) {
 		m := &turnkeeper.Message{
 			ID: t.s.state.nextMessage(), Agent: sched.Agent, Conversation: sched.Conversation,
 			Lane: lane, Body: sched.Message, Trigger: turnkeeper.TriggerSchedule,
-			Schedule: sched.Name, Slot: d.Slot, State: turnkeeper.MessageWaiting, DueAt: d.Slot.Truncate(time.Second), AcceptedAt: t.s.now(),
+			Schedule: sched.Name, Slot: d.Slot, State: turnkeeper.MessageWaiting, DueAt: d.Slot.Truncate(time.Second),
+			AcceptedAt: t.s.now(),
 		}
 		t.slots = append(t.slots, m)
 		t.later(func(*[]Bell) {

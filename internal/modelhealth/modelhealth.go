@@ -21,8 +21,8 @@ type Health struct {
 	Probe      turnkeeper.GrantID // the grant whose turn probes it now; empty: none
 	ProbeTurn  turnkeeper.TurnID  // the turn of that grant
 	Due        bool               // it is down, and a turn may probe it now
-	// Failed are the lanes of the message that failed last, of messages whose requests may have caused its failures, and of open
-	// messages that it has failed.
+	// Failed are the lanes of the message that failed last, of messages whose requests may have caused its failures,
+	// and of open messages that it has failed.
 	Failed   []turnkeeper.Lane
 	Agents   []string // agents that use it, at any survival level; only in views for operators
 	NeededBy []string // those of Agents whose turns ask it at their present level; only in views for operators
@@ -59,13 +59,14 @@ type Failure struct {
 	ErrorClass string
 	Error      string        // for operators
 	RetryAfter time.Duration // requested by the provider; 0: none
-	// Requests is the number of the turn's requests that failed, if they may have caused that: the message is a Suspect. 0: they
-	// have not.
+	// Requests is the number of the turn's requests that failed, if they may have caused that: the message is a
+	// Suspect. 0: they have not.
 	Requests int
 }
 
-// A Suspect is a model that has failed a message in a way that the message's requests can cause. A pair is such a failure after
-// which, within the message's pause, the model answered another request: of another message, or a worker's probe.
+// A Suspect is a model that has failed a message in a way that the message's requests can cause. A pair is such a
+// failure after which, within the message's pause, the model answered another request: of another message, or a
+// worker's probe.
 type Suspect struct {
 	Model    string
 	Failures int           // turns that failed by it, in a row
@@ -75,17 +76,17 @@ type Suspect struct {
 	Span     time.Duration // from the first failure with a pair to the newest with one
 }
 
-// The least number of pairs, their least span, and the least number of failed requests in a row, from which on a failure is the
-// message's own. A service that fails half of all requests at random fails as many in a row for one message in 2^20, about a
-// million, and must do that over ten minutes.
+// The least number of pairs, their least span, and the least number of failed requests in a row, from which on a
+// failure is the message's own. A service that fails half of all requests at random fails as many in a row for one
+// message in 2^20, about a million, and must do that over ten minutes.
 const (
 	leastPairs    = 3
 	leastSpan     = 10 * time.Minute
 	leastRequests = 20
 )
 
-// Paired reports whether the model has answered another request after a failure of the message. Further failures of the message
-// then say nothing about the model.
+// Paired reports whether the model has answered another request after a failure of the message. Further failures of the
+// message then say nothing about the model.
 func (s Suspect) Paired() bool { return s.Pairs > 0 }
 
 // Guilty reports whether another failure, of the given number of requests, is the message's own.
@@ -93,8 +94,8 @@ func (s Suspect) Guilty(requests int) bool {
 	return s.Pairs >= leastPairs && s.Span >= leastSpan && s.Requests+requests >= leastRequests
 }
 
-// PairWindow returns how long after a message's n-th failure in a row an answer to another request makes a pair with it: its
-// pause, and two minutes for the request that begins when that is over.
+// PairWindow returns how long after a message's n-th failure in a row an answer to another request makes a pair with
+// it: its pause, and two minutes for the request that begins when that is over.
 func PairWindow(n int) time.Duration { return Backoff(n) + 2*time.Minute }
 
 // Pause returns how long no turn tries the model after the failure.

@@ -19,7 +19,8 @@ func rewriteGo(path string, source []byte, functions []string, first int, skip m
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &goRewriter{path: path, source: source, file: files.File(file.Pos()), next: first, skip: skip, seen: map[ast.Node]bool{}}
+	r := &goRewriter{path: path, source: source, file: files.File(file.Pos()), next: first, skip: skip,
+		seen: map[ast.Node]bool{}}
 	missing := slices.Clone(functions)
 	for _, declaration := range file.Decls {
 		f, ok := declaration.(*ast.FuncDecl)
@@ -190,7 +191,8 @@ func (r *goRewriter) cases(n *ast.SwitchStmt) {
 			id := r.mutant(e, "never this case")
 			r.mutants[len(r.mutants)-1].Before = oneLine(tag + " == " + r.text(e))
 			r.seen[e] = true
-			r.insert(e.Pos(), id, fmt.Sprintf("mutant_(0, %d, 0, func() bool { return %s }, nil)", id, compared), len(r.text(e)))
+			r.insert(e.Pos(), id, fmt.Sprintf("mutant_(0, %d, 0, func() bool { return %s }, nil)", id, compared),
+				len(r.text(e)))
 		}
 	}
 	if rewritten {
@@ -260,7 +262,8 @@ func (r *goRewriter) leaf(e ast.Expr, always, never bool) {
 	r.force(e, always, never, true)
 }
 
-var shifted = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR}
+var shifted = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
+	token.GEQ: token.GTR}
 
 // force puts a switch around a condition.
 func (r *goRewriter) force(e ast.Expr, always, never, boundary bool) {

@@ -41,13 +41,17 @@ func main() {
 func run(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	jobs := flags.Int("jobs", runtime.NumCPU(), "number of tests to run at once")
-	budget := flags.Duration("budget", 0, "time limit for the tests of a mutant, each alone and all together; 0: no limit")
+	budget := flags.Duration("budget", 0,
+		"time limit for the tests of a mutant, each alone and all together; 0: no limit")
 	quick := flags.Bool("quick", false, "run only the tests that a target lists as First")
 	again := flags.Bool("again", false, "run only the survivors of the last run")
-	sample := flags.Int("sample", 0, "plant this many faults of other kinds at random instead, and run all tests that reach them")
+	sample := flags.Int("sample", 0,
+		"plant this many faults of other kinds at random instead, and run all tests that reach them")
 	seed := flags.Uint64("seed", 1, "seed of the sample")
-	in := flags.String("in", "", "plant the sample in these folders only, separated by commas; migrations and storage/queries are the SQL")
-	near := flags.Bool("near", false, "run only the tests in the folder of a mutant of the sample, or above or below it")
+	in := flags.String("in", "",
+		"plant the sample in these folders only, separated by commas; migrations and storage/queries are the SQL")
+	near := flags.Bool("near", false,
+		"run only the tests in the folder of a mutant of the sample, or above or below it")
 	_ = flags.Parse(arguments)
 
 	chosen, err := choose(flags.Args())
@@ -62,7 +66,8 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	common := runner{root: root, jobs: *jobs, again: *again, quick: *quick, near: *near, budget: *budget, equivalent: equivalent}
+	common := runner{root: root, jobs: *jobs, again: *again, quick: *quick, near: *near, budget: *budget,
+		equivalent: equivalent}
 	if *sample > 0 {
 		var folders folders
 		if *in != "" {
@@ -113,7 +118,8 @@ func choose(names []string) ([]Target, error) {
 type tally struct{ killed, survived, unreached, equivalent, invalid int }
 
 func tallyOf(m *Mutant) (t tally) {
-	*map[verdict]*int{killed: &t.killed, survived: &t.survived, unreached: &t.unreached, equivalent: &t.equivalent, invalid: &t.invalid}[m.verdict] = 1
+	*map[verdict]*int{killed: &t.killed, survived: &t.survived, unreached: &t.unreached, equivalent: &t.equivalent,
+		invalid: &t.invalid}[m.verdict] = 1
 	return t
 }
 

@@ -55,7 +55,8 @@ func makeMutants(root string, t Target, refused map[string]map[int]bool) (*mutan
 			if err != nil {
 				return nil, err
 			}
-			rewritten, mutants, err := rewriteGo(code.File, source, code.Functions, len(s.mutants)+1, refused[code.File])
+			rewritten, mutants, err := rewriteGo(code.File, source, code.Functions, len(s.mutants)+1,
+				refused[code.File])
 			if err != nil {
 				return nil, err
 			}
@@ -112,8 +113,9 @@ func (s *mutantSet) addQueries(names []string, changes func(name, text string) [
 				return err
 			}
 			for _, c := range changes(name, text) {
-				s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line, Function: name, Operator: c.operator,
-					Before: c.before, After: c.after, Query: name, Text: c.apply(text)})
+				s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line, Function: name,
+					Operator: c.operator,
+					Before:   c.before, After: c.after, Query: name, Text: c.apply(text)})
 			}
 		}
 		rewritten := constant_.ReplaceAll(source, []byte(`var $1 = mutantQuery_("$1", $2)`))
@@ -217,8 +219,10 @@ func (s *mutantSet) addFunctions(names []string, changes func(name, text string)
 			return err
 		}
 		for _, c := range changes(name, text) {
-			s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line + strings.Count(text[:c.start], "\n"),
-				Function: name, Operator: c.operator, Before: c.before, After: c.after, Schema: name, Text: c.apply(text)})
+			s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path,
+				Line:     line + strings.Count(text[:c.start], "\n"),
+				Function: name, Operator: c.operator, Before: c.before, After: c.after, Schema: name,
+				Text: c.apply(text)})
 		}
 	}
 	return nil
@@ -275,7 +279,8 @@ func counted(name, text string) (sql string, ok bool) {
 	if at == nil {
 		return "", false
 	}
-	return fmt.Sprintf("create sequence mutants.%s;\n%s perform nextval('mutants.%s'); %s\n", name, text[:at[1]], name, text[at[1]:]), true
+	return fmt.Sprintf("create sequence mutants.%s;\n%s perform nextval('mutants.%s'); %s\n", name, text[:at[1]], name,
+		text[at[1]:]), true
 }
 
 // write writes the overlay to a folder and returns the path of the list for go build -overlay.

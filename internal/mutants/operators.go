@@ -12,8 +12,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// The operators of a sample in Go: faults that a careless maintainer makes, and that forcing a condition does not. The weight is
-// how often a sample draws an operator, compared with the others.
+// The operators of a sample in Go: faults that a careless maintainer makes, and that forcing a condition does not. The
+// weight is how often a sample draws an operator, compared with the others.
 var goOperators = map[string]int{
 	"drop a statement": 22,
 	"zero a value":     20,
@@ -59,10 +59,12 @@ type finder struct {
 
 // spotsOf returns all spots of a file, in the order of the source.
 func spotsOf(pkg *packages.Package, syntax *ast.File, path string, source []byte) []spot {
-	f := &finder{pkg: pkg, file: pkg.Fset.File(syntax.Pos()), syntax: syntax, source: source, path: path, imports: map[string]string{}}
+	f := &finder{pkg: pkg, file: pkg.Fset.File(syntax.Pos()), syntax: syntax, source: source, path: path,
+		imports: map[string]string{}}
 	for _, i := range syntax.Imports {
 		name := strings.Trim(i.Path.Value, `"`)
-		if imported := pkg.Imports[name]; imported != nil && (i.Name == nil || i.Name.Name != "_" && i.Name.Name != ".") {
+		if imported := pkg.Imports[name]; imported != nil &&
+			(i.Name == nil || i.Name.Name != "_" && i.Name.Name != ".") {
 			f.imports[name] = imported.Name
 			if i.Name != nil {
 				f.imports[name] = i.Name.Name
@@ -141,8 +143,9 @@ func under[T types.Type](t types.Type) (T, bool) {
 
 // add records a spot. The texts of edits may use $ for the id.
 func (f *finder) add(operator string, at ast.Node, before, after string, edits ...edit) {
-	f.spots = append(f.spots, spot{operator: operator, path: f.path, function: f.function, line: f.file.Line(at.Pos()), before: oneLine(before),
-		after: oneLine(after), edits: edits})
+	f.spots = append(f.spots, spot{operator: operator, path: f.path, function: f.function, line: f.file.Line(at.Pos()),
+		before: oneLine(before),
+		after:  oneLine(after), edits: edits})
 }
 
 func (f *finder) replace(n ast.Node, text string) edit {
@@ -171,7 +174,8 @@ func (f *finder) statements(list []ast.Stmt) {
 		}
 		if i+1 < len(list) && f.movable(s) && f.movable(list[i+1]) && !f.commute(s, list[i+1]) {
 			a, b := f.text(s), f.text(list[i+1])
-			both := edit{f.file.Offset(s.Pos()), f.file.Offset(list[i+1].End()), "if chosen_.Is($) {\n" + b + "\n" + a + "\n} else {\n" + a + "\n" + b + "\n}"}
+			both := edit{f.file.Offset(s.Pos()), f.file.Offset(list[i+1].End()), "if chosen_.Is($) {\n" + b + "\n" + a +
+				"\n} else {\n" + a + "\n" + b + "\n}"}
 			f.add("swap statements", s, a+"; "+b, b+"; "+a, both)
 		}
 	}
@@ -248,8 +252,8 @@ func (f *finder) movable(s ast.Stmt) bool {
 	return false
 }
 
-// commute reports whether the order of two statements certainly does not matter: assignments of which none uses what the other one
-// sets, and which call nothing but builtins.
+// commute reports whether the order of two statements certainly does not matter: assignments of which none uses what
+// the other one sets, and which call nothing but builtins.
 func (f *finder) commute(a, b ast.Stmt) bool {
 	first, ok := a.(*ast.AssignStmt)
 	second, also := b.(*ast.AssignStmt)
@@ -261,7 +265,8 @@ func (f *finder) commute(a, b ast.Stmt) bool {
 			return slices.ContainsFunc(values, func(v ast.Expr) bool { return f.uses(v, f.text(container(s))) })
 		})
 	}
-	return !uses(first.Rhs, second.Lhs) && !uses(second.Rhs, first.Lhs) && !uses(first.Lhs, second.Lhs) && !uses(second.Lhs, first.Lhs)
+	return !uses(first.Rhs, second.Lhs) && !uses(second.Rhs, first.Lhs) && !uses(first.Lhs, second.Lhs) &&
+		!uses(second.Lhs, first.Lhs)
 }
 
 // container returns the variable or field that holds an element.
@@ -294,7 +299,8 @@ func (f *finder) uses(e ast.Expr, path string) (found bool) {
 	return found
 }
 
-// calm reports whether a node calls nothing but builtins and receives nothing, so that only the variables it sets tell that it was executed.
+// calm reports whether a node calls nothing but builtins and receives nothing, so that only the variables it sets tell
+// that it was executed.
 func (f *finder) calm(n ast.Node) bool {
 	calm := true
 	ast.Inspect(n, func(n ast.Node) bool {
@@ -318,7 +324,8 @@ func (f *finder) debugLog(call *ast.CallExpr) bool {
 
 func (f *finder) logs(call *ast.CallExpr) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
-	return ok && slices.Contains([]string{"Warn", "WarnContext", "Error", "ErrorContext", "LogAttrs", "Log"}, selector.Sel.Name) && len(call.Args) > 0
+	return ok && slices.Contains([]string{"Warn", "WarnContext", "Error", "ErrorContext", "LogAttrs", "Log"},
+		selector.Sel.Name) && len(call.Args) > 0
 }
 
 var commutative = []string{"max", "min", "errors.Join", "cmp.Or"}
@@ -333,7 +340,8 @@ func (f *finder) call(call *ast.CallExpr) bool {
 	}
 	name := f.text(call.Fun)
 	if slices.Contains([]string{"slices.Clone", "maps.Clone", "bytes.Clone"}, name) && pure(call.Args[0]) {
-		f.add("drop a copy", call, f.text(call), f.text(call.Args[0]), f.replace(call, "chosen_.Either($, "+f.text(call)+", "+f.text(call.Args[0])+")"))
+		f.add("drop a copy", call, f.text(call), f.text(call.Args[0]),
+			f.replace(call, "chosen_.Either($, "+f.text(call)+", "+f.text(call.Args[0])+")"))
 	}
 	if slices.Contains([]string{"make", "new", "panic", "len", "cap", "delete", "close", "clear"}, name) {
 		return true
@@ -356,7 +364,8 @@ func (f *finder) swap(a, b ast.Expr) {
 		return
 	}
 	x, y := f.text(a), f.text(b)
-	f.add("swap arguments", a, x+", "+y, y+", "+x, f.replace(a, "chosen_.Either($, "+x+", "+y+")"), f.replace(b, "chosen_.Either($, "+y+", "+x+")"))
+	f.add("swap arguments", a, x+", "+y, y+", "+x, f.replace(a, "chosen_.Either($, "+x+", "+y+")"),
+		f.replace(b, "chosen_.Either($, "+y+", "+x+")"))
 }
 
 // isText reports whether an expression is a text: nobody swaps a key with its value.
@@ -425,7 +434,8 @@ func (f *finder) binary(b *ast.BinaryExpr) {
 	basic, isBasic := under[*types.Basic](f.typeOf(b.X))
 	if ok && isBasic && basic.Info()&types.IsNumeric != 0 && f.repeatable(b.X) && f.repeatable(b.Y) {
 		x, y := f.text(b.X), f.text(b.Y)
-		f.add("move a limit", b, f.text(b), x+" "+toggled.String()+" "+y, f.replace(b, "(("+f.text(b)+") != (chosen_.Is($) && ("+x+") == ("+y+")))"))
+		f.add("move a limit", b, f.text(b), x+" "+toggled.String()+" "+y,
+			f.replace(b, "(("+f.text(b)+") != (chosen_.Is($) && ("+x+") == ("+y+")))"))
 	}
 }
 
@@ -448,7 +458,8 @@ func (f *finder) repeatable(e ast.Expr) bool {
 // slice makes the spots of a slice expression: its limits, and the capacity that makes append copy.
 func (f *finder) slice(s *ast.SliceExpr) {
 	if s.Slice3 && pure(s.X) && s.High != nil {
-		f.add("drop a copy", s, f.text(s), "without the capacity", f.replace(s.Max, "chosen_.Either($, "+f.text(s.Max)+", cap("+f.text(s.X)+"))"))
+		f.add("drop a copy", s, f.text(s), "without the capacity",
+			f.replace(s.Max, "chosen_.Either($, "+f.text(s.Max)+", cap("+f.text(s.X)+"))"))
 	}
 	for _, e := range []ast.Expr{s.Low, s.High} {
 		if e != nil {
@@ -506,7 +517,8 @@ func (f *finder) zero(e ast.Expr, t types.Type) {
 		}
 		argument = "[" + name + "]"
 	}
-	f.add("zero a value", e, f.text(e), "zero of "+types.TypeString(t, types.RelativeTo(f.pkg.Types)), f.replace(e, "chosen_.Zero"+argument+"($, "+f.text(e)+")"))
+	f.add("zero a value", e, f.text(e), "zero of "+types.TypeString(t, types.RelativeTo(f.pkg.Types)),
+		f.replace(e, "chosen_.Zero"+argument+"($, "+f.text(e)+")"))
 }
 
 func isZero(v constant.Value) bool {
@@ -520,7 +532,8 @@ func isZero(v constant.Value) bool {
 	}
 }
 
-// typeName returns the name of a type as the file writes it. ok is false for types without a name that the file can use.
+// typeName returns the name of a type as the file writes it. ok is false for types without a name that the file can
+// use.
 func (f *finder) typeName(t types.Type) (name string, ok bool) {
 	switch t := t.(type) {
 	case *types.Basic:
@@ -548,7 +561,8 @@ func (f *finder) plus(e ast.Expr) {
 	}
 	if named(t) == "time.Duration" {
 		if !isZero(v) {
-			f.add("a wrong unit", e, f.text(e), "1000 * "+f.text(e), f.replace(e, "chosen_.Either($, "+f.text(e)+", 1000*("+f.text(e)+"))"))
+			f.add("a wrong unit", e, f.text(e), "1000 * "+f.text(e),
+				f.replace(e, "chosen_.Either($, "+f.text(e)+", 1000*("+f.text(e)+"))"))
 		}
 		return
 	}
@@ -559,7 +573,8 @@ func (f *finder) plus(e ast.Expr) {
 	f.add("move a limit", e, f.text(e), f.text(e)+" + 1", f.replace(e, "chosen_.Plus["+name+"]($, "+f.text(e)+")"))
 }
 
-// other replaces a variable by another one of its type: the nearest that is declared before it, or for a field the next field.
+// other replaces a variable by another one of its type: the nearest that is declared before it, or for a field the next
+// field.
 func (f *finder) other(e ast.Expr) {
 	var instead string
 	switch e := inner(e).(type) {
@@ -579,10 +594,12 @@ func (f *finder) nearest(name *ast.Ident) string {
 		return ""
 	}
 	var best *types.Var
-	for scope := f.pkg.Types.Scope().Innermost(name.Pos()); scope != nil && scope != f.pkg.Types.Scope(); scope = scope.Parent() {
+	for scope := f.pkg.Types.Scope().Innermost(name.Pos()); scope != nil &&
+		scope != f.pkg.Types.Scope(); scope = scope.Parent() {
 		for _, n := range scope.Names() {
 			o, ok := scope.Lookup(n).(*types.Var)
-			if !ok || o == variable || o.Pos() >= name.Pos() || n == "_" || !types.Identical(o.Type(), variable.Type()) {
+			if !ok || o == variable || o.Pos() >= name.Pos() || n == "_" || !types.Identical(o.Type(),
+				variable.Type()) {
 				continue
 			}
 			if _, found := f.pkg.Types.Scope().Innermost(name.Pos()).LookupParent(n, name.Pos()); found != o {
@@ -615,14 +632,16 @@ func (f *finder) sibling(e *ast.SelectorExpr) string {
 	at := selection.Index()[0]
 	for i := 1; i < s.NumFields(); i++ {
 		field := s.Field((at + i) % s.NumFields())
-		if types.Identical(field.Type(), selection.Type()) && !field.Embedded() && (field.Exported() || field.Pkg() == f.pkg.Types) {
+		if types.Identical(field.Type(), selection.Type()) && !field.Embedded() &&
+			(field.Exported() || field.Pkg() == f.pkg.Types) {
 			return fmt.Sprintf("%s.%s", f.text(e.X), field.Name())
 		}
 	}
 	return ""
 }
 
-// pure reports whether an expression may be evaluated any number of times, and without failing: names, fields and constants.
+// pure reports whether an expression may be evaluated any number of times, and without failing: names, fields and
+// constants.
 func pure(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident, *ast.BasicLit:

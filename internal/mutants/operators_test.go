@@ -51,7 +51,8 @@ func groundOf(t *testing.T, source string) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"go.mod": "module turnkeeper\n\ngo 1.26\n", "p/p.go": source, "internal/mutants/chosen/chosen.go": string(ours)} {
+	for name, text := range map[string]string{"go.mod": "module turnkeeper\n\ngo 1.26\n", "p/p.go": source,
+		"internal/mutants/chosen/chosen.go": string(ours)} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -76,21 +77,25 @@ func TestOperatorsOfGo(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		`a wrong unit: 2 * time.Second -> 1000 * 2 * time.Second`,
-		`another variable: from -> to`, `another variable: from -> to`, `another variable: r.first -> r.second`, `another variable: to -> from`,
+		`another variable: from -> to`, `another variable: from -> to`, `another variable: r.first -> r.second`,
+		`another variable: to -> from`,
 		`drop a context: ctx -> without its end`,
 		`drop a copy: slices.Clone(x.last) -> x.last`,
 		`drop a defer: defer println("left") -> `,
 		`drop a lock: x.mu.Lock() -> `,
-		`drop a statement: from++ -> `, `drop a statement: use(ctx, from, to, at) -> `, `drop a statement: x.last = slices.Clone(x.last) -> `,
+		`drop a statement: from++ -> `, `drop a statement: use(ctx, from, to, at) -> `,
+		`drop a statement: x.last = slices.Clone(x.last) -> `,
 		`move a limit: 3 -> 3 + 1`, `move a limit: from < 3 -> from <= 3`,
 		`now for a time: at -> time.Now()`,
 		`swap arguments: from, to -> to, from`,
 		`swap statements: defer println("left"); x.last = slices.Clone(x.last) -> x.last = slices.Clone(x.last); defer println("left")`,
 		`swap statements: if from < 3 { from++ }; use(ctx, from, to, at) -> use(ctx, from, to, at); if from < 3 { from++ }`,
 		`swap statements: x.last = slices.Clone(x.last); if from < 3 { from++ } -> if from < 3 { from++ }; x.last = slices.Clone(x.last)`,
-		`zero a value: "a" -> zero of string`, `zero a value: "left" -> zero of string`, `zero a value: at -> zero of time.Time`, `zero a value: from -> zero of int`,
+		`zero a value: "a" -> zero of string`, `zero a value: "left" -> zero of string`,
+		`zero a value: at -> zero of time.Time`, `zero a value: from -> zero of int`,
 		`zero a value: r.first -> zero of string`, `zero a value: slices.Clone(x.last) -> zero of []int`,
-		`zero a value: time.Duration(2 * time.Second).String() -> zero of string`, `zero a value: to -> zero of int`, `zero a value: x.last -> zero of []int`,
+		`zero a value: time.Duration(2 * time.Second).String() -> zero of string`, `zero a value: to -> zero of int`,
+		`zero a value: x.last -> zero of []int`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
@@ -98,7 +103,8 @@ func TestOperatorsOfGo(t *testing.T) {
 	for i, s := range g.spots { // each alone compiles
 		overlay, refused, err := g.planted(map[int]spot{i + 1: s})
 		if err != nil || len(refused) > 0 || !strings.Contains(string(overlay["p/p.go"]), "chosen_.") {
-			t.Errorf("%s: %s -> %s: refused %v, error %v:\n%s", s.operator, s.before, s.after, refused, err, overlay["p/p.go"])
+			t.Errorf("%s: %s -> %s: refused %v, error %v:\n%s", s.operator, s.before, s.after, refused, err,
+				overlay["p/p.go"])
 		}
 	}
 }
@@ -123,7 +129,9 @@ func TestStatementsWhoseOrderMatters(t *testing.T) {
 		"list[0] = a; list = append(list[:0], 1, 2)": true,
 	} {
 		const head = "package p\n\nvar c chan int\n\nfunc count() int { return 1 }\n\nfunc f(a, b int, list []int, m map[int]int) {\n"
-		found := slices.ContainsFunc(groundOf(t, head+body+"\n}\n").spots, func(s spot) bool { return s.operator == "swap statements" })
+		found := slices.ContainsFunc(groundOf(t, head+body+"\n}\n").spots, func(s spot) bool {
+			return s.operator == "swap statements"
+		})
 		if found != want {
 			t.Errorf("%s: swapped: %t, want %t", body, found, want)
 		}
@@ -140,7 +148,8 @@ func TestWhatTheCompilerRefuses(t *testing.T) {
 			ids[i+1] = s
 		}
 	}
-	ids[100] = spot{pkg: "p", path: "p/p.go", edits: []edit{{strings.Index(source, "a > 0"), strings.Index(source, "a > 0") + 5, "chosen_.Is($) && nowhere"}}}
+	ids[100] = spot{pkg: "p", path: "p/p.go", edits: []edit{{strings.Index(source, "a > 0"),
+		strings.Index(source, "a > 0") + 5, "chosen_.Is($) && nowhere"}}}
 	_, refused, err := g.planted(ids)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +169,8 @@ func TestOperatorsOfSQL(t *testing.T) {
 		"an update": {
 			"update turnkeeper.t as x set a = $1, b = least(x.c, 5) where x.d_at < now() returning id",
 			[]string{
-				"drop a column: a = $1 -> ", "drop a column: b = least(x.c, 5) -> ", "move a limit: 5 -> 5 + 1", "move a limit: < -> <=",
+				"drop a column: a = $1 -> ", "drop a column: b = least(x.c, 5) -> ", "move a limit: 5 -> 5 + 1",
+				"move a limit: < -> <=",
 				"now for a time: now() -> now() + 1 h", "now for a time: x.d_at -> now()",
 			},
 		},
@@ -168,12 +178,14 @@ func TestOperatorsOfSQL(t *testing.T) {
 			"insert into turnkeeper.t (a, b) select m.x, f(m.y, m.z) from m order by m.id for update skip locked on conflict (a) do update set b = excluded.b",
 			[]string{
 				"drop a column: b = excluded.b -> ", "drop a column: f(m.y, m.z) -> null", "drop a column: m.x -> null",
-				"drop a lock: for update skip locked -> ", "drop an order: order by m.id -> ", "swap arguments: m.y, m.z -> m.z, m.y",
+				"drop a lock: for update skip locked -> ", "drop an order: order by m.id -> ",
+				"swap arguments: m.y, m.z -> m.z, m.y",
 				"zero a value: m.y -> null", "zero a value: m.z -> null",
 			},
 		},
 		"a view": {"create view turnkeeper.v as select m.a, coalesce(m.b, 1) as c from m;", []string{
-			"drop a column: coalesce(m.b, 1) -> null", "drop a column: m.a -> null", "move a limit: 1 -> 1 + 1", "swap arguments: m.b, 1 -> 1, m.b",
+			"drop a column: coalesce(m.b, 1) -> null", "drop a column: m.a -> null", "move a limit: 1 -> 1 + 1",
+			"swap arguments: m.b, 1 -> 1, m.b",
 			"zero a value: 1 -> null", "zero a value: m.b -> null",
 		}},
 		"a function": {
@@ -181,8 +193,10 @@ func TestOperatorsOfSQL(t *testing.T) {
 			[]string{
 				"another variable: p_a -> p_b", "another variable: p_a -> p_b", "another variable: p_b -> p_a",
 				"another variable: p_b -> p_a",
-				"drop a statement: delete from t where t.a = o; -> ", "drop a statement: delete from u; -> ", "drop a statement: n := p_a; -> ",
-				"drop a statement: o := p_b; -> ", "drop a statement: perform g(1); -> ", "drop a statement: perform g(p_b); -> ",
+				"drop a statement: delete from t where t.a = o; -> ", "drop a statement: delete from u; -> ",
+				"drop a statement: n := p_a; -> ",
+				"drop a statement: o := p_b; -> ", "drop a statement: perform g(1); -> ",
+				"drop a statement: perform g(p_b); -> ",
 				"move a limit: 1 -> 1 + 1",
 				"swap statements: delete from u; perform g(1); -> perform g(1); delete from u;",
 				"swap statements: o := p_b; delete from t where t.a = o; -> delete from t where t.a = o; o := p_b;",
@@ -216,7 +230,8 @@ func TestTestsNearAMutantRunWithoutABudget(t *testing.T) {
 		"of a target":   {runner{budget: 30 * time.Second}, m, []*test{far}},
 		"without limit": {runner{}, m, []*test{far, slow, near}},
 		"in SQL": {
-			runner{budget: time.Second, sampled: map[string][]string{}}, &Mutant{Query: "Look", reaching: m.reaching}, []*test{far, slow},
+			runner{budget: time.Second, sampled: map[string][]string{}}, &Mutant{Query: "Look", reaching: m.reaching},
+			[]*test{far, slow},
 		},
 	} {
 		if got := c.r.within(c.m); !slices.Equal(got, c.want) {
@@ -224,7 +239,8 @@ func TestTestsNearAMutantRunWithoutABudget(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"storage/journal/a.go": "storage", "internal/app/setup/a.go": "internal/app", "tools/a.go": "tools", "client/a.go": "client",
+		"storage/journal/a.go": "storage", "internal/app/setup/a.go": "internal/app", "tools/a.go": "tools",
+		"client/a.go": "client",
 	} {
 		if got := topFolder(path); got != want {
 			t.Errorf("%s is in %s, want %s", path, got, want)

@@ -21,8 +21,8 @@ import (
 
 const switches = "turnkeeper/internal/mutants/chosen"
 
-// programs are what users run or import. Code that none of them contains (test doubles, tools of this repository) is not mutated,
-// and neither is worker bench.
+// programs are what users run or import. Code that none of them contains (test doubles, tools of this repository) is
+// not mutated, and neither is worker bench.
 var programs = []string{"./cmd/...", "./client", "."}
 
 // A ground is the code to plant mutants into.
@@ -36,7 +36,8 @@ type ground struct {
 
 // survey loads packages and finds all spots in them.
 func survey(root string, paths ...string) (*ground, error) {
-	all, err := packages.Load(&packages.Config{Dir: root, Mode: packages.LoadSyntax | packages.NeedModule}, append(paths, switches)...)
+	all, err := packages.Load(&packages.Config{Dir: root, Mode: packages.LoadSyntax | packages.NeedModule},
+		append(paths, switches)...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +60,16 @@ func survey(root string, paths ...string) (*ground, error) {
 
 // programPackages returns the packages of this module that the programs contain.
 func programPackages(ctx context.Context, root string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}"}, programs...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-f",
+		"{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}"}, programs...)...)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the packages of the programs: %w", err)
 	}
-	return slices.DeleteFunc(strings.Fields(string(out)), func(path string) bool { return path == "turnkeeper/internal/bench" }), nil
+	return slices.DeleteFunc(strings.Fields(string(out)), func(path string) bool {
+		return path == "turnkeeper/internal/bench"
+	}), nil
 }
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
@@ -92,7 +96,8 @@ func (g *ground) spotsIn(pkg *packages.Package) error {
 	return nil
 }
 
-// planted returns the sources with these spots, each with its id. What the compiler would refuse is left out and returned as refused.
+// planted returns the sources with these spots, each with its id. What the compiler would refuse is left out and
+// returned as refused.
 func (g *ground) planted(ids map[int]spot) (overlay map[string][]byte, refused map[int]bool, err error) {
 	overlay, refused = map[string][]byte{}, map[int]bool{}
 	for _, pkg := range g.packages {
@@ -120,7 +125,8 @@ func (g *ground) planted(ids map[int]spot) (overlay map[string][]byte, refused m
 }
 
 // rewrite returns the files of a package that have spots, and where the text of each mutant stands in them.
-func (g *ground) rewrite(pkg *packages.Package, ids map[int]spot, refused map[int]bool) (files map[string][]byte, at map[string][]placed) {
+func (g *ground) rewrite(pkg *packages.Package, ids map[int]spot,
+	refused map[int]bool) (files map[string][]byte, at map[string][]placed) {
 	files, at = map[string][]byte{}, map[string][]placed{}
 	type numbered struct {
 		edit
@@ -172,7 +178,8 @@ func (g *ground) folder(pkg *packages.Package) string {
 }
 
 // check type-checks a package with rewritten files, and returns the mutants with errors.
-func (g *ground) check(pkg *packages.Package, files map[string][]byte, at map[string][]placed) (bad map[int]bool, err error) {
+func (g *ground) check(pkg *packages.Package, files map[string][]byte,
+	at map[string][]placed) (bad map[int]bool, err error) {
 	set := token.NewFileSet()
 	var syntax []*ast.File
 	bad = map[int]bool{}
@@ -224,7 +231,8 @@ func (g *ground) check(pkg *packages.Package, files map[string][]byte, at map[st
 }
 
 // parse parses the files of a package, some of them rewritten.
-func (g *ground) parse(set *token.FileSet, pkg *packages.Package, files map[string][]byte) (syntax []*ast.File, err error) {
+func (g *ground) parse(set *token.FileSet, pkg *packages.Package,
+	files map[string][]byte) (syntax []*ast.File, err error) {
 	for _, name := range pkg.CompiledGoFiles {
 		path, _ := filepath.Rel(g.root, name)
 		var source any

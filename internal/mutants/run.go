@@ -122,7 +122,8 @@ func (r *runner) buildSample(ctx context.Context) (err error) {
 		if output, err := r.compile(ctx, r.target.Tests[i]); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			faults = append(faults, fmt.Errorf("%s does not compile with the mutants: %w\n%s", r.target.Tests[i], err, output))
+			faults = append(faults, fmt.Errorf("%s does not compile with the mutants: %w\n%s",
+				r.target.Tests[i], err, output))
 		}
 	})
 	return errors.Join(faults...)
@@ -139,7 +140,8 @@ func (r *runner) compile(ctx context.Context, pkg string, flags ...string) (outp
 	return cmd.CombinedOutput()
 }
 
-// withRaces compiles the tests of a package with the race detector, once, and returns the name of the program for process.
+// withRaces compiles the tests of a package with the race detector, once, and returns the name of the program for
+// process.
 func (r *runner) withRaces(ctx context.Context, pkg string) (string, error) {
 	r.raced.mu.Lock()
 	defer r.raced.mu.Unlock()
@@ -217,7 +219,8 @@ func (r *runner) measure(ctx context.Context) error {
 			if r.quick && !first.MatchString(name) {
 				continue
 			}
-			if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) && (r.target.Skip == "" || !skip.MatchString(name)) {
+			if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) &&
+				(r.target.Skip == "" || !skip.MatchString(name)) {
 				r.tests = append(r.tests, &test{pkg: pkg, name: name})
 			}
 		}
@@ -252,8 +255,8 @@ func (r *runner) measure(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// leaveOut removes the tests that fail without a mutant from a sample, which runs all tests. If they are more than one in fifty, something
-// else is wrong. Of a target none may fail.
+// leaveOut removes the tests that fail without a mutant from a sample, which runs all tests. If they are more than one
+// in fifty, something else is wrong. Of a target none may fail.
 func (r *runner) leaveOut(faults error) error {
 	if faults == nil {
 		return nil
@@ -297,14 +300,16 @@ func (r *runner) measureOne(ctx context.Context, t *test, patch string) (err err
 		defer func() { _ = os.RemoveAll(folder) }()
 		environment := []string{reachVariable + "=" + filepath.Join(folder, "reached")}
 		if patch != "" {
-			last := "select sequencename::text from pg_sequences where schemaname = 'mutants' and last_value is not null"
+			last :=
+				"select sequencename::text from pg_sequences where schemaname = 'mutants' and last_value is not null"
 			if err := writePatch(folder, patch, last); err != nil {
 				return err
 			}
 			environment = append(environment, patchVariable+"="+folder)
 		}
 		began := time.Now()
-		output, failed := r.process(ctx, t.pkg, environment, "-test.timeout", alone.String(), "-test.run", "^"+t.name+"$")
+		output, failed := r.process(ctx, t.pkg, environment, "-test.timeout", alone.String(), "-test.run",
+			"^"+t.name+"$")
 		t.took = time.Since(began)
 		if failed == nil {
 			t.reached = readLines(filepath.Join(folder, "reached"), filepath.Join(folder, "last.txt"))
@@ -363,7 +368,8 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 		observed := slices.ContainsFunc(places, func(p string) bool { return known[p] })
 		for _, t := range r.tests {
 			// SQL that seems unreached may be reached in an unobserved way: run every test.
-			if slices.ContainsFunc(places, func(p string) bool { return t.reached[p] }) || r.sampled == nil && m.Query+m.Schema != "" && !observed {
+			if slices.ContainsFunc(places, func(p string) bool { return t.reached[p] }) || r.sampled == nil && m.Query+
+				m.Schema != "" && !observed {
 				m.reaching = append(m.reaching, t)
 			}
 		}
@@ -373,8 +379,8 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 	return chosen, nil
 }
 
-// places returns what a test reaches when it runs the code of a mutant: the mutant itself, its query or function, and in a sample
-// what uses its function or view.
+// places returns what a test reaches when it runs the code of a mutant: the mutant itself, its query or function, and
+// in a sample what uses its function or view.
 func (r *runner) places(m *Mutant) []string {
 	if m.Query+m.Schema == "" {
 		return []string{strconv.Itoa(m.ID)}
@@ -382,8 +388,8 @@ func (r *runner) places(m *Mutant) []string {
 	return append([]string{m.Query + m.Schema}, r.sampled[m.Schema]...)
 }
 
-// within returns the tests of a mutant that run: the First ones, in a sample those near it, and of the others the fastest that fit into the
-// budget.
+// within returns the tests of a mutant that run: the First ones, in a sample those near it, and of the others the
+// fastest that fit into the budget.
 func (r *runner) within(m *Mutant) (tests []*test) {
 	sum := time.Duration(0)
 	for _, t := range m.reaching {
@@ -401,7 +407,8 @@ func (r *runner) within(m *Mutant) (tests []*test) {
 	return tests
 }
 
-// isNear reports whether a test is in the folder of a mutant, or in one above or below it. The store's properties are tested in jobs.
+// isNear reports whether a test is in the folder of a mutant, or in one above or below it. The store's properties are
+// tested in jobs.
 func isNear(m *Mutant, t *test) bool {
 	at := topFolder(m.File)
 	if m.Query+m.Schema != "" {

@@ -27,7 +27,8 @@ var groups = []group{{"core", 0.45, false}, {"SQL of the core", 0.22, true}, {"e
 var core = []string{"storage", "scheduler", "jobs", "agentturn", "asks", "policy", "outputs"}
 
 // notTested are packages whose tests say nothing about what the programs do, or about these very mutants.
-var notTested = regexp.MustCompile(`^turnkeeper/(internal/(mutants|archtest|bench)|deploy|protocol|examples|worker)(/|$)`)
+var notTested = regexp.MustCompile(
+	`^turnkeeper/(internal/(mutants|archtest|bench)|deploy|protocol|examples|worker)(/|$)`)
 
 func groupOf(folder string, sql bool) string {
 	top, _, _ := strings.Cut(folder, "/")
@@ -90,7 +91,9 @@ type folders []string
 
 // have reports whether a folder is one of these, or below one.
 func (f folders) have(folder string) bool {
-	return len(f) == 0 || slices.ContainsFunc(f, func(in string) bool { return folder == in || strings.HasPrefix(folder, in+"/") })
+	return len(f) == 0 || slices.ContainsFunc(f, func(in string) bool {
+		return folder == in || strings.HasPrefix(folder, in+"/")
+	})
 }
 
 // A sqlText is the text of a query, or of a function or view of the schema.
@@ -219,7 +222,8 @@ func sampled(g *ground, root string, ids map[int]spot, sql []drawn) (*mutantSet,
 	s := &mutantSet{root: root, overlay: overlay}
 	for id := 1; id <= len(ids); id++ {
 		m := ids[id]
-		s.mutants = append(s.mutants, Mutant{ID: id, File: m.path, Line: m.line, Function: m.function, Operator: m.operator, Before: m.before, After: m.after})
+		s.mutants = append(s.mutants, Mutant{ID: id, File: m.path, Line: m.line, Function: m.function,
+			Operator: m.operator, Before: m.before, After: m.after})
 	}
 	names := map[string][]string{}
 	for _, d := range sql {
@@ -290,7 +294,8 @@ func runSample(ctx context.Context, r runner, in folders, n int, seed uint64) er
 
 // testPackages returns the packages with tests that may find a mutant.
 func testPackages(ctx context.Context, root string) (found []string, err error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}",
+		"./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -304,12 +309,14 @@ func testPackages(ctx context.Context, root string) (found []string, err error) 
 	return found, nil
 }
 
-// callers returns for each function and view of the schema the names of the queries and functions that use it, also through others.
+// callers returns for each function and view of the schema the names of the queries and functions that use it, also
+// through others.
 func callers(texts map[string]sqlText) map[string][]string {
 	direct := map[string][]string{}
 	for name, t := range texts {
 		for _, token := range sqlTokens(t.text) {
-			if used, ok := strings.CutPrefix(token.text, "turnkeeper."); ok && used != name && texts[used].kind == "schema" {
+			if used, ok := strings.CutPrefix(token.text, "turnkeeper."); ok && used != name &&
+				texts[used].kind == "schema" {
 				direct[used] = append(direct[used], name)
 			}
 		}

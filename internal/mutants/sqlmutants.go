@@ -118,7 +118,8 @@ func tokenLength(s string) int {
 	return 1
 }
 
-var clauseEnds = []string{";", "$$", "group", "order", "limit", "for", "returning", "union", "having", "window", "then", "loop",
+var clauseEnds = []string{";", "$$", "group", "order", "limit", "for", "returning", "union", "having", "window",
+	"then", "loop",
 	"into", "intersect", "except", "offset", "on", "join", "left", "inner", "cross", "full", "where", "else", "when"}
 
 // region returns the condition that begins after the word at i, as tokens from begin up to end.

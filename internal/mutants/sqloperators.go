@@ -52,7 +52,8 @@ func (f *sqlFinder) begin() int {
 		return 0
 	}
 	for i := range f.tokens {
-		if w := f.word(i); w == "$$" || w == "return" && f.tokens[i].depth == 0 || w == "as" && slices.ContainsFunc(f.tokens[:i], func(t sqlToken) bool { return t.text == "view" }) {
+		if w := f.word(i); w == "$$" || w == "return" && f.tokens[i].depth == 0 || w == "as" &&
+			slices.ContainsFunc(f.tokens[:i], func(t sqlToken) bool { return t.text == "view" }) {
 			return i + 1
 		}
 	}
@@ -65,7 +66,8 @@ func (f *sqlFinder) text(begin, end int) string {
 }
 
 func (f *sqlFinder) add(operator string, begin, end int, after, text string) {
-	c := change{start: f.tokens[begin].start, end: f.tokens[end-1].end, before: oneLine(f.text(begin, end)), after: oneLine(after), text: text}
+	c := change{start: f.tokens[begin].start, end: f.tokens[end-1].end, before: oneLine(f.text(begin, end)),
+		after: oneLine(after), text: text}
 	f.changes[operator] = append(f.changes[operator], c)
 }
 
@@ -114,7 +116,8 @@ func (f *sqlFinder) set(i int) {
 		if item[1]-item[0] < 3 || f.word(item[0]+1) != "=" {
 			continue
 		}
-		f.add("drop a column", item[0], item[1], "", column+" = case when true then "+table+"."+column+" else ("+f.text(item[0]+2, item[1])+"\n) end")
+		f.add("drop a column", item[0], item[1], "", column+" = case when true then "+table+"."+column+" else ("+f.text(
+			item[0]+2, item[1])+"\n) end")
 	}
 }
 
@@ -207,14 +210,18 @@ func (f *sqlFinder) viewColumn(begin, end int) {
 	}
 }
 
-var notCalled = []string{"in", "values", "exists", "as", "using", "over", "filter", "any", "all", "and", "or", "not", "on", "when", "then", "else", "where",
-	"select", "from", "join", "lateral", "conflict", "distinct", "returning", "set", "if", "array", "row", "by", "return", "union", "case", "cast", "extract",
-	"count", "greatest", "least", "key", "index", "check", "unique", "numeric", "varchar", "char", "with", "materialized", "elsif", "while", "is", "between"}
+var notCalled = []string{"in", "values", "exists", "as", "using", "over", "filter", "any", "all", "and", "or", "not",
+	"on", "when", "then", "else", "where",
+	"select", "from", "join", "lateral", "conflict", "distinct", "returning", "set", "if", "array", "row", "by",
+	"return", "union", "case", "cast", "extract",
+	"count", "greatest", "least", "key", "index", "check", "unique", "numeric", "varchar", "char", "with",
+	"materialized", "elsif", "while", "is", "between"}
 
 // call makes the changes of a function call's arguments.
 func (f *sqlFinder) call(i int) {
 	name := f.word(i)
-	if f.word(i+1) != "(" || f.word(i+2) == ")" || !word.MatchString(name) || slices.Contains(notCalled, name) || f.word(i-1) == "into" || f.word(i-1) == "," && f.word(i-2) == ")" {
+	if f.word(i+1) != "(" || f.word(i+2) == ")" || !word.MatchString(name) || slices.Contains(notCalled, name) ||
+		f.word(i-1) == "into" || f.word(i-1) == "," && f.word(i-2) == ")" {
 		return
 	}
 	if i+1 < len(f.tokens) && f.tokens[i].end != f.tokens[i+1].start { // such as a list of columns
@@ -258,14 +265,17 @@ func (f *sqlFinder) limit(i int) {
 	}
 }
 
-// time takes the database's time where a record's time is compared or counted from, and an hour more for the database's time.
+// time takes the database's time where a record's time is compared or counted from, and an hour more for the database's
+// time.
 func (f *sqlFinder) time(i int) {
 	w := f.word(i)
 	signs := []string{"<", ">", "<=", ">=", "+", "-"}
 	switch {
-	case word.MatchString(w) && strings.HasSuffix(w, "_at") && (slices.Contains(signs, f.word(i-1)) || slices.Contains(signs, f.word(i+1))):
+	case word.MatchString(w) && strings.HasSuffix(w, "_at") && (slices.Contains(signs, f.word(i-1)) || slices.Contains(
+		signs, f.word(i+1))):
 		f.add("now for a time", i, i+1, "now()", "now()")
-	case (w == "now" || w == "clock_timestamp" || w == "statement_timestamp") && f.word(i+1) == "(" && f.word(i+2) == ")":
+	case (w == "now" || w == "clock_timestamp" || w == "statement_timestamp") && f.word(i+1) == "(" &&
+		f.word(i+2) == ")":
 		f.add("now for a time", i, i+3, w+"() + 1 h", "("+w+"() + interval '1 hour')")
 	}
 }
@@ -276,7 +286,8 @@ func (f *sqlFinder) lock(i int) {
 		return
 	}
 	end := i + 1
-	for slices.Contains([]string{"no", "key", "update", "share", "of", "skip", "locked", "nowait"}, f.word(end)) || f.word(end-1) == "of" {
+	for slices.Contains([]string{"no", "key", "update", "share", "of", "skip", "locked", "nowait"}, f.word(end)) ||
+		f.word(end-1) == "of" {
 		end++
 	}
 	f.add("drop a lock", i, end, "", "")
@@ -328,13 +339,16 @@ var statementStarts = []string{"perform", "insert", "update", "delete", "with"}
 
 // statements drops each plain statement of a function, and swaps neighbours.
 func (f *sqlFinder) statements(begin int) {
-	if !slices.ContainsFunc(f.tokens[:min(begin, len(f.tokens))], func(t sqlToken) bool { return t.text == "plpgsql" }) {
+	if !slices.ContainsFunc(f.tokens[:min(begin, len(f.tokens))], func(t sqlToken) bool {
+		return t.text == "plpgsql"
+	}) {
 		return
 	}
 	last, body := [2]int{}, false
 	for i := begin; i < len(f.tokens); i++ {
 		body = body || f.word(i) == "begin"
-		if !body || f.tokens[i].depth != 0 || !slices.Contains([]string{";", "then", "else", "loop", "begin"}, f.word(i-1)) || f.tokens[i-1].depth != 0 {
+		if !body || f.tokens[i].depth != 0 || !slices.Contains([]string{";", "then", "else", "loop", "begin"},
+			f.word(i-1)) || f.tokens[i-1].depth != 0 {
 			continue
 		}
 		assigned := f.word(i+1) == ":="
@@ -358,15 +372,17 @@ func (f *sqlFinder) statements(begin int) {
 	}
 }
 
-// commute reports whether the order of two statements certainly does not matter: none mentions a variable that the other one sets or a
-// table from which it deletes, and a variable is not set from a function of the schema, which may do anything.
+// commute reports whether the order of two statements certainly does not matter: none mentions a variable that the
+// other one sets or a table from which it deletes, and a variable is not set from a function of the schema, which may
+// do anything.
 func (f *sqlFinder) commute(a, b [2]int) bool {
 	first, ok := f.sets(a)
 	second, also := f.sets(b)
 	return ok && also && !f.mentions(b, first) && !f.mentions(a, second)
 }
 
-// sets returns the variable that a statement sets or the table from which it deletes. ok is false if it may do anything else.
+// sets returns the variable that a statement sets or the table from which it deletes. ok is false if it may do anything
+// else.
 func (f *sqlFinder) sets(s [2]int) (name string, ok bool) {
 	for i := s[0]; i < s[1]; i++ {
 		if strings.HasPrefix(f.word(i), "turnkeeper.") && f.word(i+1) == "(" && f.tokens[i].end == f.tokens[i+1].start {

@@ -29,7 +29,9 @@ const dialTime = 15 * time.Second
 func (g Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTime, Resolver: g.Resolver}
 	free := g.Anywhere || g.allows(address)
-	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.check(address, free) }
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		return g.check(address, free)
+	}
 	return dialer.DialContext(ctx, network, address)
 }
 

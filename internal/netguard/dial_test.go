@@ -9,8 +9,8 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// TestAllowedHosts dials addresses that are refused unless allowed. An allowed dial may fail for another reason, such as
-// missing IPv6.
+// TestAllowedHosts dials addresses that are refused unless allowed. An allowed dial may fail for another reason, such
+// as missing IPv6.
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -70,7 +70,8 @@ func TestAllowedHosts(t *testing.T) {
 func TestRefusedByDefault(t *testing.T) {
 	t.Parallel()
 	var refused *netguard.RefusedError
-	if _, err := (netguard.Dialer{}).DialContext(t.Context(), "tcp", "127.0.0.1:1"); !errors.As(err, &refused) || refused.Kind != "loopback" {
+	if _, err := (netguard.Dialer{}).DialContext(t.Context(), "tcp", "127.0.0.1:1"); !errors.As(err, &refused) ||
+		refused.Kind != "loopback" {
 		t.Errorf("dialling a loopback address: %v", err)
 	}
 }

@@ -38,7 +38,8 @@ func TestTheEdgesOfEachRange(t *testing.T) {
 		{"special-purpose", "4000::", "4000::", "special-purpose", "special-purpose"},
 	} {
 		first, last := netip.MustParseAddr(r.first), netip.MustParseAddr(r.last)
-		for ip, want := range map[netip.Addr]string{first: r.kind, last: r.kind, first.Prev(): r.before, last.Next(): r.after} {
+		for ip, want := range map[netip.Addr]string{first: r.kind, last: r.kind, first.Prev(): r.before,
+			last.Next(): r.after} {
 			if r.first == "2001::" && ip == first.Prev() || r.first == "4000::" && ip == first.Prev() {
 				want = "" // the end of the public range, and the range before it
 			}

@@ -9,7 +9,8 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// TestOwnListeners checks that ports of this process are refused at every address of this machine, even if the address is allowed.
+// TestOwnListeners checks that ports of this process are refused at every address of this machine, even if the address
+// is allowed.
 func TestOwnListeners(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -21,13 +22,15 @@ func TestOwnListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hosts := []string{"127.0.0.1", "127.0.0.2", "127.1.2.3", "localhost", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1", "0.0.0.0", "::"}
+	hosts := []string{"127.0.0.1", "127.0.0.2", "127.1.2.3", "localhost", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1",
+		"0.0.0.0", "::"}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() { // link-local addresses need a zone
+		// link-local addresses need a zone
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() {
 			hosts = append(hosts, prefix.Addr().String())
 		}
 	}
@@ -81,7 +84,9 @@ func TestOthersListeners(t *testing.T) {
 	}
 	// The same port on another machine is not our own.
 	elsewhere.Add("127.0.0.1:80")
-	_, err = netguard.Dialer{Own: elsewhere, Refuse: func(string) string { return "refused by the test" }}.DialContext(t.Context(), "tcp", "192.0.2.1:80")
+	_, err = netguard.Dialer{Own: elsewhere, Refuse: func(string) string {
+		return "refused by the test"
+	}}.DialContext(t.Context(), "tcp", "192.0.2.1:80")
 	if refused, ok := errors.AsType[*netguard.RefusedError](err); !ok || refused.Own() {
 		t.Errorf("another machine: %v", err)
 	}

@@ -50,9 +50,10 @@ type Delivery struct {
 	Outcome      turnkeeper.TurnState // empty: it is of an ask
 	WrittenAt    time.Time            // when the reply was written, or the ask opened
 
-	State       DeliveryState
-	Attempts    int                 // since it was created or redelivered
-	DueAt       time.Time           // of the next attempt; during an attempt, when another worker may try; zero: it has ended
+	State    DeliveryState
+	Attempts int // since it was created or redelivered
+	// of the next attempt; during an attempt, when another worker may try; zero: it has ended
+	DueAt       time.Time
 	Sending     bool                // an attempt is in progress
 	WorkerID    turnkeeper.WorkerID // of the newest attempt
 	FirstAt     time.Time           // the first attempt since it was created or redelivered

@@ -31,12 +31,16 @@ func serverAccount(h home, haveCluster bool) (account, error) {
 	}
 	if me := os.Geteuid(); me != 0 {
 		if owner >= 0 && owner != me {
-			return account{}, fmt.Errorf("the data in %s belongs to user id %d, not to you (%d): run as that user or as root", h.data(), owner, me)
+			return account{},
+				fmt.Errorf("the data in %s belongs to user id %d, not to you (%d): run as that user or as root",
+					h.data(), owner, me)
 		}
 		return account{name: "this user", uid: me, gid: os.Getegid()}, nil
 	}
 	if owner == 0 {
-		return account{}, fmt.Errorf("the data in %s belongs to root, and Postgres refuses to run as root: change its owner", h.data())
+		return account{},
+			fmt.Errorf("the data in %s belongs to root, and Postgres refuses to run as root: change its owner",
+				h.data())
 	}
 	if owner > 0 {
 		return lookUp(user.LookupId(strconv.Itoa(owner)))
@@ -50,7 +54,9 @@ func serverAccount(h home, haveCluster bool) (account, error) {
 
 func lookUp(found *user.User, err error) (account, error) {
 	if err != nil {
-		return account{}, fmt.Errorf("found no unprivileged user to run Postgres as (it refuses root): run as another user, or set DATABASE_URL: %w", err)
+		return account{},
+			fmt.Errorf(
+				"found no unprivileged user to run Postgres as (it refuses root): run as another user, or set DATABASE_URL: %w", err)
 	}
 	uid, errUID := strconv.Atoi(found.Uid)
 	gid, errGID := strconv.Atoi(found.Gid)

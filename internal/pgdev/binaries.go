@@ -132,7 +132,8 @@ func choose(found []install, want int) (install, error) {
 		return install{}, errors.New("no Postgres server is installed")
 	}
 	if want != 0 {
-		return install{}, fmt.Errorf("the data was created by Postgres %d, but only %s is installed", want, names(found))
+		return install{}, fmt.Errorf("the data was created by Postgres %d, but only %s is installed",
+			want, names(found))
 	}
 	return install{}, fmt.Errorf("only %s is installed, but version %d or newer is required", names(found), oldestMajor)
 }
@@ -153,7 +154,9 @@ func clusterMajor(h home) (int, error) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 0, fmt.Errorf("the file PG_VERSION in %s has no version: restore it. To start with an empty database, move the folder aside", h.data())
+		return 0,
+			fmt.Errorf(
+				"the file PG_VERSION in %s has no version: restore it. To start with an empty database, move the folder aside", h.data())
 	}
 	return major, nil
 }

@@ -55,8 +55,9 @@ func TestChoiceOfInstalledServers(t *testing.T) {
 		"the one that made the data": {usual: []string{"17.1", "15.3"}, path: "16.0", want: 15, choice: "15.3"},
 		"too old a one in PATH":      {usual: []string{"13.0"}, path: "12.9", choice: "13.0"},
 		"only old ones":              {usual: []string{"12.22"}, refusal: "version 13 or newer is required"},
-		"none of the data's version": {usual: []string{"17.1"}, want: 16, refusal: "the data was created by Postgres 16, but only Postgres 17"},
-		"none":                       {refusal: "no Postgres server is installed"},
+		"none of the data's version": {usual: []string{"17.1"}, want: 16,
+			refusal: "the data was created by Postgres 16, but only Postgres 17"},
+		"none": {refusal: "no Postgres server is installed"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -167,10 +168,13 @@ func TestDownloadThatFails(t *testing.T) {
 		major int
 		want  string
 	}{
-		"no network":            {url: "http://127.0.0.1:1", want: "connection refused"},
-		"not there":             {url: mirror(t, &archives, honest), major: 17, want: "the download of Postgres 17.5.0 failed: "},
-		"never was":             {url: mirror(t, &archives, honest), major: 12, want: "cannot download Postgres 12"},
-		"another than promised": {url: mirror(t, &archives, func(string) string { return "0000" }), want: "checksum differs"},
+		"no network": {url: "http://127.0.0.1:1", want: "connection refused"},
+		"not there": {url: mirror(t, &archives, honest), major: 17,
+			want: "the download of Postgres 17.5.0 failed: "},
+		"never was": {url: mirror(t, &archives, honest), major: 12, want: "cannot download Postgres 12"},
+		"another than promised": {url: mirror(t, &archives, func(string) string {
+			return "0000"
+		}), want: "checksum differs"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

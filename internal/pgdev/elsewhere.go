@@ -30,7 +30,9 @@ func (l *launch) reserveElsewhere(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if !l.account.canEnter(ctx, l.install, systemHome) {
-		return "", fmt.Errorf("%s, who runs Postgres because it refuses root, can enter neither %s nor %s: use a folder that all users can enter, or set DATABASE_URL", l.account.name, l.home.dir, systemHome)
+		return "",
+			fmt.Errorf(
+				"%s, who runs Postgres because it refuses root, can enter neither %s nor %s: use a folder that all users can enter, or set DATABASE_URL", l.account.name, l.home.dir, systemHome)
 	}
 	folder, err := os.MkdirTemp(systemHome, elsewherePrefix)
 	if err != nil {

@@ -59,7 +59,8 @@ func TestPlainErrors(t *testing.T) {
 		},
 		"data of a version that is not installed and cannot be had": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "data", "PG_VERSION"), "12\n") },
-			want:  []string{"the data was created by Postgres 12, but only Postgres", "apt-get install postgresql", "set DATABASE_URL"},
+			want: []string{"the data was created by Postgres 12, but only Postgres", "apt-get install postgresql",
+				"set DATABASE_URL"},
 		},
 		"data without a version": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "data", "PG_VERSION"), "?\n") },
@@ -137,11 +138,14 @@ func TestComplaint(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ log, want string }{
 		"nothing said": {"2026-01-01 LOG:  starting\n", ""},
-		"disk full":    {"LOG:  x\nFATAL:  could not write lock file \"postmaster.pid\": No space left on device\nLOG:  y\n", `could not write lock file "postmaster.pid": No space left on device`},
-		"the last":     {"FATAL:  first\nPANIC:  second\n", "second"},
-		"a hint":       {"FATAL:  too much\nDETAIL:  d\nHINT:  Take less.\n", "too much Take less."},
-		"too early":    {"FATAL:  real\nFATAL:  the database system is starting up\n", "real"},
-		"initdb":       {"initdb: error: could not create directory \"x\": Permission denied\n", `could not create directory "x": Permission denied`},
+		"disk full": {
+			"LOG:  x\nFATAL:  could not write lock file \"postmaster.pid\": No space left on device\nLOG:  y\n",
+			`could not write lock file "postmaster.pid": No space left on device`},
+		"the last":  {"FATAL:  first\nPANIC:  second\n", "second"},
+		"a hint":    {"FATAL:  too much\nDETAIL:  d\nHINT:  Take less.\n", "too much Take less."},
+		"too early": {"FATAL:  real\nFATAL:  the database system is starting up\n", "real"},
+		"initdb": {"initdb: error: could not create directory \"x\": Permission denied\n",
+			`could not create directory "x": Permission denied`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

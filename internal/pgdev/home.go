@@ -43,7 +43,9 @@ func openHome(dir string) (home, error) {
 		return home{}, err
 	}
 	if me := os.Geteuid(); me != 0 && owner != me {
-		return home{}, fmt.Errorf("the folder %s of the private Postgres belongs to user id %d, not to you (%d): run as that user, or use another folder", real, owner, me)
+		return home{},
+			fmt.Errorf(
+				"the folder %s of the private Postgres belongs to user id %d, not to you (%d): run as that user, or use another folder", real, owner, me)
 	}
 	return home{dir: real}, nil
 }
@@ -91,10 +93,12 @@ func Runs(dir string) bool {
 func (h home) noCluster() error {
 	target, err := os.Readlink(h.data())
 	if err == nil {
-		return fmt.Errorf("the private Postgres has lost its data: %s links to %s, which is not a Postgres data folder. If the data was moved, move it back or fix the link: it has every message and reply. To start without them, use another data folder", h.data(), target)
+		return fmt.Errorf(
+			"the private Postgres has lost its data: %s links to %s, which is not a Postgres data folder. If the data was moved, move it back or fix the link: it has every message and reply. To start without them, use another data folder", h.data(), target)
 	}
 	if _, err := os.Lstat(h.data()); err == nil {
-		return fmt.Errorf("%s exists but is not a Postgres data folder. If it had a database, restore a copy: it had every message and reply. To start without them, move it aside", h.data())
+		return fmt.Errorf(
+			"%s exists but is not a Postgres data folder. If it had a database, restore a copy: it had every message and reply. To start without them, move it aside", h.data())
 	}
 	return nil
 }
@@ -115,7 +119,9 @@ func (h home) newPassword() (string, error) {
 func (h home) readPassword() (string, error) {
 	text, err := os.ReadFile(h.password())
 	if err != nil {
-		return "", fmt.Errorf("cannot read the password of the private Postgres, which is needed to open the data in %s; restore the file: %w", h.data(), err)
+		return "",
+			fmt.Errorf(
+				"cannot read the password of the private Postgres, which is needed to open the data in %s; restore the file: %w", h.data(), err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

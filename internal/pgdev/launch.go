@@ -55,7 +55,8 @@ func (l *launch) run(ctx context.Context) error {
 		return err
 	}
 	p, _ := l.home.postmaster()
-	l.log.Info("private Postgres ready", zap.String("dir", l.home.dir), zap.Int("pid", p.pid), zap.Bool("joined", joined))
+	l.log.Info("private Postgres ready", zap.String("dir", l.home.dir), zap.Int("pid", p.pid),
+		zap.Bool("joined", joined))
 	return nil
 }
 
@@ -109,7 +110,9 @@ func (l *launch) checkData(ctx context.Context) error {
 		l.recordAgain(data)
 		return nil
 	}
-	return fmt.Errorf("%s, who runs Postgres, cannot enter %s: allow all users to enter the folders above it, or set DATABASE_URL", l.account.name, data)
+	return fmt.Errorf(
+		"%s, who runs Postgres, cannot enter %s: allow all users to enter the folders above it, or set DATABASE_URL",
+		l.account.name, data)
 }
 
 func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, error) {
@@ -130,7 +133,9 @@ func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, err
 	l.log.Info("downloading Postgres", zap.String("reason", none.Error()))
 	in, err := fetch(ctx, l.account, want)
 	if err != nil {
-		return install{}, fmt.Errorf("no Postgres server to use (%w; %w): install one (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql), or set DATABASE_URL to a running server", none, err)
+		return install{},
+			fmt.Errorf(
+				"no Postgres server to use (%w; %w): install one (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql), or set DATABASE_URL to a running server", none, err)
 	}
 	return in, nil
 }

@@ -115,8 +115,8 @@ func openFolder(t *testing.T) string {
 	return dir
 }
 
-// usedFolder returns a folder in which a server ran before. It is a copy, as creating a cluster takes most of a second of
-// CPU time.
+// usedFolder returns a folder in which a server ran before. It is a copy, as creating a cluster takes most of a second
+// of CPU time.
 func usedFolder(t *testing.T) string {
 	dir := openFolder(t)
 	from, err := cluster()

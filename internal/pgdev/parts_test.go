@@ -33,15 +33,19 @@ func put(t *testing.T, text string, path ...string) {
 }
 
 func launchIn(dir string) *launch {
-	return &launch{home: home{dir}, log: zap.NewNop(), account: account{name: "this user", uid: os.Geteuid(), gid: os.Getegid()}}
+	return &launch{home: home{dir}, log: zap.NewNop(), account: account{name: "this user", uid: os.Geteuid(),
+		gid: os.Getegid()}}
 }
 
-// TestEverySettingOfTheServer records the settings of each kind of server: those of the options win, except where it listens and logs.
+// TestEverySettingOfTheServer records the settings of each kind of server: those of the options win, except where it
+// listens and logs.
 func TestEverySettingOfTheServer(t *testing.T) {
 	t.Parallel()
 	var written strings.Builder
-	own := map[string]string{"jit": "on", "shared_buffers": "1MB", "port": "1", "listen_addresses": "*", "log_statement": "all"}
-	for _, opts := range []Options{{}, {Quick: true}, {Settings: own}, {Quick: true, Settings: own}, {}} { // one does not change the next
+	own := map[string]string{"jit": "on", "shared_buffers": "1MB", "port": "1", "listen_addresses": "*",
+		"log_statement": "all"}
+	// one does not change the next
+	for _, opts := range []Options{{}, {Quick: true}, {Settings: own}, {Quick: true, Settings: own}, {}} {
 		l := launchIn("/home")
 		l.opts, l.socketDir = opts, `/tmp/a "b", c`
 		fmt.Fprintf(&written, "quick %t, %d of its own\n", opts.Quick, len(opts.Settings))
@@ -63,7 +67,10 @@ func TestEveryFolder(t *testing.T) {
 		make  func(dir string)
 	}{
 		{"empty", func(string) {}},
-		{"a cluster", func(dir string) { put(t, " 17\n", dir, "data", "PG_VERSION"); put(t, "secret\n", dir, "password") }},
+		{"a cluster", func(dir string) {
+			put(t, " 17\n", dir, "data", "PG_VERSION")
+			put(t, "secret\n", dir, "password")
+		}},
 		{"a folder that is none", func(dir string) { put(t, "x", dir, "data", "x") }},
 		{"a file", func(dir string) { put(t, "x", dir, "data") }},
 		{"a link to nothing", func(dir string) { _ = os.Symlink("/no/such/folder", filepath.Join(dir, "data")) }},
@@ -78,7 +85,8 @@ func TestEveryFolder(t *testing.T) {
 			c.title, Made(dir), Runs(dir), has, err, major, noMajor, password, noPassword)
 		written.WriteString(strings.ReplaceAll(text, dir, "DIR"))
 	}
-	for _, found := range [][]install{nil, {{"/a", 12}}, {{"/a", 12}, {"/b", 13}, {"/c", 17}}, {{"/c", 17}, {"/b", 13}}} {
+	for _, found := range [][]install{nil, {{"/a", 12}}, {{"/a", 12}, {"/b", 13}, {"/c", 17}},
+		{{"/c", 17}, {"/b", 13}}} {
 		for _, want := range []int{0, 12, 13, 17, 18} {
 			in, err := choose(found, want)
 			fmt.Fprintf(&written, "of %v for data of %d: %v, %v\n", found, want, in, err)
@@ -119,7 +127,8 @@ func TestWhichProcessIsTheServer(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		put(t, text, dir, "data", "postmaster.pid")
-		if p, running := (home{dir}).postmaster(); running != want || running != Runs(dir) || want && (p.pid != os.Getpid() || p.data != argument) {
+		if p, running := (home{dir}).postmaster(); running != want || running != Runs(dir) || want &&
+			(p.pid != os.Getpid() || p.data != argument) {
 			t.Errorf("%q: %+v, %t", text, p, running)
 		}
 		err := home{dir}.removeStale()
@@ -148,7 +157,8 @@ func TestLocksOfFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		second, err := acquire(ended, path, c.wanted)
-		if (err == nil) != c.free || err != nil && (!errors.Is(err, stop) || !strings.Contains(err.Error(), "another process keeps "+path+" locked")) {
+		if (err == nil) != c.free || err != nil && (!errors.Is(err, stop) || !strings.Contains(err.Error(),
+			"another process keeps "+path+" locked")) {
 			t.Errorf("%d beside %d: %v", c.wanted, c.held, err)
 		}
 		if c.free {
@@ -170,7 +180,8 @@ func TestLocksOfFiles(t *testing.T) {
 			third.release()
 		}
 	}
-	if _, err := acquire(t.Context(), filepath.Join(t.TempDir(), "none", "lock"), shared); err == nil || !strings.Contains(err.Error(), "cannot open the lock file") {
+	if _, err := acquire(t.Context(), filepath.Join(t.TempDir(), "none", "lock"), shared); err == nil ||
+		!strings.Contains(err.Error(), "cannot open the lock file") {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -180,7 +191,8 @@ func TestTheLogOfTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := launchIn(dir)
-	if err := l.failure("broke", nil); err.Error() != "the private Postgres in "+dir+" broke (its log is "+filepath.Join(dir, "log")+")" {
+	if err := l.failure("broke", nil); err.Error() != "the private Postgres in "+dir+" broke (its log is "+
+		filepath.Join(dir, "log")+")" {
 		t.Errorf("without a log: %v", err)
 	}
 	put(t, "FATAL:  of before\npre-existing shared memory block\n", dir, "log")
@@ -196,7 +208,8 @@ func TestTheLogOfTheServer(t *testing.T) {
 	_ = file.Close()
 	cause := errors.New("the cause")
 	if err := l.failure("broke", cause); !errors.Is(err, cause) ||
-		err.Error() != "the private Postgres in "+dir+" broke: of now Look. (its log is "+filepath.Join(dir, "log")+"): the cause" || !l.memoryStillHeld() {
+		err.Error() != "the private Postgres in "+dir+" broke: of now Look. (its log is "+filepath.Join(dir, "log")+
+			"): the cause" || !l.memoryStillHeld() {
 		t.Errorf("%v", err)
 	}
 	l.logged = 0
@@ -241,8 +254,10 @@ func TestTheSocketsFolder(t *testing.T) {
 		if err := l.prepareSocketDir(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if (l.socketDir == socket) != c.again || l.madeSocketDir == c.again || l.home.recordedSocketDir() != l.socketDir {
-			t.Errorf("%s: the folder is %s, made %t, recorded %s", name, l.socketDir, l.madeSocketDir, l.home.recordedSocketDir())
+		if (l.socketDir == socket) != c.again || l.madeSocketDir == c.again ||
+			l.home.recordedSocketDir() != l.socketDir {
+			t.Errorf("%s: the folder is %s, made %t, recorded %s", name, l.socketDir, l.madeSocketDir,
+				l.home.recordedSocketDir())
 		}
 		if c.again {
 			if left, _ := filepath.Glob(filepath.Join(socket, "*")); len(left) != 1 {
@@ -336,7 +351,8 @@ func TestWhoRunsTheServer(t *testing.T) {
 	}
 	dir := t.TempDir()
 	put(t, "17\n", dir, "data", "PG_VERSION")
-	if _, err := serverAccount(home{dir}, true); err == nil || !strings.Contains(err.Error(), "belongs to root, and Postgres refuses to run as root") {
+	if _, err := serverAccount(home{dir}, true); err == nil || !strings.Contains(err.Error(),
+		"belongs to root, and Postgres refuses to run as root") {
 		t.Errorf("data of root: %v", err)
 	}
 	if a, err := serverAccount(home{dir}, false); err != nil || a.uid == 0 || !a.drop {
@@ -346,7 +362,8 @@ func TestWhoRunsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody, err := serverAccount(home{dir}, true)
-	if diff := cmp.Diff(account{name: "the user nobody", uid: 65534, gid: nobody.gid, drop: true}, nobody, cmp.AllowUnexported(account{})); err != nil || diff != "" {
+	if diff := cmp.Diff(account{name: "the user nobody", uid: 65534, gid: nobody.gid, drop: true}, nobody,
+		cmp.AllowUnexported(account{})); err != nil || diff != "" {
 		t.Fatalf("data of nobody: %v\n%s", err, diff)
 	}
 	if c := nobody.credential(); c.Uid != 65534 || int(c.Gid) != nobody.gid {
@@ -357,21 +374,25 @@ func TestWhoRunsTheServer(t *testing.T) {
 	if err := nobody.own(file); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(file); err != nil || info.Sys().(*syscall.Stat_t).Uid != 65534 || int(info.Sys().(*syscall.Stat_t).Gid) != nobody.gid {
+	if info, err := os.Stat(file); err != nil || info.Sys().(*syscall.Stat_t).Uid != 65534 ||
+		int(info.Sys().(*syscall.Stat_t).Gid) != nobody.gid {
 		t.Errorf("the file belongs to %+v, %v", info.Sys(), err)
 	}
 	if err := os.Chown(filepath.Join(dir, "data"), 4_000_000, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := serverAccount(home{dir}, true); err == nil || !strings.Contains(err.Error(), "found no unprivileged user") {
+	if _, err := serverAccount(home{dir}, true); err == nil || !strings.Contains(err.Error(),
+		"found no unprivileged user") {
 		t.Errorf("data of nobody's: %v", err)
 	}
 }
 
-// TestDataElsewhere checks the folder for data of a server that cannot enter its home, its record, and what of it is discarded.
+// TestDataElsewhere checks the folder for data of a server that cannot enter its home, its record, and what of it is
+// discarded.
 func TestDataElsewhere(t *testing.T) {
 	l := launchIn(t.TempDir())
-	if _, err := l.reserveElsewhere(t.Context()); err == nil || err.Error() != "cannot run a server program in "+l.home.dir {
+	if _, err := l.reserveElsewhere(t.Context()); err == nil || err.Error() != "cannot run a server program in "+
+		l.home.dir {
 		t.Errorf("this user's: %v", err)
 	}
 	if os.Geteuid() != 0 {
@@ -386,7 +407,8 @@ func TestDataElsewhere(t *testing.T) {
 	l.install = install{bin: programs(t)}
 	l.account = account{name: "the user nobody", uid: 65534, gid: 65534, drop: true}
 	_, err = l.reserveElsewhere(t.Context())
-	if want := "the user nobody, who runs Postgres because it refuses root, can enter neither " + l.home.dir + " nor " + systemHome + ": use"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "the user nobody, who runs Postgres because it refuses root, can enter neither " + l.home.dir + " nor " +
+		systemHome + ": use"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a closed folder: %v", err)
 	}
 	if err := os.Chmod(base, 0o755); err != nil {

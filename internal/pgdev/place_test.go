@@ -99,7 +99,8 @@ func TestServerRunsUnprivilegedAndShutOff(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	names := []string{"fsync", "synchronous_commit", "full_page_writes", "max_connections", "listen_addresses", "TimeZone", "work_mem", "password_encryption"}
+	names := []string{"fsync", "synchronous_commit", "full_page_writes", "max_connections", "listen_addresses",
+		"TimeZone", "work_mem", "password_encryption"}
 	cases := map[string]struct {
 		opts pgdev.Options
 		want []string
@@ -113,7 +114,8 @@ func TestSettings(t *testing.T) {
 			want: []string{"off", "off", "off", "200", "", "UTC", "4MB", "scram-sha-256"},
 		},
 		"given": {
-			opts: pgdev.Options{Quick: true, Settings: map[string]string{"work_mem": "7MB", "max_connections": "33", "listen_addresses": "*"}},
+			opts: pgdev.Options{Quick: true, Settings: map[string]string{"work_mem": "7MB", "max_connections": "33",
+				"listen_addresses": "*"}},
 			want: []string{"off", "off", "off", "33", "", "UTC", "7MB", "scram-sha-256"},
 		},
 	}
@@ -129,7 +131,8 @@ func TestSettings(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("settings %v (-want +got):\n%s", names, diff)
 			}
-			if got := ask(t, server.URL(), "select current_database() || ' ' || current_user || ' ' || usesuper from pg_user where usename = current_user"); got != "turnkeeper turnkeeper true" {
+			if got := ask(t, server.URL(),
+				"select current_database() || ' ' || current_user || ' ' || usesuper from pg_user where usename = current_user"); got != "turnkeeper turnkeeper true" {
 				t.Errorf("database, user, superuser: %s", got)
 			}
 		})
@@ -212,7 +215,8 @@ func TestClosedFolder(t *testing.T) {
 	}
 }
 
-// elsewhere creates three folders: one that only its owner can enter, one for temporary files, and one for root's servers.
+// elsewhere creates three folders: one that only its owner can enter, one for temporary files, and one for root's
+// servers.
 func elsewhere(t *testing.T) (closed, temporary, system string) {
 	t.Helper()
 	closed = filepath.Join(openFolder(t), "closed")
@@ -257,8 +261,8 @@ func TestFolderThatTheServerCannotEnter(t *testing.T) {
 	}
 }
 
-// TestDataOutlivesARenamedHome checks that data stored outside its home is kept and found again after the home was renamed
-// and another home was opened.
+// TestDataOutlivesARenamedHome checks that data stored outside its home is kept and found again after the home was
+// renamed and another home was opened.
 func TestDataOutlivesARenamedHome(t *testing.T) {
 	_, temporary, _ := elsewhere(t)
 	closed := filepath.Join(temporary, "closed")
@@ -297,13 +301,14 @@ func TestLinkToDataThatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir, Quick: true})
-	if err == nil || !strings.Contains(err.Error(), "links to /nowhere/data") || strings.Contains(err.Error(), "remove") {
+	if err == nil || !strings.Contains(err.Error(), "links to /nowhere/data") ||
+		strings.Contains(err.Error(), "remove") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// TestNoFolderForTheServerAtAll checks the error for root. For any other user the server runs as that user, and can enter
-// the folder.
+// TestNoFolderForTheServerAtAll checks the error for root. For any other user the server runs as that user, and can
+// enter the folder.
 func TestNoFolderForTheServerAtAll(t *testing.T) {
 	closed, _, _ := elsewhere(t)
 	pgdev.SetPlaces(t, "http://127.0.0.1:1", filepath.Join(closed, "elsewhere"), closed)
@@ -319,7 +324,8 @@ func TestNoFolderForTheServerAtAll(t *testing.T) {
 		closeServer(t, server)
 		t.Fatal("a server runs in a folder that it cannot enter")
 	}
-	for _, part := range []string{"who runs Postgres because it refuses root", "use a folder that all users can enter, or set DATABASE_URL"} {
+	for _, part := range []string{"who runs Postgres because it refuses root",
+		"use a folder that all users can enter, or set DATABASE_URL"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}

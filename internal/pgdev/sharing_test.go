@@ -170,7 +170,8 @@ func TestAStartThatFailsKeepsTheAddress(t *testing.T) {
 	}
 	eventually(t, "the server to be gone", func() bool { return !outliving.Alive() })
 	for range 2 {
-		if _, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir, Settings: map[string]string{"no_such_setting": "1"}}); err == nil {
+		if _, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir,
+			Settings: map[string]string{"no_such_setting": "1"}}); err == nil {
 			t.Fatal("it started with a setting that does not exist")
 		}
 	}
@@ -194,7 +195,8 @@ func TestProcessIDOfAKilledServerGivenToAnother(t *testing.T) {
 	}
 	closeServer(t, first)
 
-	// After a reboot, the file may name another live process of the server's user. Postgres itself would refuse to start.
+	// After a reboot, the file may name another live process of the server's user. Postgres itself would refuse to
+	// start.
 	open(t, pgdev.Options{Dir: otherDir, Quick: true})
 	other := pid(t, otherDir)
 	_, rest, _ := strings.Cut(string(text), "\n")

@@ -21,10 +21,12 @@ type Heartbeat struct {
 	BeatAt        time.Time
 	StoppedAt     time.Time // when it reported its stop; zero: it did not
 	Silent        time.Duration
-	Refused       []Refusal // what the database refused when the heartbeat was sent, the longest first; at most MaxRefused
+	// what the database refused when the heartbeat was sent, the longest first; at most MaxRefused
+	Refused []Refusal
 }
 
-// MaxRefused is the maximum number of refusals in a heartbeat, whose row must stay small: a full disk has no room for it to grow.
+// MaxRefused is the maximum number of refusals in a heartbeat, whose row must stay small: a full disk has no room for
+// it to grow.
 const MaxRefused = 16
 
 // A Refusal is an operation that a worker repeats because the database refuses it.
@@ -36,8 +38,8 @@ type Refusal struct {
 	Message  string // of the newest refusal, with secrets masked
 }
 
-// Longest returns the longest of what the database refuses a process, and workers that have not stopped, as of their heartbeats. It
-// returns nil if it refuses nothing.
+// Longest returns the longest of what the database refuses a process, and workers that have not stopped, as of their
+// heartbeats. It returns nil if it refuses nothing.
 func Longest(own []Refusal, workers []Heartbeat) (longest *Refusal) {
 	all := slices.Clone(own)
 	for _, w := range workers {

@@ -14,15 +14,20 @@ func TestEveryStateOfAWorker(t *testing.T) {
 		beat presence.Heartbeat
 		want presence.State
 	}{
-		"takes turns":            {presence.Heartbeat{Slots: 1, Roles: []string{presence.RoleScheduler, presence.RoleWorker}}, presence.Alive},
-		"has slots":              {presence.Heartbeat{Slots: 1}, presence.Alive},
-		"has slots and no role":  {presence.Heartbeat{Slots: 1, Roles: []string{presence.RoleScheduler}}, presence.Alive},
-		"no slots":               {presence.Heartbeat{Roles: []string{presence.RoleScheduler, presence.RoleWorker}}, presence.Draining},
+		"takes turns": {presence.Heartbeat{Slots: 1, Roles: []string{presence.RoleScheduler,
+			presence.RoleWorker}}, presence.Alive},
+		"has slots": {presence.Heartbeat{Slots: 1}, presence.Alive},
+		"has slots and no role": {presence.Heartbeat{Slots: 1, Roles: []string{presence.RoleScheduler}},
+			presence.Alive},
+		"no slots": {presence.Heartbeat{Roles: []string{presence.RoleScheduler, presence.RoleWorker}},
+			presence.Draining},
 		"no slots of a worker":   {presence.Heartbeat{Roles: []string{presence.RoleWorker}}, presence.Draining},
 		"says nothing of itself": {presence.Heartbeat{}, presence.Draining},
 		"serves":                 {presence.Heartbeat{Roles: []string{presence.RoleScheduler}}, presence.Serving},
-		"silent":                 {presence.Heartbeat{Roles: []string{presence.RoleScheduler}, Silent: presence.SilentAfter + 1}, presence.Silent},
-		"stopped":                {presence.Heartbeat{Slots: 1, Silent: time.Hour, StoppedAt: stopped}, presence.Stopped},
+		"silent": {presence.Heartbeat{Roles: []string{presence.RoleScheduler},
+			Silent: presence.SilentAfter + 1}, presence.Silent},
+		"stopped": {presence.Heartbeat{Slots: 1, Silent: time.Hour, StoppedAt: stopped},
+			presence.Stopped},
 	} {
 		if got := c.beat.State(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -45,7 +45,8 @@ type env struct {
 }
 
 func newEnv(t *testing.T, model string) *env {
-	e := &env{t: t, began: time.Now(), workers: map[string]*worker{}, shown: map[string]string{}, printed: map[turnkeeper.TurnID]int{}}
+	e := &env{t: t, began: time.Now(), workers: map[string]*worker{}, shown: map[string]string{},
+		printed: map[turnkeeper.TurnID]int{}}
 	for line := range strings.Lines(model) {
 		if line = strings.TrimSpace(line); line != "" {
 			e.answers = append(e.answers, line)
@@ -126,7 +127,8 @@ func (e *env) register(agent, cron string) {
 	}
 	if cron != "" {
 		registration.Schedules = []turnkeeper.Schedule{{
-			Agent: agent, Name: "daily", Cron: cron, TimeZone: "UTC", Conversation: turnkeeper.DefaultConversation, Message: "It is time.",
+			Agent: agent, Name: "daily", Cron: cron, TimeZone: "UTC", Conversation: turnkeeper.DefaultConversation,
+			Message: "It is time.",
 		}}
 	}
 	if err := e.conn.RegisterAgents(e.t.Context(), []turnkeeper.AgentRegistration{registration}); err != nil {
@@ -149,8 +151,10 @@ func (e *env) tick() scheduler.Report {
 		n    int
 		what string
 	}{
-		{report.Requeued, "turn taken from a lost worker"}, {report.Closed, "turn of a lost worker answered without running"},
-		{report.Calls, "lost call handled"}, {report.Slots, "schedule slot became a message"}, {report.Granted, "lane granted"},
+		{report.Requeued, "turn taken from a lost worker"},
+		{report.Closed, "turn of a lost worker answered without running"},
+		{report.Calls, "lost call handled"}, {report.Slots, "schedule slot became a message"},
+		{report.Granted, "lane granted"},
 	} {
 		if part.n > 0 {
 			e.event("scheduler:", "%d %s", part.n, part.what)
@@ -208,13 +212,15 @@ func (w *worker) Generate(_ context.Context, _ inference.Request, _ func(inferen
 	if len(e.answers) == 0 {
 		e.mu.Unlock()
 		e.t.Error("the model has no more answers")
-		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Provider: "test", Model: "scripted", Detail: "no more answers"}
+		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Provider: "test",
+			Model: "scripted", Detail: "no more answers"}
 	}
 	answer := e.answers[0]
 	e.answers = e.answers[1:]
 	e.mu.Unlock()
 	e.event(w.name, "asks the model: %s", answer)
-	res := inference.Response{Provider: "test", Model: "scripted", FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
+	res := inference.Response{Provider: "test", Model: "scripted", FinishReason: "stop",
+		Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
 	verb, rest, _ := strings.Cut(answer, " ")
 	switch verb {
 	case "say":
@@ -224,7 +230,8 @@ func (w *worker) Generate(_ context.Context, _ inference.Request, _ func(inferen
 			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i+1), Name: name, Arguments: "{}"})
 		}
 	case "unavailable":
-		return res, &inference.Error{Class: inference.ClassOverloaded, Provider: "test", Model: "scripted", Detail: "the provider is down"}
+		return res, &inference.Error{Class: inference.ClassOverloaded, Provider: "test", Model: "scripted",
+			Detail: "the provider is down"}
 	default:
 		e.t.Errorf("the model cannot answer with %q", answer)
 	}

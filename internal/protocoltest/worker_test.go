@@ -55,7 +55,8 @@ func (e *env) start(name string) {
 	w.conn = e.store.Connect(w)
 	w.conn.Present(turnkeeper.WorkerID(name))
 	w.runner = agentturn.New(agentturn.Config{
-		Models: w, DefaultModel: scriptedModel, Tools: e.tools, Bounds: bounds.Default(), Freshness: w.conn, Outputs: w.conn, Fault: w,
+		Models: w, DefaultModel: scriptedModel, Tools: e.tools, Bounds: bounds.Default(), Freshness: w.conn,
+		Outputs: w.conn, Fault: w,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 	e.workers[name] = w
@@ -74,7 +75,8 @@ func (w *worker) beat() {
 	if silent {
 		return
 	}
-	if err := w.conn.Beat(w.ctx, presence.Heartbeat{WorkerID: turnkeeper.WorkerID(w.name), Slots: many, TakeoverAfter: takeoverAfter}); err != nil {
+	if err := w.conn.Beat(w.ctx, presence.Heartbeat{WorkerID: turnkeeper.WorkerID(w.name), Slots: many,
+		TakeoverAfter: takeoverAfter}); err != nil {
 		w.env.t.Error(err)
 	}
 }
@@ -136,7 +138,8 @@ func (w *worker) run(ctx context.Context, job memory.Job) (turnlog.Outcome, erro
 		Record: record, Definition: definition, Bounds: bounds,
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
 	}, w.conn.Journal(record, turnkeeper.Grant{
-		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: job.GrantID, JobID: job.ID, WorkerID: turnkeeper.WorkerID(w.name),
+		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: job.GrantID, JobID: job.ID,
+		WorkerID: turnkeeper.WorkerID(w.name),
 	}))
 }
 

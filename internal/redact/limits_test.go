@@ -29,16 +29,26 @@ func TestLimits(t *testing.T) {
 			}
 			return kept
 		}},
-		"keyRest":     {At: 16, Least: true, Takes: func(_ *testing.T, n int) bool { return masks("sk-" + text(n)) }},
-		"bearerLeast": {At: 20, Least: true, Takes: func(_ *testing.T, n int) bool { return masks("Bearer " + text(n)) }},
-		"userMax":     {At: 256, Takes: func(_ *testing.T, n int) bool { return masks("http://" + text(n) + ":hunter@host") }},
-		"passwordMax": {At: 1024, Takes: func(_ *testing.T, n int) bool { return masks("http://user:" + text(n) + "@host") }},
+		"keyRest": {At: 16, Least: true, Takes: func(_ *testing.T, n int) bool { return masks("sk-" + text(n)) }},
+		"bearerLeast": {At: 20, Least: true, Takes: func(_ *testing.T, n int) bool {
+			return masks("Bearer " + text(n))
+		}},
+		"userMax": {At: 256, Takes: func(_ *testing.T, n int) bool {
+			return masks("http://" + text(n) + ":hunter@host")
+		}},
+		"passwordMax": {At: 1024, Takes: func(_ *testing.T, n int) bool {
+			return masks("http://user:" + text(n) + "@host")
+		}},
 		"colonMax": {At: 8, Takes: func(_ *testing.T, n int) bool {
 			return masks("Authorization" + strings.Repeat(" ", n-1) + ":Bearer abc")
 		}},
-		"blankMax":  {At: 4, Takes: func(_ *testing.T, n int) bool { return masks("Authorization: Bearer" + strings.Repeat(" ", n) + "abc") }},
-		"schemeMax": {At: 9, Takes: func(_ *testing.T, n int) bool { return masks("Authorization: "+"negotiatexx"[:n]+" abc") || n == 8 }},
-		"none":      {None: "it is no state"},
+		"blankMax": {At: 4, Takes: func(_ *testing.T, n int) bool {
+			return masks("Authorization: Bearer" + strings.Repeat(" ", n) + "abc")
+		}},
+		"schemeMax": {At: 9, Takes: func(_ *testing.T, n int) bool {
+			return masks("Authorization: "+"negotiatexx"[:n]+" abc") || n == 8
+		}},
+		"none": {None: "it is no state"},
 		"keyPrefixMax": {At: 11, Takes: func(_ *testing.T, n int) bool {
 			return n != 11 && n < 12 || n == 11 && masks("github_pat_"+text(16)) // the longest prefix
 		}},

@@ -6,7 +6,8 @@ import "strings"
 // a bounded range, and starts as its zero value.
 
 // keyPrefixes are prefixes of API keys of well-known services.
-var keyPrefixes = []string{"sk-", "sk_", "gsk_", "hf_", "xai-", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AIza"}
+var keyPrefixes = []string{"sk-", "sk_", "gsk_", "hf_", "xai-", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-",
+	"xoxb-", "xoxp-", "AIza"}
 
 const (
 	keyPrefixMax = 11 // length of the longest prefix

@@ -26,15 +26,16 @@ func TestStringMasksEveryForm(t *testing.T) {
 	request, _ := http.NewRequest(http.MethodGet, "http://h", nil)
 	request.SetBasicAuth("bob", secret)
 	for name, text := range map[string]string{
-		"itself":           "a " + secret + " b",
-		"twice":            secret + " and " + secret,
-		"as JSON":          string(once),
-		"as JSON in JSON":  string(twice),
-		"quoted by Go":     fmt.Sprintf("%q %+q", secret, secret),
-		"as a query":       "http://h/?k=" + url.QueryEscape(secret),
-		"as a path":        "http://h/" + url.PathEscape(secret),
-		"as user info":     url.UserPassword("", secret).String(),
-		"in lower case":    strings.NewReplacer("%3C", "%3c", "%C3%B6", "%c3%b6", "%2F", "%2f", "%2B", "%2b").Replace(url.QueryEscape(secret)),
+		"itself":          "a " + secret + " b",
+		"twice":           secret + " and " + secret,
+		"as JSON":         string(once),
+		"as JSON in JSON": string(twice),
+		"quoted by Go":    fmt.Sprintf("%q %+q", secret, secret),
+		"as a query":      "http://h/?k=" + url.QueryEscape(secret),
+		"as a path":       "http://h/" + url.PathEscape(secret),
+		"as user info":    url.UserPassword("", secret).String(),
+		"in lower case": strings.NewReplacer("%3C", "%3c", "%C3%B6", "%c3%b6", "%2F", "%2f", "%2B", "%2b").Replace(
+			url.QueryEscape(secret)),
 		"base64":           base64.StdEncoding.EncodeToString([]byte(secret)),
 		"base64 for URLs":  base64.URLEncoding.EncodeToString([]byte(secret)),
 		"base64, one on":   base64.StdEncoding.EncodeToString([]byte("x" + secret + "tail")),
@@ -46,7 +47,8 @@ func TestStringMasksEveryForm(t *testing.T) {
 			if !strings.Contains(got, redact.Placeholder) {
 				t.Fatalf("nothing is masked in %s", text)
 			}
-			for _, form := range []string{secret, "wörd", "w%C3%B6rd", `w\u00f6rd`, base64.StdEncoding.EncodeToString([]byte(secret))[4:12]} {
+			for _, form := range []string{secret, "wörd", "w%C3%B6rd", `w\u00f6rd`,
+				base64.StdEncoding.EncodeToString([]byte(secret))[4:12]} {
 				if strings.Contains(got, form) {
 					t.Errorf("%s still holds %s", got, form)
 				}
@@ -73,8 +75,10 @@ func TestString(t *testing.T) {
 		{"header of Go", "map[Authorization:[Bearer abc.def]]", "map[Authorization:[Bearer [redacted]]]"},
 		{"header as JSON", `{"authorization": "Basic Ym9iOng="}`, `{"authorization": "Basic [redacted]"}`},
 		{"header in a query", "authorization=Bearer%20abc&x=1", "authorization=Bearer%[redacted]&x=1"},
-		{"header after a broken one", "Authorization: authorization: token t", "Authorization: authorization: token [redacted]"},
-		{"word that repeats its beginning", "authorizauthorization: token t", "authorizauthorization: token [redacted]"},
+		{"header after a broken one", "Authorization: authorization: token t",
+			"Authorization: authorization: token [redacted]"},
+		{"word that repeats its beginning", "authorizauthorization: token t",
+			"authorizauthorization: token [redacted]"},
 		{"no scheme", "Authorization: none given", "Authorization: none given"},
 		{"long bearer", "got Bearer 0123456789klmnopqrst.", "got Bearer [redacted]"},
 		{"shouted bearer", "BEARER 0123456789klmnopqrst", "BEARER [redacted]"},
@@ -182,7 +186,8 @@ func TestLongKeysTakeLinearTime(t *testing.T) {
 func TestStreamOverEverySplitEqualsString(t *testing.T) {
 	m := redact.New([]string{"abcdef", "defghi", secret})
 	text := "ab abcdefghi " + secret + " Authorization: Bearer xyz sk-0123456789abcdefgh " +
-		"p://u:a@b@c/d p://u:a@b Bearer 0123456789abcdefghijk abcde " + base64.StdEncoding.EncodeToString([]byte("u:"+secret))
+		"p://u:a@b@c/d p://u:a@b Bearer 0123456789abcdefghijk abcde " + base64.StdEncoding.EncodeToString(
+		[]byte("u:"+secret))
 	want := m.String(text)
 	for i := range len(text) {
 		for j := i; j < len(text); j++ {
@@ -201,7 +206,8 @@ func FuzzMasker(f *testing.F) {
 	f.Add("näch!t", "Authorization: Bear", "Bearer aaaaaaaaaaaaaaaaaaaaaaaa", uint16(9))
 	f.Fuzz(func(t *testing.T, secret, before, after string, cut uint16) {
 		m := redact.New([]string{secret})
-		for _, form := range []string{secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte("u:" + secret))} {
+		for _, form := range []string{secret, url.QueryEscape(secret),
+			base64.StdEncoding.EncodeToString([]byte("u:" + secret))} {
 			text := before + form + after + form
 			got := m.String(text)
 			if visible(secret) && strings.Contains(got, secret) {
@@ -233,7 +239,8 @@ func visible(secret string) bool {
 
 func BenchmarkString(b *testing.B) {
 	m := redact.New([]string{"sk-proj-0123456789abcdefghijklmnopqrstuvwxyz", "postgres-password"})
-	for name, line := range map[string]string{"clean": "a clean line of a log, with nothing in it ", "with addresses": "see https://example.com/x?y for more about it "} {
+	for name, line := range map[string]string{"clean": "a clean line of a log, with nothing in it ",
+		"with addresses": "see https://example.com/x?y for more about it "} {
 		b.Run(name, func(b *testing.B) {
 			text := strings.Repeat(line, 200)
 			b.SetBytes(int64(len(text)))

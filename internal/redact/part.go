@@ -1,11 +1,11 @@
 package redact
 
-// Margin is the number of bytes that whoever shows a part of a text reads beyond each of its ends, where the text goes on: Part
-// recognises only secrets that lie within the text.
+// Margin is the number of bytes that whoever shows a part of a text reads beyond each of its ends, where the text goes
+// on: Part recognises only secrets that lie within the text.
 const Margin = 4 << 10
 
-// Part returns the text from one byte up to another, with secrets masked, also one of which only a part lies there. Masking the
-// part alone would leave that part of it.
+// Part returns the text from one byte up to another, with secrets masked, also one of which only a part lies there.
+// Masking the part alone would leave that part of it.
 func (m *Masker) Part(text string, from, to int) string {
 	if !m.finds(text) {
 		return text[from:to]

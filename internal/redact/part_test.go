@@ -49,8 +49,8 @@ func TestPartsOfAText(t *testing.T) {
 	}
 }
 
-// TestTextsThatWereCut cuts a text at each place: it is a beginning of the masked text, and only what may be the beginning of a secret is
-// missing.
+// TestTextsThatWereCut cuts a text at each place: it is a beginning of the masked text, and only what may be the
+// beginning of a secret is missing.
 func TestTextsThatWereCut(t *testing.T) {
 	const before, secret, after = "the word is ", "hush-hush-9", " and no more."
 	masker := redact.New([]string{secret})
@@ -68,11 +68,12 @@ func TestTextsThatWereCut(t *testing.T) {
 	}
 }
 
-// TestTheQuickLookMissesNothing compares String, which returns most texts after a quick look, with a Stream, which takes none, over random
-// texts of known secrets and of what looks like one, in letters of any case.
+// TestTheQuickLookMissesNothing compares String, which returns most texts after a quick look, with a Stream, which
+// takes none, over random texts of known secrets and of what looks like one, in letters of any case.
 func TestTheQuickLookMissesNothing(t *testing.T) {
 	parts := []string{
-		"authorization", "bearer", "basic", "sk-", "gsk_", "xai-", "hf_", "ghp_", "http://", "https://", "user:", "hunter2@host", "abcdefghijklmnopqrstuvwx",
+		"authorization", "bearer", "basic", "sk-", "gsk_", "xai-", "hf_", "ghp_", "http://", "https://", "user:",
+		"hunter2@host", "abcdefghijklmnopqrstuvwx",
 		"hush-hush-9", "hush", ": ", " ", ":", "\n", "é", "=",
 	}
 	masker := redact.New([]string{"hush-hush-9", "HUSH-hush-9"})

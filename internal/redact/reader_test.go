@@ -19,7 +19,9 @@ func TestReader(t *testing.T) {
 		t.Fatal("nothing is masked")
 	}
 	for name, wrap := range map[string]func(io.Reader) io.Reader{
-		"as it comes": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader,
+		"as it comes": func(r io.Reader) io.Reader {
+			return r
+		}, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader,
 	} {
 		got, err := io.ReadAll(wrap(m.Reader(iotest.DataErrReader(wrap(strings.NewReader(text))))))
 		if err != nil || string(got) != want {

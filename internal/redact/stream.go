@@ -29,7 +29,8 @@ func (s *Stream) Write(piece string) string {
 	return s.emit(hold)
 }
 
-// feed holds the next piece and marks the secrets that end in it. It returns the position from which on the text is undecided.
+// feed holds the next piece and marks the secrets that end in it. It returns the position from which on the text is
+// undecided.
 func (s *Stream) feed(piece string) (hold int) {
 	for i := range len(piece) {
 		s.held = append(s.held, piece[i])

@@ -32,7 +32,8 @@ func (o object) MarshalLogObject(to zapcore.ObjectEncoder) error {
 }
 
 func logger(out *bytes.Buffer, secrets ...string) *zap.Logger {
-	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", NameKey: "name", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
+	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", NameKey: "name", LevelKey: "level",
+		EncodeLevel: zapcore.LowercaseLevelEncoder})
 	core := zapcore.NewCore(encoder, zapcore.AddSync(out), zap.InfoLevel)
 	return zap.New(redact.New(secrets).WrapCore(core))
 }
@@ -78,7 +79,8 @@ func TestWrapCoreMasksEveryKindOfField(t *testing.T) {
 func TestWrapCoreKeepsLevelsAndSampling(t *testing.T) {
 	var out bytes.Buffer
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"})
-	core := zapcore.NewSamplerWithOptions(zapcore.NewCore(encoder, zapcore.AddSync(&out), zap.InfoLevel), time.Hour, 2, 0)
+	core := zapcore.NewSamplerWithOptions(zapcore.NewCore(encoder, zapcore.AddSync(&out), zap.InfoLevel),
+		time.Hour, 2, 0)
 	log := zap.New(redact.New(nil).WrapCore(core))
 	for range 5 {
 		log.Debug("hidden")

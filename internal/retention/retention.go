@@ -45,8 +45,8 @@ func (p Policy) Of(c Class) time.Duration {
 	return map[Class]time.Duration{Messages: p.Messages, Outputs: p.Outputs, Events: p.Events, Leases: p.Leases}[c]
 }
 
-// Undecided reports whether neither the settings nor the database says how long outputs and events are kept. p is the policy before
-// With.
+// Undecided reports whether neither the settings nor the database says how long outputs and events are kept. p is the
+// policy before With.
 func (p Policy) Undecided(kept time.Duration) bool {
 	return kept == 0 && p.Messages == 0 && p.Outputs == ByDatabase && p.Events == ByDatabase
 }

@@ -16,8 +16,9 @@ import (
 	"turnkeeper/tools"
 )
 
-// Labelled content holds a word for each of its labels. The model repeats the words of all that it sees in whatever it writes:
-// answers, summaries, tasks and arguments. So the content itself shows what the model has seen, whatever the store says.
+// Labelled content holds a word for each of its labels. The model repeats the words of all that it sees in whatever it
+// writes: answers, summaries, tasks and arguments. So the content itself shows what the model has seen, whatever the
+// store says.
 func wordOf(l policy.Label) string { return "seen-" + string(l) }
 
 // wordsIn returns the words of labels in texts, as one text.
@@ -31,7 +32,8 @@ func wordsIn(texts ...string) string {
 	return strings.Join(words, " ")
 }
 
-// flows are what labels do in simulations with labels: look and send bring labelled content, and the others ask with it.
+// flows are what labels do in simulations with labels: look and send bring labelled content, and the others ask with
+// it.
 var flows = map[string]policy.Flow{
 	"look":  {}, // some of its results are untrusted: see label
 	"send":  {Labels: []policy.Label{policy.Private}},
@@ -45,7 +47,8 @@ var flows = map[string]policy.Flow{
 // labelledToolbox holds the tools of every process of a simulation with labels.
 var labelledToolbox = toolsWith(effects, func(s *tools.Spec) {
 	s.Flow = flows[s.Name]
-	s.Parameters = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"seen":{"type":"string"}},"additionalProperties":false}`)
+	s.Parameters = json.RawMessage(
+		`{"type":"object","properties":{"n":{"type":"integer"},"seen":{"type":"string"}},"additionalProperties":false}`)
 })
 
 // tools returns the tools of every process.
@@ -59,7 +62,8 @@ func (e *env) tools() *tools.Registry {
 // label puts the words of its labels into a tool's result.
 func (t *tool) label(r tools.Result, call tools.Call) tools.Result {
 	labels := t.spec.Flow.Labels
-	if t.spec.Name == "look" && (strings.Contains(string(call.Arguments), `"n":0`) || strings.Contains(string(call.Arguments), `"n":1`)) {
+	if t.spec.Name == "look" && (strings.Contains(string(call.Arguments), `"n":0`) || strings.Contains(
+		string(call.Arguments), `"n":1`)) {
 		r.Labels = policy.Marks([]policy.Label{policy.Untrusted}, "what it looked at")
 		labels = append(labels, policy.Untrusted)
 	}
@@ -96,7 +100,8 @@ func repeat(req inference.Request, res inference.Response) inference.Response {
 	return res
 }
 
-// needsApproval reports whether a call that the model made with these arguments may run only if a person has approved it.
+// needsApproval reports whether a call that the model made with these arguments may run only if a person has approved
+// it.
 func (e *env) needsApproval(name, arguments string) bool {
 	if e.profile.asks && arguments == gated {
 		return true

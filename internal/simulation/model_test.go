@@ -21,11 +21,13 @@ func (p *process) Find(string) (inference.Provider, agentturn.ModelInfo, error) 
 }
 
 // Generate is a model that makes random calls after a random time, and may fail.
-func (p *process) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p *process) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	a := actorOf(ctx).branch()
 	p.gate(a)
 	if class := p.env.modelFault(); class != "" {
-		return inference.Response{}, &inference.Error{Class: class, Provider: "sim", Model: "m", Detail: "the provider is unavailable"}
+		return inference.Response{}, &inference.Error{Class: class, Provider: "sim", Model: "m",
+			Detail: "the provider is unavailable"}
 	}
 	took := a.between(50*time.Millisecond, 3*time.Second)
 	if !p.env.isQuiet() && a.chance(0.1) {
@@ -56,7 +58,8 @@ func (p *process) Generate(ctx context.Context, req inference.Request, onDelta f
 	}
 	switch draw := a.Float64(); {
 	case draw < p.env.profile.modelFails:
-		return res, &inference.Error{Class: inference.ClassOverloaded, Provider: "sim", Model: "m", Detail: "on purpose"}
+		return res, &inference.Error{Class: inference.ClassOverloaded, Provider: "sim", Model: "m",
+			Detail: "on purpose"}
 	case draw < p.env.profile.modelFails*1.3:
 		return res, &inference.Error{Class: inference.ClassInvalid, Provider: "sim", Model: "m", Detail: "on purpose"}
 	}
@@ -76,7 +79,9 @@ func isPoison(req inference.Request) bool {
 
 // mayWait reports whether the request offers the tool that waits.
 func mayWait(req inference.Request) bool {
-	return slices.ContainsFunc(req.Tools, func(t inference.ToolDefinition) bool { return t.Name == turnkeeper.ToolWaitForToolOutput })
+	return slices.ContainsFunc(req.Tools, func(t inference.ToolDefinition) bool {
+		return t.Name == turnkeeper.ToolWaitForToolOutput
+	})
 }
 
 // spawnable returns the agents that the request may spawn.
@@ -97,7 +102,8 @@ func spawnable(req inference.Request) []string {
 }
 
 func (a *actor) answer(req inference.Request) inference.Response {
-	res := inference.Response{Provider: "sim", Model: "m", FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
+	res := inference.Response{Provider: "sim", Model: "m", FinishReason: "stop",
+		Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
 	calls := 0
 	if a.chance(0.75) {
 		calls = 1 + a.IntN(3)
@@ -111,12 +117,15 @@ func (a *actor) answer(req inference.Request) inference.Response {
 			name = "nonsense"
 		}
 		if agents := spawnable(req); len(agents) > 0 && a.chance(0.2) {
-			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolSpawnAgent, Arguments: fmt.Sprintf(
-				`{"agent":%q,"task":"task %d","async":%t}`, agents[a.IntN(len(agents))], a.IntN(1000), a.chance(0.4))})
+			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolSpawnAgent,
+				Arguments: fmt.Sprintf(
+					`{"agent":%q,"task":"task %d","async":%t}`, agents[a.IntN(len(agents))], a.IntN(1000),
+					a.chance(0.4))})
 			continue
 		}
 		if mayWait(req) && a.chance(0.3) {
-			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolWaitForToolOutput, Arguments: "{}"})
+			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i),
+				Name: turnkeeper.ToolWaitForToolOutput, Arguments: "{}"})
 			continue
 		}
 		res.Calls = append(res.Calls, inference.Call{

@@ -34,8 +34,8 @@ func (w *town) poisoned(err *inference.Error) {
 	}
 }
 
-// TestOneMessageTakesNoModelDown checks that a message whose requests always fail does not keep others from its model, and ends as
-// its own fault if it may be that.
+// TestOneMessageTakesNoModelDown checks that a message whose requests always fail does not keep others from its model,
+// and ends as its own fault if it may be that.
 func TestOneMessageTakesNoModelDown(t *testing.T) {
 	own, never := townFaults()
 	for _, setup := range []struct {
@@ -88,8 +88,8 @@ func (w *town) wantOwnFault(id turnkeeper.MessageID, failed bool) {
 	}
 }
 
-// TestAPoisonMessageAlone checks a message that always fails and that nobody else's request follows: the worker's own requests show
-// that the model answers.
+// TestAPoisonMessageAlone checks a message that always fails and that nobody else's request follows: the worker's own
+// requests show that the model answers.
 func TestAPoisonMessageAlone(t *testing.T) {
 	own, _ := townFaults()
 	for name, fault := range own {
@@ -99,7 +99,8 @@ func TestAPoisonMessageAlone(t *testing.T) {
 				w.poisoned(fault)
 				bad := w.send("sick", "", poison)
 				w.until(bad, 5*time.Minute)
-				w.wantAnswered(30*time.Second, w.send("well", "", "hello")) // the one slot may be in use for an idle timeout
+				// the one slot may be in use for an idle timeout
+				w.wantAnswered(30*time.Second, w.send("well", "", "hello"))
 				w.until(bad, 3*time.Hour)
 				w.wantOwnFault(bad, true)
 				if w.requests("town/m", "Reply with ok.") == 0 {
@@ -110,7 +111,8 @@ func TestAPoisonMessageAlone(t *testing.T) {
 	}
 }
 
-// TestTheFailedMessageIsNotTheProbe checks that the check above finds a store that lets a failed message probe its model.
+// TestTheFailedMessageIsNotTheProbe checks that the check above finds a store that lets a failed message probe its
+// model.
 func TestTheFailedMessageIsNotTheProbe(t *testing.T) {
 	own, _ := townFaults()
 	for _, bug := range []bool{false, true} {
@@ -153,7 +155,8 @@ func TestAProviderThatFailsHalf(t *testing.T) {
 	})
 }
 
-// TestTheProbesWorkerDies kills the worker after its own request and before the turn's, and at other points of the probe.
+// TestTheProbesWorkerDies kills the worker after its own request and before the turn's, and at other points of the
+// probe.
 func TestTheProbesWorkerDies(t *testing.T) {
 	own, _ := townFaults()
 	for _, point := range []string{"model.probed", "model.before", "turn.start", "finish.before"} {
@@ -183,15 +186,17 @@ func TestTheProbesWorkerDies(t *testing.T) {
 	}
 }
 
-// TestALongPauseTakesNoSlot checks that a provider which asks for a pause, or says nothing, neither holds up agents with another
-// model nor agents with a fallback.
+// TestALongPauseTakesNoSlot checks that a provider which asks for a pause, or says nothing, neither holds up agents
+// with another model nor agents with a fallback.
 func TestALongPauseTakesNoSlot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault  inference.Error
 		within time.Duration // of the first turn's one request
 	}{
-		"Retry-After 20": {inference.Error{Class: inference.ClassOverloaded, Status: 503, RetryAfter: 20 * time.Second}, 3 * time.Second},
-		"a hanging one":  {inference.Error{Class: inference.ClassTransport, ByRequest: true, Idle: true}, 23 * time.Second},
+		"Retry-After 20": {inference.Error{Class: inference.ClassOverloaded, Status: 503, RetryAfter: 20 * time.Second},
+			3 * time.Second},
+		"a hanging one": {inference.Error{Class: inference.ClassTransport, ByRequest: true, Idle: true},
+			23 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

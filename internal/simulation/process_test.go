@@ -53,8 +53,9 @@ type dispatch struct {
 	job    memory.Job
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	stops  int              // of its process when the turn began
-	handed *granting.Handed // the turn that the process's scheduler has handed over; nil: there is none yet, or River's queue has it
+	stops  int // of its process when the turn began
+	// the turn that the process's scheduler has handed over; nil: there is none yet, or River's queue has it
+	handed *granting.Handed
 }
 
 // boot starts another process.
@@ -62,7 +63,8 @@ func (e *env) boot() *process {
 	e.mu.Lock()
 	n := len(e.processes) + 1
 	p := &process{
-		n: n, id: turnkeeper.WorkerID(fmt.Sprintf("w%d", n)), inbox: make(chan struct{}, 1), jobs: make(chan struct{}, 1),
+		n: n, id: turnkeeper.WorkerID(fmt.Sprintf("w%d", n)), inbox: make(chan struct{}, 1),
+		jobs:    make(chan struct{}, 1),
 		running: map[turnkeeper.GrantID]*dispatch{}, calls: map[turnkeeper.JobID]*runningCall{},
 	}
 	p.wire = &wire{e, p}
@@ -83,7 +85,8 @@ func (e *env) boot() *process {
 
 func (e *env) newRunner(p *process) *agentturn.Runner {
 	return agentturn.New(agentturn.Config{
-		Models: p, DefaultModel: simulatedModel, Tools: e.tools(), Bounds: patient(), Freshness: p.conn, Outputs: p.conn, Fault: p,
+		Models: p, DefaultModel: simulatedModel, Tools: e.tools(), Bounds: patient(), Freshness: p.conn,
+		Outputs: p.conn, Fault: p,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 }
@@ -112,7 +115,8 @@ func (p *process) run(a *actor) {
 	go p.pump(p.env.actor(p, kindPump, n))
 	scheduling := p.env.actor(p, kindScheduler, n).in(p.ctx)
 	scheduler.New(scheduler.Config{
-		Local: p, Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll, LeaseTTL: patient().LeaseTTL, Fault: p,
+		Local: p, Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll,
+		LeaseTTL: patient().LeaseTTL, Fault: p,
 	}).Run(scheduling)
 }
 
@@ -297,7 +301,8 @@ func (p *process) Start(turns []granting.Handed) {
 	defer p.env.mu.Unlock()
 	for i, turn := range turns {
 		d := p.running[turn.GrantID]
-		d.job, d.stops, d.handed = memory.Job{ID: turn.JobID, TurnID: turn.TurnID, GrantID: turn.GrantID}, p.stops, &turn
+		d.job, d.stops, d.handed = memory.Job{ID: turn.JobID, TurnID: turn.TurnID, GrantID: turn.GrantID},
+			p.stops, &turn
 		go p.work(d.job, d, time.Duration(i))
 	}
 }
@@ -376,7 +381,8 @@ func (p *process) leave(d *dispatch) {
 }
 
 // load returns the turn's record and when it was read. It binds the grant, unless it was handed over.
-func (p *process) load(ctx context.Context, job memory.Job, handed *granting.Handed) (record *turnlog.Record, read time.Time, err error) {
+func (p *process) load(ctx context.Context, job memory.Job,
+	handed *granting.Handed) (record *turnlog.Record, read time.Time, err error) {
 	if handed != nil {
 		record, err = handed.Load(ctx)
 		return record, handed.Read, err
@@ -446,7 +452,8 @@ func (p *process) At(ctx context.Context, label string) {
 		p.env.note(p, "stalled", label, 0, 0)
 		time.Sleep(a.between(0, 5*time.Second))
 		p.gate(a)
-	case draw < p.env.profile.kills+p.env.profile.freezes+p.env.profile.stalls+p.env.profile.panics && !strings.HasPrefix(label, "tick."):
+	case draw < p.env.profile.kills+p.env.profile.freezes+p.env.profile.stalls+p.env.profile.panics &&
+		!strings.HasPrefix(label, "tick."):
 		panic("on purpose at " + label)
 	}
 }

@@ -30,7 +30,8 @@ type profile struct {
 	outages                        []outage
 	asks                           bool // people must approve some calls
 	handOver                       bool // schedulers hand turns over to their own processes
-	labels                         bool // some content is labelled, and people must approve calls that it may have led to
+	// some content is labelled, and people must approve calls that it may have led to
+	labels bool
 }
 
 // An outage is a failure of the model's provider. Its times count from the start of the simulation.
@@ -46,7 +47,8 @@ func (e *env) newOutages(length time.Duration) (all []outage) {
 		from := a.between(0, length)
 		all = append(all, outage{
 			from: from, until: from + a.between(time.Second, 40*time.Minute),
-			class: []inference.Class{inference.ClassOverloaded, inference.ClassAuth, inference.ClassTransport, inference.ClassQuota}[a.IntN(4)],
+			class: []inference.Class{inference.ClassOverloaded, inference.ClassAuth, inference.ClassTransport,
+				inference.ClassQuota}[a.IntN(4)],
 		})
 	}
 	return all
@@ -133,7 +135,8 @@ func (e *env) agents() []turnkeeper.AgentRegistration {
 		for _, s := range d.Schedules {
 			if !quiet {
 				r.Schedules = append(r.Schedules, turnkeeper.Schedule{
-					Agent: d.Name, Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation, Message: s.Message,
+					Agent: d.Name, Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
+					Message: s.Message,
 				})
 			}
 		}

@@ -171,8 +171,9 @@ func (e *env) client(ctx context.Context, a *actor, i int, accepted chan<- turnk
 		return
 	}
 	m := turnkeeper.Submission{
-		Agent: agentNames[a.IntN(len(agentNames))], Conversation: fmt.Sprint(a.IntN(3)), Body: fmt.Sprint("message ", i),
-		Key: fmt.Sprint("key ", i), Priority: a.IntN(3),
+		Agent: agentNames[a.IntN(len(agentNames))], Conversation: fmt.Sprint(a.IntN(3)),
+		Body: fmt.Sprint("message ", i),
+		Key:  fmt.Sprint("key ", i), Priority: a.IntN(3),
 	}
 	if a.chance(0.05) {
 		m.Body = poison
@@ -228,8 +229,8 @@ func (e *env) drain(a *actor) time.Duration {
 
 const notGranted = "has no blocker and is not granted, although slots are free"
 
-// checkGranted checks that no message was without a blocker for much longer than a tick. since says from when on each was, at
-// every look; it returns the same as of now.
+// checkGranted checks that no message was without a blocker for much longer than a tick. since says from when on each
+// was, at every look; it returns the same as of now.
 func (e *env) checkGranted(since map[turnkeeper.MessageID]time.Time) map[turnkeeper.MessageID]time.Time {
 	now := map[turnkeeper.MessageID]time.Time{}
 	for _, id := range memory.Grantable(e.store) {
@@ -253,8 +254,11 @@ func (e *env) check(drained time.Duration, accepted chan turnkeeper.MessageID) {
 			if m.ClosedAt.IsZero() {
 				turn, _, _, _ := e.store.Turn(m.TurnID)
 				lease, _ := e.store.Lease(m.Lane)
-				e.report("message %d is %s and due in %s; its turn %d is %s and due in %s; its lane is not granted for %s", m.ID, m.State,
-					m.DueAt.Sub(e.databaseNow()), turn.ID, turn.State, turn.DueAt.Sub(e.databaseNow()), lease.NotBefore.Sub(e.databaseNow()))
+				e.report(
+					"message %d is %s and due in %s; its turn %d is %s and due in %s; its lane is not granted for %s",
+					m.ID, m.State,
+					m.DueAt.Sub(e.databaseNow()), turn.ID, turn.State, turn.DueAt.Sub(e.databaseNow()),
+					lease.NotBefore.Sub(e.databaseNow()))
 			}
 		}
 	}

@@ -77,14 +77,17 @@ func TestNothingLostNothingTwice(t *testing.T) {
 			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(r.found, "\n"), &r.trace)
 		}
 	}
-	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.expired", "tick.picked", "tick.granted", "tick.handed", labelledCall) {
+	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.expired",
+		"tick.picked", "tick.granted", "tick.handed", labelledCall) {
 		if !visited[label] && *seeds >= enough {
 			t.Errorf("no seed visited %s", label)
 		}
 	}
 	took := processorTime() - began
-	t.Logf("%d seeds, %d steps, %.0f simulated hours, %.0f of them with a process alive, in %.1f s of processor time: %.0f and %.0f hours a minute",
-		*seeds, steps, simulated.Hours(), withProcess.Hours(), took.Seconds(), simulated.Hours()/took.Minutes(), withProcess.Hours()/took.Minutes())
+	t.Logf(
+		"%d seeds, %d steps, %.0f simulated hours, %.0f of them with a process alive, in %.1f s of processor time: %.0f and %.0f hours a minute",
+		*seeds, steps, simulated.Hours(), withProcess.Hours(), took.Seconds(), simulated.Hours()/took.Minutes(),
+		withProcess.Hours()/took.Minutes())
 }
 
 // processorTime returns the processor time of this program. The wall clock would also count other
@@ -146,8 +149,9 @@ func TestTurnsThatAreHandedOverAndQueuedRunOnce(t *testing.T) {
 	}
 }
 
-// maxMutationSeeds is the maximum number of seeds that are tried to find a mutation. The mutation's own seed is tried first: choose
-// one that finds it quickly, because the search through the others may take most of the time of this package.
+// maxMutationSeeds is the maximum number of seeds that are tried to find a mutation. The mutation's own seed is tried
+// first: choose one that finds it quickly, because the search through the others may take most of the time of this
+// package.
 const maxMutationSeeds = 100
 
 // The simulation finds each mutation, and the same seed finds nothing without it.

@@ -18,7 +18,8 @@ import (
 var toolNames = []string{"look", "put", "fire", "ask", "book", "send", "shoot"}
 
 var effects = map[string]turnkeeper.Effect{
-	"look": turnkeeper.EffectNone, "put": turnkeeper.EffectKeyed, "fire": turnkeeper.EffectOnce, "ask": turnkeeper.EffectOnce,
+	"look": turnkeeper.EffectNone, "put": turnkeeper.EffectKeyed, "fire": turnkeeper.EffectOnce,
+	"ask":  turnkeeper.EffectOnce,
 	"book": turnkeeper.EffectOnce, "send": turnkeeper.EffectKeyed, "shoot": turnkeeper.EffectOnce,
 }
 
@@ -41,7 +42,8 @@ func toolsWith(effects map[string]turnkeeper.Effect, changes ...func(*tools.Spec
 	for _, name := range toolNames {
 		t := &tool{spec: tools.Spec{
 			Name: name, Description: "A tool of the simulation.", Effect: effects[name], Transactional: name == "book",
-			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
 		}}
 		if slices.Contains(backgroundTools, name) {
 			t.spec.Background = new(true)
@@ -157,7 +159,8 @@ type ledger struct {
 }
 
 func newLedger() ledger {
-	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[callID]string{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}, map[turnkeeper.GrantID]bool{}}
+	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[callID]string{},
+		map[turnkeeper.GrantID]turnkeeper.WorkerID{}, map[turnkeeper.GrantID]bool{}}
 }
 
 // checkWorker checks that nobody else works or has worked under the grant of the turn. done ends the work.
@@ -252,8 +255,10 @@ func (e *env) checkArguments(k callID, name, arguments string) {
 		return
 	}
 	e.checkApproved(k, name, rounds[k.key.Round-1].Calls[k.key.Ordinal-1].Arguments, arguments)
-	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name || planned.Arguments != arguments && arguments != changed {
-		e.report("call %s of turn %d runs as %s %s, but %s: %s %s", k.key, k.turn, name, arguments, notPlanned, planned.Name, planned.Arguments)
+	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name ||
+		planned.Arguments != arguments && arguments != changed {
+		e.report("call %s of turn %d runs as %s %s, but %s: %s %s", k.key, k.turn, name, arguments, notPlanned,
+			planned.Name, planned.Arguments)
 	}
 }
 

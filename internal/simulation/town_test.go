@@ -22,8 +22,8 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A town is a small installation in fake time: a store, one scheduler and some workers, without faults of its own. Its models
-// answer as a test says.
+// A town is a small installation in fake time: a store, one scheduler and some workers, without faults of its own. Its
+// models answer as a test says.
 type town struct {
 	t     *testing.T
 	store *memory.Store
@@ -33,7 +33,8 @@ type town struct {
 	inbox chan struct{}
 	defs  map[string]*agentdef.Definition // by hash
 
-	// answer decides how a model answers a request with the given last message. It is called by one goroutine at a time.
+	// answer decides how a model answers a request with the given last message. It is called by one goroutine at a
+	// time.
 	answer func(ctx context.Context, model, body string) error
 	retry  inference.Retry
 	hook   func(worker int, label string) bool // whether the worker dies at the point
@@ -45,7 +46,8 @@ type town struct {
 // newTown starts the scheduler and workers, each with the given number of slots.
 func newTown(t *testing.T, workers, slots int, agents ...string) *town {
 	w := &town{
-		t: t, jobs: make(chan struct{}, 1), inbox: make(chan struct{}, 1), defs: map[string]*agentdef.Definition{}, seen: map[string]int{},
+		t: t, jobs: make(chan struct{}, 1), inbox: make(chan struct{}, 1), defs: map[string]*agentdef.Definition{},
+		seen:   map[string]int{},
 		answer: func(context.Context, string, string) error { return nil },
 		hook:   func(int, string) bool { return false },
 	}
@@ -115,7 +117,8 @@ func (w *town) work(ctx context.Context, n, slots int) {
 	beat := time.NewTicker(200 * time.Millisecond)
 	defer beat.Stop()
 	for ctx.Err() == nil {
-		if err := conn.Beat(ctx, presence.Heartbeat{WorkerID: id, Host: "town", Slots: slots, TakeoverAfter: 15 * time.Second}); err != nil {
+		if err := conn.Beat(ctx, presence.Heartbeat{WorkerID: id, Host: "town", Slots: slots,
+			TakeoverAfter: 15 * time.Second}); err != nil {
 			w.t.Error(err)
 		}
 		taken, err := conn.Fetch(ctx, id, slots-len(free))
@@ -137,7 +140,8 @@ func (w *town) work(ctx context.Context, n, slots int) {
 	}
 }
 
-func (w *town) run(ctx context.Context, conn *memory.Conn, runner *agentturn.Runner, id turnkeeper.WorkerID, job memory.Job) {
+func (w *town) run(ctx context.Context, conn *memory.Conn, runner *agentturn.Runner, id turnkeeper.WorkerID,
+	job memory.Job) {
 	if _, err := conn.BindGrant(ctx, job.TurnID, job.GrantID, id); err != nil {
 		return
 	}
@@ -147,8 +151,10 @@ func (w *town) run(ctx context.Context, conn *memory.Conn, runner *agentturn.Run
 		return
 	}
 	turn := record.Turn
-	grant := turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: job.ID, WorkerID: id}
-	if _, err := runner.Run(ctx, agentturn.Assignment{Record: record, Definition: w.defs[turn.DefinitionHash]}, conn.Journal(record, grant)); err != nil && ctx.Err() == nil {
+	grant := turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID,
+		JobID: job.ID, WorkerID: id}
+	if _, err := runner.Run(ctx, agentturn.Assignment{Record: record, Definition: w.defs[turn.DefinitionHash]},
+		conn.Journal(record, grant)); err != nil && ctx.Err() == nil {
 		w.t.Error(err)
 	}
 }
@@ -159,7 +165,8 @@ func (f hookOf) At(_ context.Context, label string) { f(label) }
 
 // Find returns the model of a name. Each request takes half a second.
 func (w *town) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
-	return townModel{w, name}, agentturn.ModelInfo{Provider: "town", Model: name[len("town/"):], ContextWindow: 100_000}, nil
+	return townModel{w, name}, agentturn.ModelInfo{Provider: "town", Model: name[len("town/"):],
+		ContextWindow: 100_000}, nil
 }
 
 type townModel struct {
@@ -167,11 +174,13 @@ type townModel struct {
 	name string
 }
 
-func (m townModel) Generate(ctx context.Context, req inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (m townModel) Generate(ctx context.Context, req inference.Request,
+	_ func(inference.Delta)) (inference.Response, error) {
 	body := req.Messages[len(req.Messages)-1].Text
 	bare := len(req.Messages) == 1 && len(req.Tools) == 0 && req.MaxOutputTokens == 8
 	if body == "Reply with ok." && !bare {
-		m.t.Errorf("a probe has %d messages, %d tools and %d tokens", len(req.Messages), len(req.Tools), req.MaxOutputTokens)
+		m.t.Errorf("a probe has %d messages, %d tools and %d tokens", len(req.Messages), len(req.Tools),
+			req.MaxOutputTokens)
 	}
 	m.mu.Lock()
 	m.seen[m.name+" "+body]++
@@ -201,8 +210,8 @@ func (w *town) send(agent, conversation, body string) turnkeeper.MessageID {
 	return id
 }
 
-// until waits until a message is closed, at most for a time, and returns how long that took. It reports a message that is still
-// open then.
+// until waits until a message is closed, at most for a time, and returns how long that took. It reports a message that
+// is still open then.
 func (w *town) until(id turnkeeper.MessageID, limit time.Duration) (took time.Duration, closed bool) {
 	began := time.Now()
 	for time.Since(began) < limit {
@@ -220,7 +229,8 @@ func (w *town) wantAnswered(within time.Duration, ids ...turnkeeper.MessageID) {
 	began := time.Now()
 	for _, id := range ids {
 		w.until(id, within-time.Since(began))
-		if m, _ := w.store.Message(id); m.State != turnkeeper.MessageSucceeded && m.State != turnkeeper.MessageDegraded {
+		if m, _ := w.store.Message(id); m.State != turnkeeper.MessageSucceeded &&
+			m.State != turnkeeper.MessageDegraded {
 			w.t.Errorf("message %d to %s is %s after %s: %s", id, m.Agent, m.State, within, m.LastError)
 		}
 	}
@@ -232,11 +242,14 @@ func townFaults() (own, never map[string]*inference.Error) {
 		return &inference.Error{Class: class, Status: status, ByRequest: by, Detail: "on purpose"}
 	}
 	return map[string]*inference.Error{
-			"500": fault(inference.ClassOverloaded, 500, true), "401": fault(inference.ClassAuth, 401, true), "403": fault(inference.ClassAuth, 403, true),
-			"404": fault(inference.ClassNotFound, 404, true), "reset": fault(inference.ClassTransport, 0, true), "cut": fault(inference.ClassTransport, 200, true),
+			"500": fault(inference.ClassOverloaded, 500, true), "401": fault(inference.ClassAuth, 401, true),
+			"403": fault(inference.ClassAuth, 403, true),
+			"404": fault(inference.ClassNotFound, 404, true), "reset": fault(inference.ClassTransport, 0, true),
+			"cut":     fault(inference.ClassTransport, 200, true),
 			"timeout": {Class: inference.ClassTransport, ByRequest: true, Idle: true, Detail: "nothing"},
 		}, map[string]*inference.Error{
-			"429": fault(inference.ClassRateLimited, 429, false), "503": fault(inference.ClassOverloaded, 503, false), "402": fault(inference.ClassQuota, 402, false),
+			"429": fault(inference.ClassRateLimited, 429, false), "503": fault(inference.ClassOverloaded, 503, false),
+			"402":     fault(inference.ClassQuota, 402, false),
 			"refused": {Class: inference.ClassTransport, Unsent: true, Detail: "connection refused"},
 		}
 }

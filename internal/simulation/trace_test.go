@@ -54,5 +54,6 @@ func (t *trace) String() string {
 }
 
 func (s step) String() string {
-	return fmt.Sprintf("%14s  p%-3d %-16s %-12s %d %d\n", s.at.Round(time.Microsecond), s.process, s.what, s.how, s.a, s.b)
+	return fmt.Sprintf("%14s  p%-3d %-16s %-12s %d %d\n", s.at.Round(time.Microsecond), s.process, s.what,
+		s.how, s.a, s.b)
 }

@@ -31,8 +31,8 @@ func asideTurn(id turnkeeper.TurnID) granting.Subject {
 	return granting.Subject{Kind: granting.AsideTurn, ID: strconv.FormatInt(int64(id), 10)}
 }
 
-// ticks ticks with one scheduler until it has nothing more to do, at most n times, and returns what it granted and how many ticks
-// failed.
+// ticks ticks with one scheduler until it has nothing more to do, at most n times, and returns what it granted and how
+// many ticks failed.
 func (e *env) ticks(s *scheduler.Scheduler, n int) (granted, failed int) {
 	e.Helper()
 	for range n {
@@ -50,8 +50,9 @@ func (e *env) ticks(s *scheduler.Scheduler, n int) (granted, failed int) {
 // asidePause is the time after which a row that failed once is tried again.
 const asidePause = time.Minute + time.Second
 
-// goesOn checks that with a failing row the rest is granted after one failed tick, that the row is left alone then, and that it goes on
-// by itself once it does not fail any more, with one more grant. rest is the number of grants to expect before.
+// goesOn checks that with a failing row the rest is granted after one failed tick, that the row is left alone then, and
+// that it goes on by itself once it does not fail any more, with one more grant. rest is the number of grants to expect
+// before.
 func (e *env) goesOn(row granting.Subject, rest int) {
 	e.Helper()
 	s := scheduler.New(scheduler.Config{Store: e.Scheduler(), Log: zap.NewNop()})

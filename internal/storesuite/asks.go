@@ -95,7 +95,8 @@ func (d *dispatch) startWith(ask asks.ID, arguments string, attempt int) error {
 
 func (d *dispatch) startCall(k turnkeeper.CallKey, ask asks.ID, arguments string, attempt int) error {
 	return d.Append(d.env.Context(), turnlog.Entry{Starts: []turnlog.CallStart{{
-		Key: k, Nonce: nonce(), Attempt: attempt, Effect: d.call(k).Effect, Ask: ask, Hash: tools.Hash("tool", arguments),
+		Key: k, Nonce: nonce(), Attempt: attempt, Effect: d.call(k).Effect, Ask: ask,
+		Hash: tools.Hash("tool", arguments),
 	}}})
 }
 
@@ -135,7 +136,8 @@ func askApproved(e *env) {
 	d := e.asksFor()
 	d.wait()
 	ask := e.onlyAsk(d.grant.TurnID)
-	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test", Comment: "fine", Hash: ask.Hash})
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test", Comment: "fine",
+		Hash: ask.Hash})
 	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
 	d = e.next(second)
 	equal(e, "asks on record", len(d.record.Asks), 1)
@@ -152,9 +154,11 @@ func askApproved(e *env) {
 
 func askRefuses(e *env) {
 	for name, start := range map[string]func(d *dispatch, id asks.ID) error{
-		"without the ask":       func(d *dispatch, _ asks.ID) error { return d.startWith(0, askArguments, 1) },
-		"with other arguments":  func(d *dispatch, id asks.ID) error { return d.startWith(id, `{"amount":2}`, 1) },
-		"another call":          func(d *dispatch, id asks.ID) error { return d.startCall(key(1, 2), id, askArguments, 1) },
+		"without the ask":      func(d *dispatch, _ asks.ID) error { return d.startWith(0, askArguments, 1) },
+		"with other arguments": func(d *dispatch, id asks.ID) error { return d.startWith(id, `{"amount":2}`, 1) },
+		"another call": func(d *dispatch, id asks.ID) error {
+			return d.startCall(key(1, 2), id, askArguments, 1)
+		},
 		"with an unknown ask":   func(d *dispatch, id asks.ID) error { return d.startWith(id+1, askArguments, 1) },
 		"a second attempt":      func(d *dispatch, id asks.ID) error { return d.startWith(id, askArguments, 2) },
 		"without its arguments": func(d *dispatch, id asks.ID) error { return d.startWith(id, "", 1) },
@@ -215,25 +219,31 @@ func askOfOneCall(e *env) {
 	two.append(turnlog.Entry{Round: round(2, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 	wantErr(e, "beside the gate of an earlier round", two.startCall(key(2, 2), 0, askArguments, 1), nil)
 
-	// Call 1.1 of the first turn is started three times, each with an ask of its own. Others ask about theirs meanwhile.
+	// Call 1.1 of the first turn is started three times, each with an ask of its own. Others ask about theirs
+	// meanwhile.
 	two.asked(settle(key(1, 1), 1), asks.Answer{})
 	wantErr(e, "first start", one.startWith(mine, askArguments, 1), nil)
 	wantErr(e, "of another call", one.startCall(key(1, 2), 0, askArguments, 1), nil)
 	one.append(turnlog.Entry{Round: round(2, turnkeeper.EffectOnce)})
 	wantErr(e, "of another round", one.startCall(key(2, 1), 0, askArguments, 1), nil)
-	other, later := one.asked(settle(key(1, 2), 1), answered(asks.Unknown)), one.asked(settle(key(2, 1), 1), answered(asks.Happened))
-	wantErr(e, "second start of a call of unknown outcome", one.startCall(key(1, 2), other, askArguments, 2), asks.ErrNotApproved)
-	wantErr(e, "second start of a call that happened", one.startCall(key(2, 1), later, askArguments, 2), asks.ErrNotApproved)
+	other, later := one.asked(settle(key(1, 2), 1), answered(asks.Unknown)), one.asked(settle(key(2, 1), 1),
+		answered(asks.Happened))
+	wantErr(e, "second start of a call of unknown outcome", one.startCall(key(1, 2), other, askArguments, 2),
+		asks.ErrNotApproved)
+	wantErr(e, "second start of a call that happened", one.startCall(key(2, 1), later, askArguments, 2),
+		asks.ErrNotApproved)
 	doubt := one.asked(settle(key(1, 1), 1), asks.Answer{})
 	wantErr(e, "second start while the ask is open", one.startWith(doubt, askArguments, 2), asks.ErrNotApproved)
 	e.answerAsk(doubt, answered(asks.DidNotHappen))
 	wantErr(e, "second start with the ask of another call", one.startWith(other, askArguments, 2), asks.ErrNotApproved)
 	wantErr(e, "second start", one.startWith(doubt, askArguments, 2), nil)
-	wantErr(e, "third start", one.startWith(one.asked(settle(key(1, 1), 2), answered(asks.DidNotHappen)), askArguments, 3), nil)
+	wantErr(e, "third start", one.startWith(one.asked(settle(key(1, 1), 2), answered(asks.DidNotHappen)),
+		askArguments, 3), nil)
 	changed := settle(key(1, 1), 3)
 	changed.Arguments = `{"amount":2}`
 	doubt = one.asked(changed, answered(asks.DidNotHappen))
-	wantErr(e, "fourth start, with arguments that were not approved", one.startWith(doubt, changed.Arguments, 4), asks.ErrNotApproved)
+	wantErr(e, "fourth start, with arguments that were not approved", one.startWith(doubt, changed.Arguments, 4),
+		asks.ErrNotApproved)
 }
 
 // A repeatable call whose worker was lost starts again with what was approved, and names no ask again.
@@ -266,9 +276,10 @@ func askGatedNow(e *env) {
 	}
 	ask := question(key(1, 1), asks.KindApprove)
 	for name, entry := range map[string]turnlog.Entry{
-		"of a gated call":                {Gates: []turnkeeper.CallKey{key(1, 1)}, Starts: start(1)},
-		"of a call that asks":            {Asks: []asks.Question{ask}, Starts: start(1)},
-		"of another call beside a start": {Gates: []turnkeeper.CallKey{key(1, 1)}, Starts: append(start(2), start(1)...)},
+		"of a gated call":     {Gates: []turnkeeper.CallKey{key(1, 1)}, Starts: start(1)},
+		"of a call that asks": {Asks: []asks.Question{ask}, Starts: start(1)},
+		"of another call beside a start": {Gates: []turnkeeper.CallKey{key(1, 1)}, Starts: append(start(2),
+			start(1)...)},
 	} {
 		wantErr(e, "start "+name, d.Append(e.Context(), entry), asks.ErrNotApproved)
 	}
@@ -296,7 +307,8 @@ func askEdited(e *env) {
 	equal(e, "hash of the arguments as run", call.ArgsHash, tools.Hash("tool", edited))
 	_, rounds := e.Turn(d.grant.TurnID)
 	equal(e, "arguments in a new record", rounds[0].Calls[0].AsRun(), edited)
-	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(call.Key, call.Nonce, turnkeeper.CallSucceeded, "done")}})
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(call.Key, call.Nonce,
+		turnkeeper.CallSucceeded, "done")}})
 	for hash, want := range map[string]int{call.ArgsHash: 1, "hash": 0} {
 		past, err := e.RecentCalls(e.Context(), d.record.Turn.Agent, "tool", hash, time.Hour)
 		wantErr(e, "recent calls", err, nil)
@@ -311,7 +323,8 @@ func askEditedLost(e *env) {
 	ask := e.onlyAsk(d.grant.TurnID)
 	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Approved, By: "ann", Edited: edited})
 	d.append(turnlog.Entry{Seen: []asks.ID{ask.ID}, Starts: []turnlog.CallStart{{
-		Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: d.call(key(1, 1)).Effect, Ask: ask.ID, Hash: tools.Hash("tool", edited),
+		Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: d.call(key(1, 1)).Effect, Ask: ask.ID,
+		Hash:    tools.Hash("tool", edited),
 		RunArgs: edited, ArgsHash: tools.Hash("tool", edited),
 	}}})
 	wantErr(e, "hand-back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued}), nil)
@@ -410,7 +423,8 @@ func askKinds(e *env) {
 	text := d.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))
 	_, err := e.AnswerAsk(e.Context(), text, answered(`"y"`))
 	wantErr(e, "another answer", err, asks.ErrClosed)
-	e.answerAsk(d.asked(question(key(1, 1), asks.KindInput), asks.Answer{}), asks.Answer{Decision: asks.Denied, By: "ann"})
+	e.answerAsk(d.asked(question(key(1, 1), asks.KindInput), asks.Answer{}),
+		asks.Answer{Decision: asks.Denied, By: "ann"})
 	for n, answer := range []string{asks.Happened, asks.Unknown, asks.DidNotHappen} {
 		settle := question(key(1, 1), asks.KindSettle)
 		settle.N = n + 1
@@ -613,7 +627,8 @@ func askNotParked(e *env) {
 func askHolds(e *env) {
 	asking := e.turn()
 	mine, other := e.enqueue("clerk", "", "later"), e.enqueue("clerk", "other", "hello")
-	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce),
+		Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	asking.wait()
 	d := e.next(first)
 	equal(e, "granted", d.record.Message.ID, other)
@@ -686,7 +701,8 @@ func askParkedWaits(e *env) {
 	one.wait()
 	e.enqueue("clerk", "two", "do it too")
 	two := e.next(first)
-	two.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	two.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce),
+		Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	two.wait()
 	e.enqueue("clerk", "three", "hello")
 	three := e.next(first)
@@ -717,7 +733,8 @@ func askHoldsLater(e *env) {
 }
 
 func askHoldsSchedule(e *env) {
-	e.Register(registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC", Conversation: "main", Message: "look"}))
+	e.Register(registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC",
+		Conversation: "main", Message: "look"}))
 	e.tick()
 	q := question(key(1, 1), asks.KindApprove)
 	q.Timeout = 24 * time.Hour
@@ -739,7 +756,8 @@ func askHoldsSchedule(e *env) {
 func askParkedCancelled(e *env) {
 	asking := e.turn()
 	later := e.enqueue("clerk", "", "later")
-	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce),
+		Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	asking.wait()
 	equal(e, "granted while it asks", e.tick().Granted, 0)
 	e.cancel(asking.grant.TurnID, true)
@@ -771,17 +789,20 @@ func askInput(e *env) {
 	wantErr(e, "use", use(d), nil)
 	equal(e, "used", e.onlyAsk(d.grant.TurnID).Used, true)
 	wantErr(e, "second use", use(d), asks.ErrNotApproved)
-	wantErr(e, "use of an ask that is not there", d.Append(e.Context(), turnlog.Entry{Inputs: []asks.ID{ask.ID + 100}}), asks.ErrNotApproved)
+	wantErr(e, "use of an ask that is not there", d.Append(e.Context(), turnlog.Entry{Inputs: []asks.ID{ask.ID + 100}}),
+		asks.ErrNotApproved)
 	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), begun, turnkeeper.CallSucceeded, "done")}})
 	e.finish(d, succeeded("done"))
 
-	for name, kind := range map[string]asks.Kind{"an open ask": asks.KindInput, "a withdrawn ask": asks.KindInput, "an ask of another kind": asks.KindQuestion} {
+	for name, kind := range map[string]asks.Kind{"an open ask": asks.KindInput, "a withdrawn ask": asks.KindInput,
+		"an ask of another kind": asks.KindQuestion} {
 		d := e.asksFor(question(key(1, 1), kind))
 		if name == "a withdrawn ask" {
 			d.append(turnlog.Entry{Withdrawn: []turnkeeper.CallKey{key(1, 1)}})
 		}
 		if kind != asks.KindInput {
-			e.answerAsk(e.onlyAsk(d.grant.TurnID).ID, asks.Answer{Decision: asks.Answered, By: "ann", Channel: "test", Answer: `1`})
+			e.answerAsk(e.onlyAsk(d.grant.TurnID).ID, asks.Answer{Decision: asks.Answered, By: "ann",
+				Channel: "test", Answer: `1`})
 		}
 		wantErr(e, name, use(d), asks.ErrNotApproved)
 		e.conclude(d)

@@ -6,7 +6,8 @@ import (
 )
 
 // toBackground moves a call to the background, and starts it first if a start is given.
-func (d *dispatch) toBackground(k turnkeeper.CallKey, n string, later turnkeeper.OutputID, start ...turnlog.CallStart) error {
+func (d *dispatch) toBackground(k turnkeeper.CallKey, n string, later turnkeeper.OutputID,
+	start ...turnlog.CallStart) error {
 	r := result(k, n, turnkeeper.CallRunning, "a handle")
 	r.OutputID = later
 	return d.Append(d.env.Context(), turnlog.Entry{Starts: start, Results: []turnlog.CallResult{r}})
@@ -21,7 +22,8 @@ func background(e *env) {
 	read := turnlog.CallStart{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectNone}
 	wantErr(e, "a read moves to the background", d.toBackground(key(1, 1), read.Nonce, "first", read), nil)
 	d.mustStart(key(1, 2), n, 1)
-	wantErr(e, "a nonce without a start", d.toBackground(key(1, 2), "not its nonce", "second"), turnkeeper.ErrJournalMoved)
+	wantErr(e, "a nonce without a start", d.toBackground(key(1, 2), "not its nonce", "second"),
+		turnkeeper.ErrJournalMoved)
 	wantErr(e, "an effect moves to the background", d.toBackground(key(1, 2), n, "second"), nil)
 	call := d.call(key(1, 2))
 	equal(e, "state", call.State, turnkeeper.CallRunning)
@@ -54,12 +56,15 @@ func backgroundLost(e *env) {
 	if err := after.start(key(1, 2), nonce(), 2); err == nil {
 		e.Error("a call of effect once was started again from the background")
 	}
-	wantErr(e, "a late result of keyed", d.Late(e.Context(), result(key(1, 1), keyed, turnkeeper.CallSucceeded, "old")), nil)
+	wantErr(e, "a late result of keyed", d.Late(e.Context(), result(key(1, 1), keyed, turnkeeper.CallSucceeded, "old")),
+		nil)
 	equal(e, "keyed after it", d.call(key(1, 1)).State, turnkeeper.CallRunning)
 	wantErr(e, "the verdict on once", after.verdict(key(1, 2)), nil)
-	wantErr(e, "a late result of once", d.Late(e.Context(), with(result(key(1, 2), once, turnkeeper.CallSucceeded, "it came"), "dot")), nil)
+	wantErr(e, "a late result of once", d.Late(e.Context(), with(result(key(1, 2), once, turnkeeper.CallSucceeded,
+		"it came"), "dot")), nil)
 	d.wantAttached("dot")
-	wantErr(e, "a late result without a start", d.Late(e.Context(), with(result(key(1, 2), nonce(), turnkeeper.CallSucceeded, "it came"), "stray")), nil)
+	wantErr(e, "a late result without a start", d.Late(e.Context(),
+		with(result(key(1, 2), nonce(), turnkeeper.CallSucceeded, "it came"), "stray")), nil)
 	d.wantMissing("stray")
 	call := d.call(key(1, 2))
 	equal(e, "once", call.State, turnkeeper.CallUnknown)

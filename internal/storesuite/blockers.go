@@ -18,9 +18,9 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// Walks checks, over random operations from each of the seeds, that a tick with enough free slots grants exactly the messages and
-// queued turns that have no blocker. A walk that failed is repeated with the same operations, because a back-off may end between two
-// queries. A fault of the store does not depend on that, and fails each time.
+// Walks checks, over random operations from each of the seeds, that a tick with enough free slots grants exactly the
+// messages and queued turns that have no blocker. A walk that failed is repeated with the same operations, because a
+// back-off may end between two queries. A fault of the store does not depend on that, and fails each time.
 func Walks(t *testing.T, open func(t *testing.T) Store, seeds, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -103,8 +103,8 @@ func (w *walk) run(steps int) {
 
 func (w *walk) pick(from ...string) string { return from[w.rand.IntN(len(from))] }
 
-// stepAndRing does one operation. If a message or turn has no blocker afterwards and had one before, the operation must have notified
-// schedulers or, if time has passed, one must have known that it is due.
+// stepAndRing does one operation. If a message or turn has no blocker afterwards and had one before, the operation must
+// have notified schedulers or, if time has passed, one must have known that it is due.
 func (w *walk) stepAndRing() {
 	if w.rings == nil {
 		w.step()
@@ -125,20 +125,23 @@ func (w *walk) stepAndRing() {
 	}
 	for id, blockers := range w.reasons() {
 		if was, known := before[id]; len(blockers) == 0 && (!known || len(was) > 0) {
-			w.faults = append(w.faults, fmt.Sprintf("message %d has no blocker any more, and was blocked by %q; no scheduler was notified", id, was))
+			w.faults = append(w.faults, fmt.Sprintf(
+				"message %d has no blocker any more, and was blocked by %q; no scheduler was notified", id, was))
 		}
 	}
 }
 
 // step does one operation.
 func (w *walk) step() {
-	ops := []func(){w.send, w.send, w.send, w.end, w.end, w.end, w.suspend, w.suspend, w.answer, w.answer, w.cancelOne, w.changeOne, w.pinOne, w.wait}
+	ops := []func(){w.send, w.send, w.send, w.end, w.end, w.end, w.suspend, w.suspend, w.answer, w.answer, w.cancelOne,
+		w.changeOne, w.pinOne, w.wait}
 	ops[w.rand.IntN(len(ops))]()
 }
 
 func (w *walk) send() {
 	m := turnkeeper.Submission{
-		Agent: w.pick(append([]string{"clerk", "clerk", "clerk"}, walkAgents...)...), Conversation: w.pick("a", "b", "c"), Body: "x",
+		Agent: w.pick(append([]string{"clerk", "clerk", "clerk"}, walkAgents...)...), Conversation: w.pick("a", "b",
+			"c"), Body: "x",
 		Priority: []int{0, 0, 0, 5, -30, 1000}[w.rand.IntN(6)],
 	}
 	if w.retired[m.Agent] {
@@ -206,7 +209,8 @@ func (w *walk) end() {
 		return
 	}
 	o := succeeded("done")
-	entry, what := turnlog.Entry{Outcome: &o}, w.pick("succeeds", "succeeds", "fails", "fails for good", "is deferred", "is handed back", "fails its model")
+	entry, what := turnlog.Entry{Outcome: &o}, w.pick("succeeds", "succeeds", "fails", "fails for good", "is deferred",
+		"is handed back", "fails its model")
 	switch what {
 	case "succeeds":
 		entry.Answered = w.models(d)
@@ -314,7 +318,8 @@ func (w *walk) changeOne() {
 }
 
 // levelsOfAll are the rules of levels of all agents of a walk.
-var levelsOfAll = rationed(survival.Rules{survival.Low: from(1)[survival.Low], survival.Critical: {MinPriority: from(-5)[survival.Low].MinPriority}}).Levels
+var levelsOfAll = rationed(survival.Rules{survival.Low: from(1)[survival.Low],
+	survival.Critical: {MinPriority: from(-5)[survival.Low].MinPriority}}).Levels
 
 // pinOne pins a level, or ends that.
 func (w *walk) pinOne() {
@@ -372,7 +377,9 @@ func (w *walk) check() {
 	for _, d := range w.take(first) {
 		id := d.record.Message.ID
 		granted[id] = true
-		w.running = append(slices.DeleteFunc(w.running, func(old *dispatch) bool { return old.grant.TurnID == d.grant.TurnID }), d)
+		w.running = append(slices.DeleteFunc(w.running, func(old *dispatch) bool {
+			return old.grant.TurnID == d.grant.TurnID
+		}), d)
 		w.note("granted message %d as turn %d", id, d.grant.TurnID)
 		if blockers := before[id]; len(blockers) > 0 {
 			w.faults = append(w.faults, fmt.Sprintf("message %d was granted, and was blocked by %q", id, blockers))
@@ -385,7 +392,8 @@ func (w *walk) check() {
 		}
 		// Another one has taken the last turn that its agent may have, or tries its model.
 		if now := after[id]; !slices.Contains(now, waiting.ModelDown) && !slices.Contains(now, waiting.AgentFull) {
-			w.faults = append(w.faults, fmt.Sprintf("message %d had no blocker and was not granted; now it has %q", id, now))
+			w.faults = append(w.faults, fmt.Sprintf("message %d had no blocker and was not granted; now it has %q", id,
+				now))
 		}
 	}
 }

@@ -22,7 +22,8 @@ func (e *env) wantCancelled(id turnkeeper.TurnID) (next *dispatch) {
 	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageCancelled)
 	equal(e, "turn of the message", e.Message(turn.MessageID).TurnID, id)
 	reply, ok := e.Reply(turn.MessageID)
-	if !ok || !strings.HasPrefix(reply.Body, cancelledReply) || reply.TurnID != id || reply.Outcome != turnkeeper.TurnCancelled {
+	if !ok || !strings.HasPrefix(reply.Body, cancelledReply) || reply.TurnID != id ||
+		reply.Outcome != turnkeeper.TurnCancelled {
 		e.Errorf("reply %+v", reply)
 	}
 	all := e.Events(id)
@@ -63,7 +64,8 @@ func cancelWaiting(e *env) {
 
 	// A message whose first turn failed waits for the next turn.
 	d := e.turn()
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true}
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "unavailable", Retry: true}
 	e.finish(d, failed)
 	turn, _, err = e.CancelMessage(e.Context(), d.record.Message.ID)
 	wantErr(e, "cancellation in backoff", err, nil)
@@ -95,7 +97,8 @@ func cancelAwaiting(e *env) {
 	e.cancel(d.grant.TurnID, true)
 	call := d.call(key(1, 1))
 	equal(e, "call", call.State, turnkeeper.CallCancelled)
-	equal(e, "preview", call.Preview, "cancelled: the turn ended before this call had. It may or may not have happened.")
+	equal(e, "preview", call.Preview,
+		"cancelled: the turn ended before this call had. It may or may not have happened.")
 	equal(e, "text shown to the model", call.Shown, "handle")
 	held, err := e.ClaimsHeld(e.Context(), []turnlog.ClaimID{c.Claim})
 	wantErr(e, "claims", err, nil)
@@ -138,8 +141,9 @@ func cancelRunning(e *env) {
 	wantErr(e, "load", err, nil)
 	equal(e, "asked to cancel", record.End, turnlog.EndCancel)
 	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: cancelledReply},
-		Events:  events(turnkeeper.EventTurnError),
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
+			Reply: cancelledReply},
+		Events: events(turnkeeper.EventTurnError),
 	}), nil)
 	e.wantCancelled(d.grant.TurnID)
 }
@@ -156,7 +160,8 @@ func cancelThenLost(e *env) {
 	equal(e, "started call", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
 	all := e.Events(d.grant.TurnID)
 	equal(e, "event for the unfinished round", all[len(all)-2].Type, turnkeeper.EventRoundRollback)
-	wantErr(e, "a write of the lost worker", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write of the lost worker", d.Append(e.Context(), turnlog.Entry{Round: round(2)}),
+		turnkeeper.ErrFenced)
 	e.wantCancelled(d.grant.TurnID)
 }
 
@@ -181,7 +186,8 @@ func cancelThenEnd(e *env) {
 	e.finish(e.wantCancelled(d.grant.TurnID), succeeded("the next one"))
 	d = e.turn()
 	e.cancel(d.grant.TurnID, false)
-	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
+	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "unavailable", Retry: true})
 	failed, _ := e.Turn(d.grant.TurnID)
 	equal(e, "failed turn", failed.State, turnkeeper.TurnFailed)
 	e.wantCancelled(e.Message(d.record.Message.ID).TurnID)
@@ -212,11 +218,14 @@ func cancelShown(e *env) {
 	}
 	streamed := []turnkeeper.Event{
 		stream(turnkeeper.EventRoundStart, 0, `{"of":3}`), stream(turnkeeper.EventBlockStart, 3, `{"kind":"text"}`),
-		stream(turnkeeper.EventBlockDelta, 3, `{"text":"void"}`), stream(turnkeeper.EventRoundRollback, 0, `{"reason":"timeout"}`),
+		stream(turnkeeper.EventBlockDelta, 3, `{"text":"void"}`), stream(turnkeeper.EventRoundRollback, 0,
+			`{"reason":"timeout"}`),
 		stream(turnkeeper.EventRoundStart, 0, `{"of":3}`), stream(turnkeeper.EventBlockStart, 4, `{"kind":"thinking"}`),
 		stream(turnkeeper.EventBlockDelta, 4, `{"text":"a thought"}`), stream(turnkeeper.EventBlockStop, 4, `null`),
-		stream(turnkeeper.EventBlockStart, 5, `{"kind":"text"}`), stream(turnkeeper.EventBlockDelta, 5, `{"text":"The tap "}`),
-		stream(turnkeeper.EventBlockDelta, 5, `{"text":"drips "}`), stream(turnkeeper.EventBlockStart, 6, `{"kind":"tool_use"}`),
+		stream(turnkeeper.EventBlockStart, 5, `{"kind":"text"}`), stream(turnkeeper.EventBlockDelta, 5,
+			`{"text":"The tap "}`),
+		stream(turnkeeper.EventBlockDelta, 5, `{"text":"drips "}`), stream(turnkeeper.EventBlockStart, 6,
+			`{"kind":"tool_use"}`),
 		stream(turnkeeper.EventBlockDelta, 6, `{"text":"{}"}`),
 	}
 	const before = cancelledReply + "\n\nBefore that it had written:\n\n"
@@ -224,11 +233,15 @@ func cancelShown(e *env) {
 		entries []turnlog.Entry
 		want    string
 	}{
-		"nothing":          {nil, cancelledReply},
-		"a blank":          {[]turnlog.Entry{{Round: said(" \n"), Events: events(turnkeeper.EventRoundStart)}}, cancelledReply},
-		"a finished round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}}, before + "Let me look."},
-		"an open round":    {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}, {Events: streamed}}, before + "Let me look.\n\nThe tap drips "},
-		"a void round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}, {Events: streamed[:4]}},
+		"nothing": {nil, cancelledReply},
+		"a blank": {[]turnlog.Entry{{Round: said(" \n"), Events: events(turnkeeper.EventRoundStart)}},
+			cancelledReply},
+		"a finished round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}},
+			before + "Let me look."},
+		"an open round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)},
+			{Events: streamed}}, before + "Let me look.\n\nThe tap drips "},
+		"a void round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)},
+			{Events: streamed[:4]}},
 			before + "Let me look."},
 		"private content": {[]turnlog.Entry{{Round: said("It is 4711."), Events: events(turnkeeper.EventRoundStart),
 			Labels: []policy.Mark{private}}}, cancelledReply},
@@ -246,6 +259,7 @@ func cancelShown(e *env) {
 		reply, _ := e.Reply(d.record.Message.ID)
 		equal(e, name, reply.Body, c.want)
 		all := e.Events(d.grant.TurnID)
-		equal(e, name+": reply in the last event", strings.Contains(string(all[len(all)-1].Data), "This turn was cancelled."), true)
+		equal(e, name+": reply in the last event", strings.Contains(string(all[len(all)-1].Data),
+			"This turn was cancelled."), true)
 	}
 }

@@ -19,7 +19,8 @@ func (e *env) detached(effect turnkeeper.Effect) *dispatch {
 	d.append(turnlog.Entry{
 		Starts: []turnlog.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: effect, Detached: time.Hour}},
 		Results: []turnlog.CallResult{{
-			Key: key(1, 1), Nonce: n, State: turnkeeper.CallRunning, Shown: "handle", OutputID: turnkeeper.OutputID(nonce()),
+			Key: key(1, 1), Nonce: n, State: turnkeeper.CallRunning, Shown: "handle",
+			OutputID: turnkeeper.OutputID(nonce()),
 		}},
 		Events: events(turnkeeper.EventToolStarted),
 	})
@@ -32,7 +33,8 @@ func (e *env) detached(effect turnkeeper.Effect) *dispatch {
 
 func (d *dispatch) wait() {
 	d.env.Helper()
-	d.append(turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}, Events: events(turnkeeper.EventTurnWaiting)})
+	d.append(turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
+		Events: events(turnkeeper.EventTurnWaiting)})
 }
 
 // waits returns a dispatch that has ended because its turn waits for a detached call.
@@ -71,14 +73,16 @@ func (e *env) claim(worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 func completed(c turnlog.ClaimedCall, text string) turnlog.CallResult {
 	return turnlog.CallResult{
 		Key: c.Call.Key, State: turnkeeper.CallSucceeded, Preview: text,
-		Output: &turnkeeper.Output{ID: c.Call.OutputID, TurnID: c.Turn.ID, Call: c.Call.Key, MediaType: "text/plain", Text: text},
+		Output: &turnkeeper.Output{ID: c.Call.OutputID, TurnID: c.Turn.ID, Call: c.Call.Key,
+			MediaType: "text/plain", Text: text},
 	}
 }
 
 // with attaches binary content to a result.
 func with(r turnlog.CallResult, id turnkeeper.OutputID) turnlog.CallResult {
 	r.Attached = append(r.Attached, turnkeeper.Output{
-		ID: id, Call: r.Key, MediaType: "image/png", Bytes: []byte{0, 1}, SizeBytes: 2, RawBytes: 2, Description: "[a dot]",
+		ID: id, Call: r.Key, MediaType: "image/png", Bytes: []byte{0, 1}, SizeBytes: 2, RawBytes: 2,
+		Description: "[a dot]",
 	})
 	return r
 }
@@ -121,7 +125,8 @@ func waitsHoldingNothing(e *env) {
 	equal(e, "outcome in the log", e.Grants(d.grant.TurnID)[0].Outcome, "waiting")
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "grant", turn.GrantID, "")
-	wantErr(e, "a write of its last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write of its last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}),
+		turnkeeper.ErrFenced)
 }
 
 func resultWakesTurn(e *env) {
@@ -205,8 +210,9 @@ func claimVoid(e *env) {
 	equal(e, "valid claims", len(held), 1)
 	o := succeeded("without it")
 	d.append(turnlog.Entry{
-		Results: []turnlog.CallResult{result(key(1, 1), c.Call.Nonce, turnkeeper.CallCancelled, "cancelled")}, Outcome: &o,
-		Events: events(turnkeeper.EventTurnComplete),
+		Results: []turnlog.CallResult{result(key(1, 1), c.Call.Nonce, turnkeeper.CallCancelled, "cancelled")},
+		Outcome: &o,
+		Events:  events(turnkeeper.EventTurnComplete),
 	})
 	held, err = e.ClaimsHeld(e.Context(), []turnlog.ClaimID{c.Claim})
 	wantErr(e, "claims", err, nil)

@@ -36,13 +36,15 @@ type Store interface {
 	Present(worker turnkeeper.WorkerID) (disconnect func())
 	// Fetch fetches every queued job of a turn, as the worker.
 	Fetch(worker turnkeeper.WorkerID) []Job
-	BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error)
+	BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+		worker turnkeeper.WorkerID) (first bool, err error)
 	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error)
 	// ForgetFetch queues a fetched job again, as a crash of the server that lost the fetch.
 	ForgetFetch(job turnkeeper.JobID)
 	// FetchCalls fetches every queued job of a detached call, as the worker.
 	FetchCalls(worker turnkeeper.WorkerID) []turnlog.CallRef
-	Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error)
+	Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID,
+		tools []string) (turnlog.ClaimedCall, error)
 	Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error
 	Release(ctx context.Context, c turnlog.ClaimedCall) error
 	ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error)
@@ -94,7 +96,8 @@ type Store interface {
 type Keeper interface {
 	// Sweep removes abandoned drafts.
 	Sweep()
-	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how many turns.
+	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how
+	// many turns.
 	Expire(class retention.Class, kept time.Duration) (turns int)
 	// Rows lists the ids of all messages and turns, in order.
 	Rows() ([]turnkeeper.MessageID, []turnkeeper.TurnID)
@@ -117,8 +120,10 @@ type property struct {
 }
 
 // Run runs the suite. open returns a new Store for one subtest.
-func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties, retentionProperties), []property{
+func Run(t *testing.T, open func(t *testing.T) Store) {
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties,
+		orderProperties, asideProperties, userProperties, finishProperties, levelProperties,
+		retentionProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},

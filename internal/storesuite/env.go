@@ -157,7 +157,8 @@ func (d *dispatch) append(entry turnlog.Entry) {
 func (e *env) planned(effects ...turnkeeper.Effect) *dispatch {
 	e.Helper()
 	d := e.turn()
-	d.append(turnlog.Entry{Round: round(1, effects...), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.append(turnlog.Entry{Round: round(1, effects...), Events: events(turnkeeper.EventTurnStart,
+		turnkeeper.EventRoundStart)})
 	return d
 }
 
@@ -202,11 +203,13 @@ func succeeded(reply string) turnlog.Outcome {
 }
 
 func round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
-	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1, FinishReason: "tool_calls"}
+	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1,
+		FinishReason: "tool_calls"}
 	for i, effect := range effects {
 		k := key(number, i+1)
 		r.Calls = append(r.Calls, turnkeeper.ToolCall{
-			Key: k, WireID: k.String(), Name: "tool", Arguments: "{}", ArgsHash: "hash", Effect: effect, State: turnkeeper.CallPlanned,
+			Key: k, WireID: k.String(), Name: "tool", Arguments: "{}", ArgsHash: "hash", Effect: effect,
+			State: turnkeeper.CallPlanned,
 		})
 	}
 	return r
@@ -244,6 +247,8 @@ func wantErr(e *env, what string, err, want error) {
 	}
 }
 
-func (d *dispatch) transact(k turnkeeper.CallKey, nonce string, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
-	return d.Transact(d.env.Context(), turnlog.CallStart{Key: k, Nonce: nonce, Attempt: 1, Effect: turnkeeper.EffectOnce}, time.Minute, run)
+func (d *dispatch) transact(k turnkeeper.CallKey, nonce string,
+	run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
+	return d.Transact(d.env.Context(), turnlog.CallStart{Key: k, Nonce: nonce, Attempt: 1,
+		Effect: turnkeeper.EffectOnce}, time.Minute, run)
 }

@@ -16,8 +16,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// A fact is one value that a store returned, in a form that can be compared with that of another store: ids by name, and times as the
-// distance from the store's clock.
+// A fact is one value that a store returned, in a form that can be compared with that of another store: ids by name,
+// and times as the distance from the store's clock.
 type fact struct {
 	path, text string
 	distance   time.Duration // of a time from now, or a duration
@@ -30,8 +30,8 @@ func (f fact) String() string {
 	return f.text
 }
 
-// tolerance is the maximum difference between the times of two stores, plus twice the duration of the slowest step, because the stores
-// run each operation one after the other. A program uses only times that are further apart.
+// tolerance is the maximum difference between the times of two stores, plus twice the duration of the slowest step,
+// because the stores run each operation one after the other. A program uses only times that are further apart.
 const tolerance = 4 * time.Second
 
 func (f fact) equal(other fact, slowest time.Duration) bool {
@@ -54,8 +54,10 @@ func newFacts() *facts {
 
 // named are the types of ids that a store allocates, with the prefixes of their names.
 var named = map[reflect.Type]string{
-	reflect.TypeFor[turnkeeper.MessageID](): "m", reflect.TypeFor[turnkeeper.TurnID](): "t", reflect.TypeFor[turnkeeper.GrantID](): "g",
-	reflect.TypeFor[turnkeeper.JobID](): "j", reflect.TypeFor[turnkeeper.ReplyID](): "r", reflect.TypeFor[asks.ID](): "ask",
+	reflect.TypeFor[turnkeeper.MessageID](): "m", reflect.TypeFor[turnkeeper.TurnID](): "t",
+	reflect.TypeFor[turnkeeper.GrantID](): "g",
+	reflect.TypeFor[turnkeeper.JobID]():   "j", reflect.TypeFor[turnkeeper.ReplyID](): "r",
+	reflect.TypeFor[asks.ID]():         "ask",
 	reflect.TypeFor[turnlog.ClaimID](): "claim",
 }
 
@@ -99,7 +101,9 @@ func (f *facts) put(path, text string, distance time.Duration) {
 }
 
 func (f *facts) walk(path string, v reflect.Value) {
-	if !v.IsValid() || v.Kind() == reflect.Func || slices.ContainsFunc(differs, func(d string) bool { return strings.HasSuffix(path, d) }) {
+	if !v.IsValid() || v.Kind() == reflect.Func || slices.ContainsFunc(differs, func(d string) bool {
+		return strings.HasSuffix(path, d)
+	}) {
 		return
 	}
 	switch value := v.Interface().(type) {

@@ -57,7 +57,8 @@ func finishRunning(e *env) {
 	equal(e, "the started call", d.call(key(1, 1)).State, turnkeeper.CallStarted)
 	o := succeeded("what it has")
 	o.StopReason = turnkeeper.StopFinished
-	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), d.call(key(1, 1)).Nonce, turnkeeper.CallSucceeded, "done")}})
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), d.call(key(1, 1)).Nonce,
+		turnkeeper.CallSucceeded, "done")}})
 	e.finish(d, o)
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "stop reason", turn.StopReason, turnkeeper.StopFinished)
@@ -87,7 +88,8 @@ func finishParked(e *env) {
 func finishThenAsk(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	askToFinish(e, d.grant.TurnID)
-	d.append(turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}}) // its worker has not seen the request
+	// its worker has not seen the request
+	d.append(turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	d.wait()
 	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
 	equal(e, "ask", e.onlyAsk(d.grant.TurnID).State, asks.Withdrawn)
@@ -124,7 +126,8 @@ func finishPutOff(e *env) {
 func finishWithoutModel(e *env) {
 	e.registerWithModel("clerk", 24*time.Hour)
 	d := e.planned(turnkeeper.EffectNone)
-	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{modelUsed}, Backoff: time.Minute}), nil)
+	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{modelUsed},
+		Backoff: time.Minute}), nil)
 	askToFinish(e, d.grant.TurnID)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
 	e.Pass(2 * time.Minute)
@@ -134,7 +137,8 @@ func finishWithoutModel(e *env) {
 func finishThenRetry(e *env) {
 	d := e.turn()
 	askToFinish(e, d.grant.TurnID)
-	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
+	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "unavailable", Retry: true})
 	equal(e, "message", e.Message(d.record.Message.ID).State, turnkeeper.MessageWaiting)
 	_, err := e.EndTurn(e.Context(), d.grant.TurnID, turnlog.EndFinish)
 	wantErr(e, "the failed turn", err, turnkeeper.ErrWrongState)
@@ -150,7 +154,8 @@ func finishTree(e *env) {
 	child.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	grand := e.childTurn(child.spawn(key(1, 1), "clerk", "ask"))
 	grand.append(turnlog.Entry{
-		Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}, Events: events(turnkeeper.EventTurnStart),
+		Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)},
+		Events: events(turnkeeper.EventTurnStart),
 	})
 	grand.wait()
 	child.wantEnd("before the request", "")

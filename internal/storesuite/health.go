@@ -32,7 +32,8 @@ func (e *env) registerWithModel(agent string, giveUp time.Duration) {
 
 // failedBy ends a turn because the model's service failed.
 func (d *dispatch) failedBy(seen int, after time.Duration) error {
-	f := modelhealth.Failure{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: after}
+	f := modelhealth.Failure{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable",
+		RetryAfter: after}
 	o := failed(true)
 	o.WaitsFor, o.Backoff = []string{modelUsed}, min(f.Pause(), scheduler.Backoff(9))
 	return d.Append(d.env.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o})
@@ -159,8 +160,8 @@ func overdueGranted(e *env) {
 	}
 }
 
-// service ends a turn because the model's service failed, in a way that the message may have caused. waits says that the turn waits
-// for the model instead of failing.
+// service ends a turn because the model's service failed, in a way that the message may have caused. waits says that
+// the turn waits for the model instead of failing.
 func (d *dispatch) service(requests int, waits bool) error {
 	f := modelhealth.Failure{Model: modelUsed, ErrorClass: "overloaded", Error: "500", Requests: requests}
 	for _, h := range d.record.Down {
@@ -192,7 +193,8 @@ func (e *env) grantTo(by map[string]*dispatch) {
 	}
 }
 
-// probeElsewhere checks that the message that failed last, or that may be at fault, probes its model only if nobody else can.
+// probeElsewhere checks that the message that failed last, or that may be at fault, probes its model only if nobody
+// else can.
 func probeElsewhere(e *env) {
 	e.registerWithModel("asker", time.Hour)
 	e.enqueue("asker", "bad", "x")
@@ -220,7 +222,8 @@ func probeElsewhere(e *env) {
 	equal(e, "open", bad.record.Suspects[0].Open, true)
 }
 
-// probeAHealthyLane makes the messages of three lanes fail, one after another, while that of a fourth has not been tried.
+// probeAHealthyLane makes the messages of three lanes fail, one after another, while that of a fourth has not been
+// tried.
 func probeAHealthyLane(e *env) {
 	e.registerWithModel("asker", time.Hour)
 	for _, conversation := range []string{"a", "b", "c"} {
@@ -294,7 +297,8 @@ func pairs(e *env) {
 	equal(e, "models that are down", len(e.down()), 0)
 	again := p.next("bad")
 	equal(e, "pairs", again.record.Suspects[0].Pairs, 0)
-	wantErr(e, "end", again.Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}}), nil) // its own answer is none
+	// its own answer is none
+	wantErr(e, "end", again.Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}}), nil)
 	wantErr(e, "end", again.service(4, false), nil)
 	equal(e, "models that are down", len(e.down()), 1)
 
@@ -318,8 +322,8 @@ func pairs(e *env) {
 	pairsTooLate(e, p)
 }
 
-// pairsTooLate goes on with the bad message after two pairs. An answer makes a pair only soon after the failure, and a message that
-// succeeds leaves the model up.
+// pairsTooLate goes on with the bad message after two pairs. An answer makes a pair only soon after the failure, and a
+// message that succeeds leaves the model up.
 func pairsTooLate(e *env, p *pairing) {
 	e.Pass(modelhealth.PairWindow(9)) // an answer after that is none for this failure
 	p.answer("late", turnlog.Entry{Answered: []string{modelUsed}})
@@ -330,7 +334,8 @@ func pairsTooLate(e *env, p *pairing) {
 	wantErr(e, "end", d.service(4, false), nil)
 	e.Pass(scheduler.Backoff(9))
 	d = p.next("bad")
-	wantErr(e, "answer", d.Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil) // the worker's own request
+	// the worker's own request
+	wantErr(e, "answer", d.Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil)
 	wantErr(e, "end", d.service(4, false), nil)
 	e.Pass(scheduler.Backoff(9))
 	d = p.next("bad")
@@ -400,7 +405,8 @@ func waitForService(e *env) {
 		e.Fatalf("the untried message does not probe the model")
 	}
 	equal(e, "the untried message has waited", d.record.Waited >= 30*time.Second && d.record.Waited < time.Minute, true)
-	o := turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Backoff: time.Hour} // its budget is waited for
+	// its budget is waited for
+	o := turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Backoff: time.Hour}
 	wantErr(e, "end", d.end(o), nil)
 	e.Pass(time.Hour)
 	by = e.granted() // a has waited too long, c probes the model

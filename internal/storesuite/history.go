@@ -20,15 +20,18 @@ func earlierTurns(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	d.mustStart(key(1, 1), "a", 1)
 	wantErr(e, "result", d.answer(key(1, 1), "a", turnkeeper.CallSucceeded, "paid"), nil)
-	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: cancelledReply})
+	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
+		Reply: cancelledReply})
 
-	for attempt, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectOnce, turnkeeper.EffectNone} {
+	for attempt, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectOnce,
+		turnkeeper.EffectNone} {
 		if attempt == 0 {
 			d = e.planned(effect)
 		} else {
 			e.Pass(3 * time.Minute) // the lane's backoff
 			d = e.next(first)
-			d.append(turnlog.Entry{Round: round(1, effect), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+			d.append(turnlog.Entry{Round: round(1, effect), Events: events(turnkeeper.EventTurnStart,
+				turnkeeper.EventRoundStart)})
 		}
 		name := "b"
 		if effect == turnkeeper.EffectNone {
@@ -74,7 +77,8 @@ func previousRun(e *env) {
 			e.Errorf("run %d: previous run %+v, want turn %d", n+1, d.record.LastRun, last)
 		}
 		last = d.grant.TurnID
-		e.finish(d, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "quiet"})
+		e.finish(d, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+			InnerDialogue: "quiet"})
 		for range 41 * (n % 2) {
 			between := e.turn()
 			if between.record.LastRun != nil {

@@ -65,17 +65,22 @@ func newestStart(e *env) {
 	d.mustStart(key(1, 1), old, 1)
 	after := e.again(d)
 	after.mustStart(key(1, 1), young, 2)
-	wantErr(e, "a result of the old start", after.answer(key(1, 1), old, turnkeeper.CallSucceeded, "old"), turnkeeper.ErrJournalMoved)
-	wantErr(e, "a result without a start", after.answer(key(1, 1), "", turnkeeper.CallSucceeded, "none"), turnkeeper.ErrJournalMoved)
-	wantErr(e, "a late result of the old start", d.Late(e.Context(), result(key(1, 1), old, turnkeeper.CallSucceeded, "old")), nil)
+	wantErr(e, "a result of the old start", after.answer(key(1, 1), old, turnkeeper.CallSucceeded, "old"),
+		turnkeeper.ErrJournalMoved)
+	wantErr(e, "a result without a start", after.answer(key(1, 1), "", turnkeeper.CallSucceeded, "none"),
+		turnkeeper.ErrJournalMoved)
+	wantErr(e, "a late result of the old start", d.Late(e.Context(), result(key(1, 1), old,
+		turnkeeper.CallSucceeded, "old")), nil)
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallStarted)
 	wantErr(e, "the result", after.answer(key(1, 1), young, turnkeeper.CallSucceeded, "young"), nil)
-	wantErr(e, "a second result", after.answer(key(1, 1), young, turnkeeper.CallFailed, "x"), turnkeeper.ErrJournalMoved)
+	wantErr(e, "a second result", after.answer(key(1, 1), young, turnkeeper.CallFailed, "x"),
+		turnkeeper.ErrJournalMoved)
 	equal(e, "shown", d.call(key(1, 1)).Shown, "young")
 }
 
 func (d *dispatch) verdict(k turnkeeper.CallKey) error {
-	return d.Append(d.env.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{result(k, "", turnkeeper.CallUnknown, "unknown")}})
+	return d.Append(d.env.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{result(k, "",
+		turnkeeper.CallUnknown, "unknown")}})
 }
 
 func verdictOnStarted(e *env) {
@@ -98,7 +103,8 @@ func lateAfterVerdict(e *env) {
 	wantErr(e, "verdict", after.verdict(key(1, 1)), nil)
 	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
 	wantErr(e, "late, again", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "and again")), nil)
-	wantErr(e, "late, of no start", d.Late(e.Context(), result(key(1, 1), "no nonce", turnkeeper.CallSucceeded, "never")), nil)
+	wantErr(e, "late, of no start", d.Late(e.Context(), result(key(1, 1), "no nonce", turnkeeper.CallSucceeded,
+		"never")), nil)
 	call := d.call(key(1, 1))
 	equal(e, "state", call.State, turnkeeper.CallUnknown)
 	equal(e, "shown", call.Shown, "unknown")
@@ -146,10 +152,12 @@ func lateWithAnotherWorker(e *env) {
 func lateOfAwaitedCall(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
-	d.append(turnlog.Entry{Starts: []turnlog.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}}})
+	d.append(turnlog.Entry{Starts: []turnlog.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1,
+		Effect: turnkeeper.EffectOnce, Detached: time.Hour}}})
 	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallStarted)
-	wantErr(e, "its next write", d.Append(e.Context(), turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), n, turnkeeper.CallRunning, "handle")}}), nil)
+	wantErr(e, "its next write", d.Append(e.Context(),
+		turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), n, turnkeeper.CallRunning, "handle")}}), nil)
 }
 
 func lateAfterEnd(e *env) {
@@ -158,7 +166,8 @@ func lateAfterEnd(e *env) {
 	d.mustStart(key(1, 1), n, 1)
 	after := e.again(d)
 	wantErr(e, "verdict", after.verdict(key(1, 1)), nil)
-	wantErr(e, "end", after.end(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "r"}), nil)
+	wantErr(e, "end", after.end(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost,
+		Reply: "r"}), nil)
 	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
 	call := d.call(key(1, 1))
 	equal(e, "state", call.State, turnkeeper.CallUnknown)
@@ -203,7 +212,8 @@ func staleEnd(e *env) {
 }
 
 func failed(retry bool) turnlog.Outcome {
-	o := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no model", Retry: retry}
+	o := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "no model", Retry: retry}
 	if !retry {
 		o.Reply = "sorry"
 	}
@@ -262,7 +272,8 @@ func (e *env) cut(done bool) {
 	})
 	e.CutNext(done)
 	d.append(turnlog.Entry{
-		Results: []turnlog.CallResult{result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
+		Results: []turnlog.CallResult{result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")},
+		Events:  events(turnkeeper.EventToolResult),
 	})
 	d.append(turnlog.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
 	turn, rounds := e.Turn(d.grant.TurnID)

@@ -52,7 +52,8 @@ func labelsOfResults(e *env) {
 	d := e.planned(turnkeeper.EffectNone, turnkeeper.EffectNone)
 	d.wantBefore("of the first turn")
 	d.append(turnlog.Entry{Results: []turnlog.CallResult{
-		labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted), result(key(1, 2), "", turnkeeper.CallSucceeded, "clock"),
+		labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted),
+		result(key(1, 2), "", turnkeeper.CallSucceeded, "clock"),
 	}})
 	d = e.again(d)
 	d.wantBefore("of the turn under another worker")
@@ -78,7 +79,8 @@ func labelsOfSummary(e *env) {
 	before.append(turnlog.Entry{Round: round(1)})
 	e.finish(before, succeeded("done"))
 	d := e.turn()
-	d.append(turnlog.Entry{Round: round(1), Summary: &turnlog.Summary{UpTo: before.grant.TurnID, Text: "a summary", Labels: []policy.Mark{private}}})
+	d.append(turnlog.Entry{Round: round(1), Summary: &turnlog.Summary{UpTo: before.grant.TurnID, Text: "a summary",
+		Labels: []policy.Mark{private}}})
 	e.finish(d, succeeded("done"))
 	next := e.turn()
 	next.wantBefore("of a turn that sees the summary", private)
@@ -98,7 +100,8 @@ func labelsOfSpawn(e *env) {
 	child.append(turnlog.Entry{Labels: child.record.Labels.Before, Round: round(1, turnkeeper.EffectNone)})
 	outcome := succeeded("found")
 	child.append(turnlog.Entry{
-		Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}, Outcome: &outcome,
+		Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)},
+		Outcome: &outcome,
 	})
 	parent = e.next(second)
 	arrived, err := parent.Arrivals(e.Context())
@@ -111,7 +114,8 @@ func labelsOfSpawn(e *env) {
 	equal(e, "untrusted", len(policy.Only(policy.Untrusted, marks)), 1)
 }
 
-// The first sub-agent's message has a label, and its turn gets another. The message has the id of the second one's turn.
+// The first sub-agent's message has a label, and its turn gets another. The message has the id of the second one's
+// turn.
 func labelsOfTwoSpawns(e *env) {
 	parent := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	e.enqueue("clerk", "", "later")
@@ -140,7 +144,8 @@ func labelsOfTwoSpawns(e *env) {
 		e.Fatalf("arrived: %+v, %v", arrived, err)
 	}
 	for _, reply := range arrived {
-		equal(e, "labels of the reply to "+reply.Key.String(), len(reply.Spawned.Labels), map[int]int{1: 2, 2: 0}[reply.Key.Ordinal])
+		equal(e, "labels of the reply to "+reply.Key.String(), len(reply.Spawned.Labels),
+			map[int]int{1: 2, 2: 0}[reply.Key.Ordinal])
 	}
 }
 
@@ -177,7 +182,8 @@ func labelsOfSchedule(e *env) {
 func labelsAtomic(e *env) {
 	old := e.planned(turnkeeper.EffectNone)
 	d := e.again(old)
-	page := turnlog.Entry{Labels: []policy.Mark{private}, Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}}
+	page := turnlog.Entry{Labels: []policy.Mark{private},
+		Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}}
 	wantErr(e, "an old grant's labels", old.Append(e.Context(), page), turnkeeper.ErrFenced)
 	page.Results = append(page.Results, result(key(1, 7), "", turnkeeper.CallSucceeded, "no such call"))
 	if err := d.Append(e.Context(), page); err == nil {
@@ -192,7 +198,8 @@ func labelsLate(e *env) {
 	old := e.planned(turnkeeper.EffectKeyed)
 	n := nonce()
 	old.mustStart(key(1, 1), n, 1)
-	wantErr(e, "late", old.Late(e.Context(), labelled(result(key(1, 1), n, turnkeeper.CallSucceeded, "page"), untrusted)), nil)
+	wantErr(e, "late", old.Late(e.Context(), labelled(result(key(1, 1), n, turnkeeper.CallSucceeded, "page"),
+		untrusted)), nil)
 	d := e.again(old)
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
 	equal(e, "labels of the late result", len(d.record.Labels.Calls[key(1, 1)]), 1)
@@ -220,9 +227,11 @@ func labelsOfRepeats(e *env) {
 		user, body string
 		want       []policy.Mark
 	}{
-		{"", "the code is\t17", []policy.Mark{private}}, {"", "a page says so", []policy.Mark{untrusted}}, {"", "the code is 18", nil}, {"eve", "the code\n is 17", nil},
+		{"", "the code is\t17", []policy.Mark{private}}, {"", "a page says so", []policy.Mark{untrusted}},
+		{"", "the code is 18", nil}, {"eve", "the code\n is 17", nil},
 	} {
-		if _, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", User: other.user, Conversation: "other", Body: other.body}); err != nil {
+		if _, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", User: other.user,
+			Conversation: "other", Body: other.body}); err != nil {
 			e.Fatal(err)
 		}
 		d := e.next(first)
@@ -233,7 +242,8 @@ func labelsOfRepeats(e *env) {
 
 func labelsApart(e *env) {
 	d := e.planned(turnkeeper.EffectNone)
-	d.append(turnlog.Entry{Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}})
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded,
+		"page"), untrusted)}})
 	e.finish(d, succeeded("done"))
 	e.enqueue("clerk", "other", "do it")
 	other := e.next(first)

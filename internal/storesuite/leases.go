@@ -42,7 +42,8 @@ func refusals(e *env) {
 	}{
 		"empty":    {turnkeeper.Submission{Agent: "clerk", Body: " \n"}, turnkeeper.ErrEmptyMessage},
 		"stranger": {turnkeeper.Submission{Agent: "nobody", Body: "x"}, turnkeeper.ErrUnknownAgent},
-		"too long": {turnkeeper.Submission{Agent: "clerk", Body: string(make([]byte, 1<<17))}, turnkeeper.ErrEmptyMessage},
+		"too long": {turnkeeper.Submission{Agent: "clerk", Body: string(make([]byte, 1<<17))},
+			turnkeeper.ErrEmptyMessage},
 		"not text": {turnkeeper.Submission{Agent: "clerk", Body: "a\xff"}, turnkeeper.ErrInvalidMessage},
 		"priority": {turnkeeper.Submission{Agent: "clerk", Body: "x", Priority: 5000}, turnkeeper.ErrInvalidMessage},
 	} {
@@ -91,7 +92,8 @@ func inOrder(e *env) {
 func dueLater(e *env) {
 	now := e.Message(e.enqueue("desk", "", "what is the time?")).AcceptedAt
 	later := func(due time.Time) turnkeeper.MessageID {
-		id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000, DueAt: due})
+		id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later",
+			Priority: 1000, DueAt: due})
 		wantErr(e, "enqueue", err, nil)
 		return id
 	}
@@ -104,7 +106,8 @@ func dueLater(e *env) {
 	if m := e.Message(id); !m.DueAt.Equal(due.Add(time.Second)) {
 		e.Errorf("due at %v, want the whole second after %v", m.DueAt, due)
 	}
-	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(3661 * 24 * time.Hour)})
+	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x",
+		DueAt: now.Add(3661 * 24 * time.Hour)})
 	wantErr(e, "too far ahead", err, turnkeeper.ErrInvalidMessage)
 	wait, err := e.Scheduler().NextDue(e.Context(), e.Message(id).AcceptedAt)
 	if err != nil || wait < 20*time.Minute || wait > 31*time.Minute {
@@ -264,7 +267,8 @@ func oneWorker(e *env) {
 		return e.BindGrant(e.Context(), job.TurnID, job.GrantID, worker)
 	}
 	early := e.read(job, first)
-	wantErr(e, "a write under a grant that is not bound", early.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write under a grant that is not bound", early.Append(e.Context(), turnlog.Entry{Round: round(1)}),
+		turnkeeper.ErrFenced)
 	fresh, err := bind(first)
 	wantErr(e, "bind", err, nil)
 	equal(e, "first binding", fresh, true)
@@ -278,7 +282,8 @@ func oneWorker(e *env) {
 	one, other := e.read(job, first), e.read(job, second)
 	wantErr(e, "the other's write", other.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 	one.append(turnlog.Entry{Round: round(1)})
-	wantErr(e, "the other's write after one", e.read(job, second).Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "the other's write after one", e.read(job, second).Append(e.Context(), turnlog.Entry{Round: round(2)}),
+		turnkeeper.ErrFenced)
 	wantErr(e, "end", one.end(succeeded("done")), nil)
 	_, err = bind(first)
 	wantErr(e, "bind after the end", err, turnkeeper.ErrFenced)
@@ -309,7 +314,8 @@ func staleWriter(e *env) {
 	job := Job{one.grant.JobID, one.grant.TurnID, one.grant.GrantID}
 	twin := e.load(job, first)
 	one.append(turnlog.Entry{Round: round(1)})
-	wantErr(e, "a write based on an older journal", twin.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrJournalMoved)
+	wantErr(e, "a write based on an older journal", twin.Append(e.Context(), turnlog.Entry{Round: round(1)}),
+		turnkeeper.ErrJournalMoved)
 }
 
 // lostAmongOthers loses a write after another writer added an entry: the journal then has as many
@@ -381,7 +387,8 @@ func threeLosses(e *env) {
 		e.Errorf("reply %+v", reply)
 	}
 	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageDegraded)
-	wantErr(e, "a write of the last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write of the last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}),
+		turnkeeper.ErrFenced)
 }
 
 func unclaimed(e *env) {
@@ -531,7 +538,8 @@ func (e *env) tickUntilDispatched(turn turnkeeper.TurnID, n int) {
 const hourly = time.Hour
 
 func schedule() turnkeeper.AgentRegistration {
-	return registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC", Conversation: "main", Message: "look"})
+	return registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC",
+		Conversation: "main", Message: "look"})
 }
 
 func slotsCollapse(e *env) {
@@ -578,7 +586,8 @@ func slotOnce(e *env) {
 // and the tick continues.
 func slotRefused(e *env) {
 	e.Register(registration("clerk", false, turnkeeper.Schedule{
-		Name: "s", Cron: "* * * * *", TimeZone: "UTC", Conversation: strings.Repeat("ж", turnkeeper.MaxKeyLength), Message: "Go.",
+		Name: "s", Cron: "* * * * *", TimeZone: "UTC", Conversation: strings.Repeat("ж", turnkeeper.MaxKeyLength),
+		Message: "Go.",
 	}))
 	e.tick()
 	e.Pass(2 * time.Minute)

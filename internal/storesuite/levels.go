@@ -86,7 +86,8 @@ func levelsFollow(e *env) {
 
 func (e rations) levelOf(agent string) survival.Level {
 	e.Helper()
-	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{Turn: 2, Agent: agent, Limits: agentturn.SpendLimits{DayCalls: 1000}}, turnkeeper.Usage{})
+	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{Turn: 2, Agent: agent,
+		Limits: agentturn.SpendLimits{DayCalls: 1000}}, turnkeeper.Usage{})
 	wantErr(e.env, "reserve", err, nil)
 	return r.Level
 }
@@ -216,13 +217,15 @@ func levelSkipsSlots(e *env) {
 	e.Pass(hourly)
 	e.tick()
 	s := e.Schedule("clerk", "s")
-	if s.Skipped != 2 || s.SkippedWhy != "the agent's survival level is low" || s.SkippedSlot.IsZero() || !s.LastSlot.IsZero() {
+	if s.Skipped != 2 || s.SkippedWhy != "the agent's survival level is low" || s.SkippedSlot.IsZero() ||
+		!s.LastSlot.IsZero() {
 		e.Errorf("the schedule is %+v", s)
 	}
 	e.PinLevel("clerk", "")
 	e.Pass(hourly)
 	equal(e, "slots of the normal level", e.tick().Slots, 1)
-	if s := e.Schedule("clerk", "s"); s.Skipped != 0 || s.SkippedWhy != "" || !s.SkippedSlot.IsZero() || s.LastSlot.IsZero() {
+	if s := e.Schedule("clerk", "s"); s.Skipped != 0 || s.SkippedWhy != "" || !s.SkippedSlot.IsZero() ||
+		s.LastSlot.IsZero() {
 		e.Errorf("after it ran, the schedule is %+v", s)
 	}
 }
@@ -263,7 +266,8 @@ func (e rations) fail(model string) {
 	o := failed(true)
 	o.WaitsFor, o.Backoff = []string{model}, time.Hour
 	f := modelhealth.Failure{Model: model, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: 100 * time.Hour}
-	wantErr(e.env, "end", d.Append(e.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o}), nil)
+	wantErr(e.env, "end", d.Append(e.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o}),
+		nil)
 	_, _, err := e.CancelMessage(e.Context(), id)
 	wantErr(e.env, "cancel", err, nil)
 }
@@ -292,7 +296,8 @@ func levelLeadsAround(e *env) {
 	}
 }
 
-// levelServiceWait checks that a message gives up for the models of its agent's level only, and that a probe is of these.
+// levelServiceWait checks that a message gives up for the models of its agent's level only, and that a probe is of
+// these.
 func levelServiceWait(e *env) {
 	e.Register(twoModels(time.Minute))
 	rations{e}.fail(modelUsed)

@@ -69,7 +69,8 @@ func failedLaneWaits(e *env) {
 
 func priorityIsARank(e *env) {
 	send := func(conversation string, priority int) turnkeeper.MessageID {
-		id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "desk", Conversation: conversation, Body: "x", Priority: priority})
+		id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "desk", Conversation: conversation, Body: "x",
+			Priority: priority})
 		wantErr(e, "enqueue", err, nil)
 		return id
 	}
@@ -85,7 +86,8 @@ func priorityIsARank(e *env) {
 
 func notDueDelaysNobody(e *env) {
 	now := e.Message(e.enqueue("desk", "", "what is the time?")).AcceptedAt
-	later, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000, DueAt: now.Add(time.Minute)})
+	later, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000,
+		DueAt: now.Add(time.Minute)})
 	wantErr(e, "enqueue", err, nil)
 	id := e.enqueue("clerk", "", "now")
 	for _, d := range withSlots(e, 10) {
@@ -156,7 +158,8 @@ func comesBackInOrder(e *env) {
 	asking.wait()
 	e.Register(registration("desk", false))
 	equal(e, "granted while it asks", e.tick().Granted, 0)
-	urgent, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "b", Body: "urgent", Priority: 60})
+	urgent, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "b", Body: "urgent",
+		Priority: 60})
 	wantErr(e, "enqueue", err, nil)
 	e.enqueue("desk", "c", "later")
 	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())

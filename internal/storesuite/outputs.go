@@ -31,7 +31,8 @@ func (d *dispatch) wantText(id turnkeeper.OutputID, text string) {
 	d.env.Helper()
 	chars := []rune(text)
 	n := int64(len(chars))
-	for _, span := range [][2]int64{{0, n}, {0, 10}, {n / 2, n/2 + 3}, {n - 5, n + 100}, {n, n + 1}, {-3, 2}, {5, 5}, {6, 5}, {n / 3, 2 * n / 3}} {
+	for _, span := range [][2]int64{{0, n}, {0, 10}, {n / 2, n/2 + 3}, {n - 5, n + 100}, {n, n + 1}, {-3, 2}, {5, 5},
+		{6, 5}, {n / 3, 2 * n / 3}} {
 		got, err := d.env.Outputs().ReadOutput(d.env.Context(), d.grant.TurnID, id, span[0], span[1])
 		from := min(max(span[0], 0), n)
 		want := string(chars[from:max(from, min(span[1], n))])
@@ -95,12 +96,14 @@ func draftRecorded(e *env) {
 	d.draft("o", longText)
 	d.wantMissing("o")
 	e.Keeper().Sweep() // keeps drafts that are still being written
-	wantErr(e, "a part of the result without the rest", d.answerWith(key(1, 1), drafted("other", longText)), turnkeeper.ErrJournalMoved)
+	wantErr(e, "a part of the result without the rest", d.answerWith(key(1, 1), drafted("other", longText)),
+		turnkeeper.ErrJournalMoved)
 	wantErr(e, "the result", d.answerWith(key(1, 1), drafted("o", longText)), nil)
 	d.wantText("o", longText)
 	// A recorded output does not change any more.
 	drafts := d.Journal.(toolrun.Drafts)
-	for _, late := range []turnlog.OutputPart{{}, {FirstByte: int64(len(longText)), FirstChar: int64(utf8.RuneCountInString(longText))}} {
+	for _, late := range []turnlog.OutputPart{{}, {FirstByte: int64(len(longText)),
+		FirstChar: int64(utf8.RuneCountInString(longText))}} {
 		late.Output, late.Text = "o", "late"
 		wantErr(e, "a late part", drafts.WriteDraft(e.Context(), late), nil)
 	}
@@ -119,7 +122,8 @@ func draftUnrecorded(e *env) {
 	e.Keeper().Sweep()
 	d.draft("lost", "too late") // its worker has not noticed the loss yet
 	for _, id := range []turnkeeper.OutputID{"lost", "dropped"} {
-		wantErr(e, "another's parts as a result", after.answerWith(key(1, 1), drafted(id, longText)), turnkeeper.ErrJournalMoved)
+		wantErr(e, "another's parts as a result", after.answerWith(key(1, 1), drafted(id, longText)),
+			turnkeeper.ErrJournalMoved)
 		after.wantMissing(id)
 	}
 	after.draft("o", longText)
@@ -134,7 +138,8 @@ func partTwice(e *env) {
 		e.CutNext(done)
 		id := turnkeeper.OutputID(map[bool]string{true: "done", false: "not"}[done])
 		wantErr(e, "the part", drafts.WriteDraft(e.Context(), turnlog.OutputPart{Output: id, Text: "first, "}), nil)
-		wantErr(e, "the next part", drafts.WriteDraft(e.Context(), turnlog.OutputPart{Output: id, FirstByte: 7, FirstChar: 7, Text: "second"}), nil)
+		wantErr(e, "the next part", drafts.WriteDraft(e.Context(), turnlog.OutputPart{Output: id, FirstByte: 7,
+			FirstChar: 7, Text: "second"}), nil)
 	}
 	wantErr(e, "the result", d.answerWith(key(1, 1), drafted("done", "first, second")), nil)
 	d.wantText("done", "first, second")

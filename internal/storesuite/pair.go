@@ -21,8 +21,8 @@ type Pair struct {
 	Open  [2]func(t *testing.T) Store
 }
 
-// A step is one operation of a program. Its choices are random numbers: each selects among what there is when the operation is done,
-// so a program stays valid if steps are left out.
+// A step is one operation of a program. Its choices are random numbers: each selects among what there is when the
+// operation is done, so a program stays valid if steps are left out.
 type step struct {
 	op      *operation
 	choices [24]uint32
@@ -47,7 +47,8 @@ type side struct {
 }
 
 func newSide(t *testing.T, s Store) *side {
-	c := &side{env: &env{s, t}, facts: newFacts(), apart: map[string]bool{"desk": true, "few": true}, retired: map[string]bool{}}
+	c := &side{env: &env{s, t}, facts: newFacts(), apart: map[string]bool{"desk": true, "few": true},
+		retired: map[string]bool{}}
 	for _, agent := range pairAgents {
 		c.registerPair(agent)
 	}
@@ -71,8 +72,10 @@ func (c *side) says(format string, args ...any) { c.did = append(c.did, fmt.Spri
 
 // meanings are the errors that have a meaning for callers.
 var meanings = []error{
-	turnkeeper.ErrEmptyMessage, turnkeeper.ErrInvalidMessage, turnkeeper.ErrUnknownAgent, turnkeeper.ErrAgentRetired, turnkeeper.ErrKeyConflict,
-	turnkeeper.ErrNotFound, turnkeeper.ErrFenced, turnkeeper.ErrJournalMoved, turnkeeper.ErrWrongState, turnkeeper.ErrBadMove,
+	turnkeeper.ErrEmptyMessage, turnkeeper.ErrInvalidMessage, turnkeeper.ErrUnknownAgent, turnkeeper.ErrAgentRetired,
+	turnkeeper.ErrKeyConflict,
+	turnkeeper.ErrNotFound, turnkeeper.ErrFenced, turnkeeper.ErrJournalMoved, turnkeeper.ErrWrongState,
+	turnkeeper.ErrBadMove,
 	asks.ErrClosed, asks.ErrInvalid, asks.ErrNotApproved,
 }
 
@@ -186,7 +189,8 @@ func programOf(seed uint64, steps int) (all []step) {
 	r := rand.New(rand.NewPCG(seed, 37)) //nolint:gosec // not for secrets
 	for n := range steps {
 		s := step{op: drawn(r)}
-		if begin := []string{"enqueue", "enqueue", "enqueue", "serve"}; n < len(begin) { // else the first steps do nothing
+		// else the first steps do nothing
+		if begin := []string{"enqueue", "enqueue", "enqueue", "serve"}; n < len(begin) {
 			s.op = operationOf(begin[n])
 		}
 		for i := range s.choices {
@@ -220,8 +224,8 @@ func drawn(r *rand.Rand) *operation {
 	return nil
 }
 
-// Compare runs a random program on both stores. If they differ, it reports a program after which they do, as short as it finds one in
-// shrinkTime.
+// Compare runs a random program on both stores. If they differ, it reports a program after which they do, as short as
+// it finds one in shrinkTime.
 func (p Pair) Compare(t *testing.T, seed uint64, steps int) {
 	p.program(t, fmt.Sprint("seed ", seed), programOf(seed, steps))
 }
@@ -230,7 +234,8 @@ func (p Pair) Compare(t *testing.T, seed uint64, steps int) {
 func (p Pair) Batch(t *testing.T, turns int) {
 	var program []step
 	for _, name := range []string{"enqueue many", "serve", "serve", "write many"} {
-		program = append(program, step{op: operationOf(name), choices: [24]uint32{uint32(max(0, slices.Index(batches, turns)))}}) //nolint:gosec // few
+		program = append(program, step{op: operationOf(name),
+			choices: [24]uint32{uint32(max(0, slices.Index(batches, turns)))}}) //nolint:gosec // few
 	}
 	p.program(t, fmt.Sprint(turns, " turns"), program)
 }
@@ -260,8 +265,8 @@ func (p Pair) try(t *testing.T, program []step) (r trial) {
 
 const shrinkTime = 30 * time.Second
 
-// soonest is more than a program may take: after it, a time has come in the database that is to come later for the store in memory. See
-// sendOp and passTimeOp.
+// soonest is more than a program may take: after it, a time has come in the database that is to come later for the
+// store in memory. See sendOp and passTimeOp.
 const soonest = 20 * time.Second
 
 // shrink leaves out steps of a program that went wrong, in blocks of half of it and less, while it still goes wrong.

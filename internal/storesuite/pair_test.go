@@ -23,8 +23,8 @@ var uncompared = map[string]string{
 	"Journal.NewMessage": "dispatch.spawnOf calls it",
 }
 
-// TestOperationsUseTheWholeStore fails if a method of what the scheduler and turns need of a store is used by no operation of a pair.
-// What the scheduler calls in a tick counts.
+// TestOperationsUseTheWholeStore fails if a method of what the scheduler and turns need of a store is used by no
+// operation of a pair. What the scheduler calls in a tick counts.
 func TestOperationsUseTheWholeStore(t *testing.T) {
 	operations, ticks := sourceOf(t, "pair*.go"), sourceOf(t, "../../scheduler/*.go")
 	for _, i := range []struct {
@@ -35,7 +35,8 @@ func TestOperationsUseTheWholeStore(t *testing.T) {
 		{reflect.TypeFor[agentturn.Journal](), operations}, {reflect.TypeFor[agentturn.Budget](), operations},
 		{reflect.TypeFor[agentturn.Freshness](), operations}, {reflect.TypeFor[extract.Cache](), operations},
 		{reflect.TypeFor[toolrun.Outputs](), operations}, {reflect.TypeFor[toolrun.Drafts](), operations},
-		{reflect.TypeFor[scheduler.Store](), operations + ticks}, {reflect.TypeFor[scheduler.Tick](), operations + ticks},
+		{reflect.TypeFor[scheduler.Store](), operations + ticks}, {reflect.TypeFor[scheduler.Tick](),
+			operations + ticks},
 	} {
 		for method := range i.of.Methods() {
 			name := i.of.Name() + "." + method.Name

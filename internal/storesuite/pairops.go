@@ -41,7 +41,8 @@ func operations() []operation {
 		{"pass", 5, passTimeOp},
 		{"expire", 3, expireOp}, {"sweep", 1, func(c *side) { c.Keeper().Sweep() }},
 		{"pin", 2, pinOp}, {"retire", 2, retireOp}, {"register", 2, changeOp},
-		{"draft", 3, draftOp}, {"read an output", 1, retrieveOp}, {"extraction", 2, extractionOp}, {"budget", 3, budgetOp},
+		{"draft", 3, draftOp}, {"read an output", 1, retrieveOp}, {"extraction", 2, extractionOp},
+		{"budget", 3, budgetOp},
 		{"fail", 2, failRowOp},
 	}
 }
@@ -63,7 +64,8 @@ func (c *side) registerPair(agent string) {
 
 var pairLevels = func() []byte {
 	low, critical := 1, 500
-	text, err := json.Marshal(maps.Collect(maps.All(survival.Rules{survival.Low: {MinPriority: &low}, survival.Critical: {MinPriority: &critical}})))
+	text, err := json.Marshal(maps.Collect(maps.All(survival.Rules{survival.Low: {MinPriority: &low},
+		survival.Critical: {MinPriority: &critical}})))
 	if err != nil {
 		panic(err)
 	}
@@ -78,8 +80,9 @@ func (c *side) tag() string {
 
 func (c *side) submission() turnkeeper.Submission {
 	return turnkeeper.Submission{
-		Agent: pick(c, "clerk", "desk", "desk", "few", "asker"), User: pick(c, "", "", "ann", "bob"), Conversation: pick(c, "", "a", "b"),
-		Body: "body " + c.tag(), Priority: pick(c, 0, 0, 0, 100, -1000, 1000),
+		Agent: pick(c, "clerk", "desk", "desk", "few", "asker"), User: pick(c, "", "", "ann", "bob"),
+		Conversation: pick(c, "", "a", "b"),
+		Body:         "body " + c.tag(), Priority: pick(c, 0, 0, 0, 100, -1000, 1000),
 	}
 }
 
@@ -96,7 +99,8 @@ func sendOp(c *side) {
 		m.Key = "second"
 	}
 	id, err := c.Enqueue(c.Context(), m)
-	c.says("to %s, user %q, conversation %q, key %q, priority %d%s: %s, %s", m.Agent, m.User, m.Conversation, m.Key, m.Priority, when, c.name(id), c.outcome(err))
+	c.says("to %s, user %q, conversation %q, key %q, priority %d%s: %s, %s", m.Agent, m.User, m.Conversation, m.Key,
+		m.Priority, when, c.name(id), c.outcome(err))
 }
 
 // batches are numbers of turns: a store writes 64 at once, and a tick grants 100.
@@ -106,7 +110,8 @@ var batches = []int{3, 64, 65, 101, 130}
 func sendManyOp(c *side) {
 	n := pick(c, batches...)
 	for i := range n {
-		_, err := c.Enqueue(c.Context(), turnkeeper.Submission{Agent: "desk", Conversation: fmt.Sprint("many ", i), Body: "one of many"})
+		_, err := c.Enqueue(c.Context(), turnkeeper.Submission{Agent: "desk", Conversation: fmt.Sprint("many ", i),
+			Body: "one of many"})
 		c.add("sent", err)
 	}
 	for range 2 {
@@ -136,18 +141,22 @@ func (c *side) drop(d *dispatch) {
 
 // writeManyOp writes one round to each of many turns at the same time, and ends them.
 func writeManyOp(c *side) {
-	many := slices.DeleteFunc(slices.Clone(c.held), func(d *dispatch) bool { return d.record.Message.Body != "one of many" })
+	many := slices.DeleteFunc(slices.Clone(c.held), func(d *dispatch) bool {
+		return d.record.Message.Body != "one of many"
+	})
 	if len(many) == 0 {
 		return
 	}
 	for _, entry := range []func(*dispatch) turnlog.Entry{
 		func(d *dispatch) turnlog.Entry {
-			return turnlog.Entry{Round: round(len(c.rounds(d))+1, turnkeeper.EffectNone), Events: events(turnkeeper.EventRoundStart)}
+			return turnlog.Entry{Round: round(len(c.rounds(d))+1, turnkeeper.EffectNone),
+				Events: events(turnkeeper.EventRoundStart)}
 		},
 		func(d *dispatch) turnlog.Entry {
 			var e turnlog.Entry
 			o := succeeded("one of many replies")
-			e.Results, e.Outcome, e.Events = c.resultsFor(d, turnkeeper.CallCancelled), &o, events(turnkeeper.EventTurnComplete)
+			e.Results, e.Outcome, e.Events = c.resultsFor(d, turnkeeper.CallCancelled), &o,
+				events(turnkeeper.EventTurnComplete)
 			return e
 		},
 	} {
@@ -170,7 +179,8 @@ func endOp(c *side) {
 		return
 	}
 	e := turnlog.Entry{}
-	what := pick(c, "succeeds", "ends silently", "fails", "fails for good", "is deferred", "is handed back", "is degraded", "is cancelled", "fails its model")
+	what := pick(c, "succeeds", "ends silently", "fails", "fails for good", "is deferred", "is handed back",
+		"is degraded", "is cancelled", "fails its model")
 	if what == "fails its model" && !usesModel(d) {
 		what = "fails"
 	}
@@ -196,18 +206,21 @@ func (c *side) outcomeFor(d *dispatch, what string, e *turnlog.Entry) *turnlog.O
 	o := succeeded("done " + c.tag())
 	switch what {
 	case "ends silently":
-		o = turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Silent: true}
+		o = turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError,
+			ErrorClass: "auth", Silent: true}
 	case "fails":
 		o = failedFor(105 * time.Second)
 		o.ErrorClass = "overloaded"
 	case "fails for good":
 		o = failed(false)
 	case "is deferred":
-		o = turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "later", ErrorClass: "budget", Backoff: 10 * time.Minute}
+		o = turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "later", ErrorClass: "budget",
+			Backoff: 10 * time.Minute}
 	case "is handed back":
 		o = turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}
 	case "is degraded":
-		o.State, o.StopReason, o.Error, o.ErrorClass = turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "too many", "bounds"
+		o.State, o.StopReason, o.Error, o.ErrorClass = turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds,
+			"too many", "bounds"
 	case "is cancelled":
 		o.State, o.StopReason = turnkeeper.TurnCancelled, turnkeeper.StopCancelled
 	case "fails its model":
@@ -253,7 +266,8 @@ func answerOp(c *side) {
 		return
 	}
 	ask := all[c.choose(len(all))]
-	a := asks.Answer{Decision: ask.Kind.Takes(), By: pick(c, "ann", "bob"), Channel: pick(c, "test", "http"), Comment: pick(c, "", "fine")}
+	a := asks.Answer{Decision: ask.Kind.Takes(), By: pick(c, "ann", "bob"), Channel: pick(c, "test", "http"),
+		Comment: pick(c, "", "fine")}
 	what := pick(c, "yes", "yes, with a hash", "no", "with a wrong hash", "edited", "what does not fit")
 	switch what {
 	case "yes, with a hash":
@@ -271,7 +285,8 @@ func answerOp(c *side) {
 		a.Answer = pick(c, asks.DidNotHappen, asks.Happened, asks.Unknown, "")
 	}
 	state, err := c.AnswerAsk(c.Context(), ask.ID, a)
-	c.says("%s of %s, %s, %s, %s %s: %s, %s", c.name(ask.ID), c.name(ask.Turn), ask.Kind, what, a.Decision, a.Answer, state, c.outcome(err))
+	c.says("%s of %s, %s, %s, %s %s: %s, %s", c.name(ask.ID), c.name(ask.Turn), ask.Kind, what, a.Decision, a.Answer,
+		state, c.outcome(err))
 }
 
 // message chooses one of the newest messages.
@@ -303,7 +318,8 @@ func endTurnOp(c *side) {
 	c.says("%s, %s: closed %v, %s", c.name(id), how, closed, c.outcome(err))
 }
 
-// passTimeOp lets time pass. All times that decide something are a multiple of 20 s, or further from one than a program takes.
+// passTimeOp lets time pass. All times that decide something are a multiple of 20 s, or further from one than a program
+// takes.
 func passTimeOp(c *side) {
 	d := pick(c, 40*time.Second, 5*time.Minute, 20*time.Minute, 2*time.Hour)
 	c.Pass(d)
@@ -347,7 +363,8 @@ func extractionOp(c *side) {
 	if len(turns) == 0 {
 		return
 	}
-	k := turnlog.ExtractionKey{SourceSHA256: strings.Repeat("ab", 32), Query: pick(c, "a", "b"), Model: pick(c, "m", "n"), Prompt: pick(c, 1, 2)}
+	k := turnlog.ExtractionKey{SourceSHA256: strings.Repeat("ab", 32), Query: pick(c, "a", "b"),
+		Model: pick(c, "m", "n"), Prompt: pick(c, 1, 2)}
 	err := c.Extractions().KeepExtraction(c.Context(), turns[c.choose(len(turns))], k, []byte(`{"n":1}`))
 	value, found, err2 := c.Extractions().FindExtraction(c.Context(), k)
 	c.says("%+v: %s, %v %s %s", k, c.outcome(err), found, value, c.outcome(err2))
@@ -361,7 +378,8 @@ func retrieveOp(c *side) {
 	}
 	for _, call := range c.callsIn(d, turnkeeper.CallSucceeded, turnkeeper.CallFailed) {
 		if call.OutputID != "" {
-			c.says("%s %s: %s", c.name(d.grant.TurnID), call.Key, c.outcome(c.Outputs().NoteRetrieved(c.Context(), d.grant.TurnID, call.OutputID)))
+			c.says("%s %s: %s", c.name(d.grant.TurnID), call.Key, c.outcome(c.Outputs().NoteRetrieved(c.Context(),
+				d.grant.TurnID, call.OutputID)))
 			return
 		}
 	}
@@ -373,13 +391,15 @@ func budgetOp(c *side) {
 		return
 	}
 	turn, _ := c.Turn(turns[c.choose(len(turns))])
-	s := agentturn.Spender{Turn: turn.ID, Agent: turn.Agent, Limits: agentturn.SpendLimits{TurnTokens: 100, TurnCalls: 3, DayTokens: 1 << 40}}
+	s := agentturn.Spender{Turn: turn.ID, Agent: turn.Agent, Limits: agentturn.SpendLimits{TurnTokens: 100,
+		TurnCalls: 3, DayTokens: 1 << 40}}
 	s.Level = pick(c, "", survival.Normal, survival.Low)
 	if c.choose(2) == 1 {
 		s.Root, s.Limits.TreeTokens, s.Limits.TreeCalls = turns[0], 200, 5
 	}
 	r, err := c.Budget().Reserve(c.Context(), s, turnkeeper.Usage{InputTokens: int64(pick(c, 10, 60)), OutputTokens: 5})
-	c.says("%s, root %s, level %q: level %q, reserved %v, blocked %v %s %v, %s", c.name(s.Turn), c.name(s.Root), s.Level, r.Level, r.ID != 0, r.Blocked, r.Scope, r.Never, c.outcome(err))
+	c.says("%s, root %s, level %q: level %q, reserved %v, blocked %v %s %v, %s", c.name(s.Turn), c.name(s.Root),
+		s.Level, r.Level, r.ID != 0, r.Blocked, r.Scope, r.Never, c.outcome(err))
 	if r.ID != 0 && c.choose(3) > 0 {
 		err = c.Budget().Settle(c.Context(), r, turnkeeper.Usage{InputTokens: int64(pick(c, 0, 7, 90))})
 		c.says("settled: %s", c.outcome(err))

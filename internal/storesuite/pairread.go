@@ -50,7 +50,8 @@ func (c *side) read(everything bool) {
 	c.peek()
 }
 
-// readRecord reads what a worker gets of a turn. Of earlier turns and of the message, a store may return more than it needs.
+// readRecord reads what a worker gets of a turn. Of earlier turns and of the message, a store may return more than it
+// needs.
 func (c *side) readRecord(record *turnlog.Record) {
 	r := *record
 	r.Message.LastError = ""
@@ -71,7 +72,8 @@ func historyOf(rounds []turnkeeper.Round) (all []turnkeeper.Round) {
 		seen := turnkeeper.Round{Number: r.Number, Text: r.Text}
 		for _, call := range r.Calls {
 			seen.Calls = append(seen.Calls, turnkeeper.ToolCall{
-				Key: call.Key, WireID: call.WireID, Name: call.Name, Arguments: call.Arguments, RunArgs: call.RunArgs, State: call.State, Shown: call.Shown,
+				Key: call.Key, WireID: call.WireID, Name: call.Name, Arguments: call.Arguments, RunArgs: call.RunArgs,
+				State: call.State, Shown: call.Shown,
 				OutputID: call.OutputID,
 			})
 		}
@@ -105,7 +107,8 @@ func (c *side) readMessage(id turnkeeper.MessageID) {
 			return row.Everybody || r == waiting.WorkerSilent // which a store may add to explain lane_held
 		})
 		for i, r := range blockers {
-			if row, _ := waiting.RowOf(r); row.Parked != "" { // what a turn itself waits for, which a store may tell apart
+			// what a turn itself waits for, which a store may tell apart
+			if row, _ := waiting.RowOf(r); row.Parked != "" {
 				blockers[i] = waiting.Deferred
 			}
 		}

@@ -67,7 +67,8 @@ func tickLocalOp(c *side) {
 // hold keeps a loaded turn, to write to it.
 func (c *side) hold(record *turnlog.Record, job Job, worker turnkeeper.WorkerID) {
 	turn := record.Turn
-	grant := turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: job.GrantID, JobID: job.ID, WorkerID: worker}
+	grant := turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: job.GrantID, JobID: job.ID,
+		WorkerID: worker}
 	c.held = slices.Insert(c.held, 0, &dispatch{c.Journal(record, grant), c.env, record, grant})
 	c.readRecord(record)
 }
@@ -156,6 +157,8 @@ func endCallsOp(c *side) {
 	}
 	c.says("%s %s %s: %s", c.name(claim.Ref.TurnID), claim.Ref.Key, what, c.outcome(err))
 	if c.choose(4) > 0 {
-		c.claims = slices.DeleteFunc(c.claims, func(other turnlog.ClaimedCall) bool { return other.Claim == claim.Claim })
+		c.claims = slices.DeleteFunc(c.claims, func(other turnlog.ClaimedCall) bool {
+			return other.Claim == claim.Claim
+		})
 	}
 }

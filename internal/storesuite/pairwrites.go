@@ -29,7 +29,8 @@ var entryParts = []entryPart{
 	{"results", addResult}, {"results", addResult},
 	{"a call goes to the background", addBackground}, {"a detached call", addDetached}, {"a sub-agent", addSpawn},
 	{"a verdict", addVerdict},
-	{"an ask", addAsk}, {"an ask", addAsk}, {"what was decided", addSeen}, {"a start with an ask", addAllowed}, {"a start with an ask", addAllowed},
+	{"an ask", addAsk}, {"an ask", addAsk}, {"what was decided", addSeen}, {"a start with an ask", addAllowed},
+	{"a start with an ask", addAllowed},
 	{"withdrawn", addWithdrawn}, {"a gate", addGate},
 	{"labels", func(c *side, _ *dispatch, e *turnlog.Entry) {
 		e.Labels = pick(c, []policy.Mark{private}, []policy.Mark{private, untrusted})
@@ -86,7 +87,8 @@ func (c *side) entry(d *dispatch) (e turnlog.Entry, what string) {
 		}
 	}
 	if n := c.choose(4); n > 0 {
-		e.Events = events([]turnkeeper.EventType{turnkeeper.EventRoundStart, turnkeeper.EventToolStarted, turnkeeper.EventToolResult}[:n]...)
+		e.Events = events([]turnkeeper.EventType{turnkeeper.EventRoundStart, turnkeeper.EventToolStarted,
+			turnkeeper.EventToolResult}[:n]...)
 	}
 	return e, strings.Join(names, ", ")
 }
@@ -137,14 +139,17 @@ func addRound(c *side, d *dispatch, e *turnlog.Entry) {
 		return
 	}
 	effects := [][]turnkeeper.Effect{
-		{turnkeeper.EffectOnce}, {turnkeeper.EffectNone, turnkeeper.EffectKeyed}, {turnkeeper.EffectKeyed, turnkeeper.EffectOnce, turnkeeper.EffectNone}, {},
+		{turnkeeper.EffectOnce}, {turnkeeper.EffectNone, turnkeeper.EffectKeyed}, {turnkeeper.EffectKeyed,
+			turnkeeper.EffectOnce, turnkeeper.EffectNone}, {},
 	}[c.choose(4)]
 	r := round(len(c.rounds(d))+1, effects...)
 	tag := c.tag()
-	r.Charged, r.Latency, r.Usage = c.choose(3) > 0, 10*time.Minute, turnkeeper.Usage{InputTokens: 10, OutputTokens: 5, CachedTokens: 2, ReasoningTokens: 1}
+	r.Charged, r.Latency, r.Usage = c.choose(3) > 0, 10*time.Minute, turnkeeper.Usage{InputTokens: 10, OutputTokens: 5,
+		CachedTokens: 2, ReasoningTokens: 1}
 	r.Text, r.Reasoning, r.Raw = "text "+tag, "reasoning "+tag, []byte(`{"raw":1}`)
 	for i := range r.Calls {
-		r.Calls[i].Arguments, r.Calls[i].ArgsHash, r.Calls[i].ProviderID, r.Calls[i].RawArgs = askArguments, tools.Hash("tool", askArguments), "p"+tag, `{"amount": 1}`
+		r.Calls[i].Arguments, r.Calls[i].ArgsHash, r.Calls[i].ProviderID, r.Calls[i].RawArgs = askArguments,
+			tools.Hash("tool", askArguments), "p"+tag, `{"amount": 1}`
 	}
 	if len(r.Calls) > 1 {
 		switch c.choose(4) {
@@ -157,11 +162,13 @@ func addRound(c *side, d *dispatch, e *turnlog.Entry) {
 		}
 	}
 	frame, toolset := turnlog.NewRequestPart(tag), turnlog.NewRequestPart("tools")
-	r.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: toolset.SHA256, Notice: "notice"}
+	r.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: toolset.SHA256,
+		Notice: "notice"}
 	e.Round, e.Parts = r, []turnlog.RequestPart{frame, toolset}
 	c.parts = append(c.parts, frame.SHA256)
 	if past := d.record.History; len(past) > 0 && c.choose(4) == 3 {
-		e.Summary = &turnlog.Summary{UpTo: past[len(past)-1].TurnID, Text: "summary " + tag, Labels: []policy.Mark{untrusted}}
+		e.Summary = &turnlog.Summary{UpTo: past[len(past)-1].TurnID, Text: "summary " + tag,
+			Labels: []policy.Mark{untrusted}}
 	}
 }
 
@@ -186,7 +193,8 @@ func addResult(c *side, d *dispatch, e *turnlog.Entry) {
 	if !ok {
 		return
 	}
-	tag, state := c.tag(), pick(c, turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallCancelled, turnkeeper.CallDenied)
+	tag, state := c.tag(), pick(c, turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallCancelled,
+		turnkeeper.CallDenied)
 	if call.Starts == 0 && call.Effect != turnkeeper.EffectNone { // else a store keeps an effect without its start
 		state = turnkeeper.CallDenied
 	}
@@ -194,7 +202,8 @@ func addResult(c *side, d *dispatch, e *turnlog.Entry) {
 	r.Duration, r.Usage = 20*time.Minute, turnkeeper.Usage{InputTokens: 1, OutputTokens: 2}
 	if c.choose(2) == 0 {
 		r.Output = &turnkeeper.Output{
-			ID: turnkeeper.OutputID("out " + tag), TurnID: d.grant.TurnID, Call: call.Key, MediaType: "text/plain", Text: "öutput " + tag,
+			ID: turnkeeper.OutputID("out " + tag), TurnID: d.grant.TurnID, Call: call.Key, MediaType: "text/plain",
+			Text:      "öutput " + tag,
 			SizeBytes: 8, RawBytes: 9, Chars: 7, Tokens: 2, SHA256: strings.Repeat("cd", 32),
 		}
 	}
@@ -249,7 +258,8 @@ func addAsk(c *side, d *dispatch, e *turnlog.Entry) {
 	if !ok {
 		return
 	}
-	q := question(call.Key, pick(c, asks.KindApprove, asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle))
+	q := question(call.Key, pick(c, asks.KindApprove, asks.KindApprove, asks.KindQuestion, asks.KindInput,
+		asks.KindSettle))
 	for _, a := range c.Asks(d.grant.TurnID) {
 		if a.Kind == q.Kind && a.Call == q.Call {
 			q.N++
@@ -258,7 +268,8 @@ func addAsk(c *side, d *dispatch, e *turnlog.Entry) {
 	q.Hold, q.Timeout = c.choose(2) == 0, pick(c, time.Hour, 10*time.Minute)
 	q.Audience = pick(c, nil, []string{"ann"})
 	e.Asks = append(e.Asks, q)
-	if q.Kind == asks.KindApprove && call.Effect != turnkeeper.EffectNone { // what reads only is answered without a start, too
+	// what reads only is answered without a start, too
+	if q.Kind == asks.KindApprove && call.Effect != turnkeeper.EffectNone {
 		e.Gates = append(e.Gates, call.Key)
 	}
 }
@@ -312,7 +323,8 @@ func addGate(c *side, d *dispatch, e *turnlog.Entry) {
 
 func addFailed(c *side, d *dispatch, e *turnlog.Entry) {
 	e.Failed = append(e.Failed, turnlog.FailedAttempt{
-		Round: len(c.rounds(d)) + 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded", Error: "busy", Text: "half",
+		Round: len(c.rounds(d)) + 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded",
+		Error: "busy", Text: "half",
 		Latency: 10 * time.Minute, Usage: turnkeeper.Usage{InputTokens: 9, Estimated: true},
 	})
 }
@@ -322,7 +334,8 @@ func failuresOf(r *turnlog.Record) []modelhealth.Failure {
 	for _, h := range r.Down {
 		seen = h.Failures
 	}
-	return []modelhealth.Failure{{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: 10 * time.Minute}}
+	return []modelhealth.Failure{{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable",
+		RetryAfter: 10 * time.Minute}}
 }
 
 func addHealth(c *side, d *dispatch, e *turnlog.Entry) {
@@ -413,7 +426,8 @@ func draftOp(c *side) {
 	switch {
 	case open && call.Effect == turnkeeper.EffectNone:
 		r := result(call.Key, "", turnkeeper.CallSucceeded, "drafted")
-		r.Output = &turnkeeper.Output{ID: id, TurnID: d.grant.TurnID, Call: call.Key, MediaType: "text/plain", Drafted: true, SizeBytes: 13, RawBytes: 13, Chars: 13, Tokens: 3, SHA256: strings.Repeat("ef", 32)}
+		r.Output = &turnkeeper.Output{ID: id, TurnID: d.grant.TurnID, Call: call.Key, MediaType: "text/plain",
+			Drafted: true, SizeBytes: 13, RawBytes: 13, Chars: 13, Tokens: 3, SHA256: strings.Repeat("ef", 32)}
 		c.written(d, "a draft", d.Append(c.Context(), turnlog.Entry{Results: []turnlog.CallResult{r}}))
 	case c.choose(2) == 0:
 		c.says("dropped: %s", c.outcome(drafts.DropDraft(c.Context(), id)))

@@ -13,9 +13,11 @@ func recipeKept(e *env) {
 	d := e.turn()
 	tools, frame := turnlog.NewRequestPart(`[{"Name":"<clock>"}]`), turnlog.NewRequestPart(`{"note":"n"}`)
 	recipe := turnkeeper.Recipe{
-		Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: tools.SHA256, Final: true, FirstPast: 3, LeanPast: 4, Omitted: 5,
+		Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: tools.SHA256, Final: true, FirstPast: 3,
+		LeanPast: 4, Omitted: 5,
 		Summary: 2, Dropped: "1-3,7", Notice: "# System Notice\n\n<&>", Compacted: 6, Cut: true, SHA256: "ab", Bytes: 7,
-		Window: turnkeeper.Window{Size: 1, Answer: 2, Safety: 3, System: 4, Tools: 5, History: 6, Turn: 7, Notice: 8, Factor: 1.1, Reported: 9},
+		Window: turnkeeper.Window{Size: 1, Answer: 2, Safety: 3, System: 4, Tools: 5, History: 6, Turn: 7, Notice: 8,
+			Factor: 1.1, Reported: 9},
 	}
 	for n := range 2 {
 		r := round(n + 1)
@@ -37,7 +39,8 @@ func recipeKept(e *env) {
 		}
 	}
 	parts, err := e.RequestParts(e.Context(), tools.SHA256, frame.SHA256, "other")
-	if err != nil || !reflect.DeepEqual(parts, map[string]string{tools.SHA256: tools.Content, frame.SHA256: frame.Content}) {
+	if err != nil || !reflect.DeepEqual(parts, map[string]string{tools.SHA256: tools.Content,
+		frame.SHA256: frame.Content}) {
 		e.Errorf("the parts are %v, %v", parts, err)
 	}
 }

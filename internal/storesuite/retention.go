@@ -37,7 +37,8 @@ func (e keeping) storedTurn() *dispatch {
 func (d *dispatch) store() {
 	d.env.Helper()
 	private := []policy.Mark{{Label: policy.Private, Source: "a file"}}
-	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectNone), Labels: private, Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectNone), Labels: private,
+		Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
 	r := result(key(1, 1), "", turnkeeper.CallSucceeded, "shown")
 	r.Output, r.Labels = output(d.output(), longText), private
 	d.append(turnlog.Entry{Results: []turnlog.CallResult{r}, Events: events(turnkeeper.EventToolResult)})
@@ -108,7 +109,8 @@ func openStays(e *env) {
 	runs.store()
 	d := e.turn()
 	d.append(turnlog.Entry{Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
-	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true, Backoff: time.Hour}), nil)
+	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Retry: true, Backoff: time.Hour}), nil)
 	for _, class := range retention.Parts {
 		equal(e, string(class)+" of turns that expire", e.Keeper().Expire(class, 0), 0)
 	}

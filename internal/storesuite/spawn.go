@@ -55,7 +55,8 @@ func (d *dispatch) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.Me
 	d.env.Helper()
 	start, result := d.spawnOf(k, agent, task)
 	d.append(turnlog.Entry{
-		Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}, Events: events(turnkeeper.EventToolStarted),
+		Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result},
+		Events: events(turnkeeper.EventToolStarted),
 	})
 	equal(d.env, "state of the call", d.call(k).State, turnkeeper.CallRunning)
 	equal(d.env, "the call is detached", d.call(k).Awaited, true)
@@ -112,7 +113,8 @@ func spawnIsOneMessage(e *env) {
 	equal(e, "trace parent", m.TraceParent, traceParent)
 	equal(e, "due with the parent's message", m.DueAt.Equal(d.record.Message.DueAt), true)
 	start, result := d.spawnOf(key(1, 1), "desk", "again")
-	err := d.Append(e.Context(), turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}})
+	err := d.Append(e.Context(), turnlog.Entry{Starts: []turnlog.CallStart{start},
+		Results: []turnlog.CallResult{result}})
 	wantErr(e, "the same call again", err, turnkeeper.ErrJournalMoved)
 	equal(e, "message of a refused start", e.exists(start.Spawn.Message), false)
 	child := e.childTurn(id)
@@ -160,7 +162,8 @@ func replyWakesParent(e *env) {
 
 func replyWhileRunning(e *env) {
 	d, id := e.spawned()
-	e.finish(e.childTurn(id), turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "a part"})
+	e.finish(e.childTurn(id), turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
+		Reply: "a part"})
 	equal(e, "parent", d.turnState(), turnkeeper.TurnRunning)
 	d.append(turnlog.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)})
 	end := d.spawnEnd()
@@ -191,12 +194,14 @@ func replyWhileParentIsHeld(e *env) {
 func subAgentFails(e *env) {
 	d, id := e.spawned()
 	d.wait()
-	e.finish(e.childTurn(id), turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
+	e.finish(e.childTurn(id), turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "unavailable", Retry: true})
 	equal(e, "parent after the first attempt", d.turnState(), turnkeeper.TurnWaiting)
 	e.Pass(3 * time.Minute)
 	again := e.childTurn(id)
 	equal(e, "lineage of the second attempt", again.record.Lineage.Parent, d.grant.TurnID)
-	e.finish(again, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Reply: "It could not be done."})
+	e.finish(again, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "unavailable", Reply: "It could not be done."})
 	end := e.next(first).spawnEnd()
 	equal(e, "outcome", end.Outcome, turnkeeper.TurnFailed)
 	equal(e, "reply", end.Reply, "It could not be done.")
@@ -266,7 +271,8 @@ func cancelWaitingTree(e *env) {
 	children[0].append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	e.cancel(d.grant.TurnID, true)
 	for _, child := range children {
-		child.Append(e.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"}}) //nolint:errcheck // the states below show it
+		released := turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"}
+		child.Append(e.Context(), turnlog.Entry{Outcome: &released}) //nolint:errcheck // the states below show it
 	}
 	e.tick()
 	for _, m := range []turnkeeper.MessageID{id, other} {

@@ -25,7 +25,8 @@ var users = []string{"", "anna", "anna/main", "anna%2Fmain", "an#1", "a@b"}
 
 func enqueueAs(e *env, user, agent, conversation, body string) turnkeeper.MessageID {
 	e.Helper()
-	id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: agent, User: user, Conversation: conversation, Body: body})
+	id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: agent, User: user,
+		Conversation: conversation, Body: body})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -41,7 +42,8 @@ func usersShareNothing(e *env) {
 				d := e.next(first)
 				equal(e, "message", d.record.Message.ID, id)
 				for _, m := range []turnkeeper.ConversationKey{
-					d.record.Turn.ConversationKey(), d.record.Message.ConversationKey(), e.Message(id).ConversationKey(),
+					d.record.Turn.ConversationKey(), d.record.Message.ConversationKey(),
+					e.Message(id).ConversationKey(),
 				} {
 					equal(e, "conversation", m, turnkeeper.ConversationKey{Agent: agent, User: user, Name: "talk"})
 				}
@@ -116,7 +118,8 @@ func askHoldsOneUser(e *env) {
 	for _, agent := range []string{"clerk", "desk"} {
 		enqueueAs(e, "anna", agent, "main", "do it")
 		asking := e.next(first)
-		asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+		asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce),
+			Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 		asking.wait()
 		later := enqueueAs(e, "anna", agent, "main", "later")
 		for _, user := range []string{"bert", ""} {
@@ -149,8 +152,8 @@ func spawnKeepsUser(e *env) {
 	equal(e, "user of the reply", reply.User, "anna")
 }
 
-// changeLanesOfUsers changes the lanes of an agent while a turn of one user runs. With a lane for each conversation, only
-// the same conversation of the same user waits for it.
+// changeLanesOfUsers changes the lanes of an agent while a turn of one user runs. With a lane for each conversation,
+// only the same conversation of the same user waits for it.
 func changeLanesOfUsers(e *env) {
 	enqueueAs(e, "anna", "clerk", "main", "first")
 	running := e.next(first)

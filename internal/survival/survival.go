@@ -1,5 +1,5 @@
-// Package survival holds the rule by which what is left of a day's budget gives a survival level, and what an agent's file says
-// happens at a level. It does no I/O. The function turnkeeper.next_level in the schema has the same rule.
+// Package survival holds the rule by which what is left of a day's budget gives a survival level, and what an agent's
+// file says happens at a level. It does no I/O. The function turnkeeper.next_level in the schema has the same rule.
 package survival
 
 import (
@@ -45,8 +45,9 @@ func Worse(a, b Level) Level {
 
 func (l Level) rank() int { return slices.Index(Levels, l) }
 
-// Next returns the level after before, when left of limit is left. It is Low under 20 % and Critical under 5 %, and ends at
-// 5 points more: Critical at 10 %, Low at 25 %. A limit of 0 is no limit: the level is Normal. An empty before counts as Normal.
+// Next returns the level after before, when left of limit is left. It is Low under 20 % and Critical under 5 %, and
+// ends at 5 points more: Critical at 10 %, Low at 25 %. A limit of 0 is no limit: the level is Normal. An empty before
+// counts as Normal.
 func Next(before Level, left, limit int64) Level {
 	under := func(level Level, percent int64) bool {
 		if before.rank() >= level.rank() {

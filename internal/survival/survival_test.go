@@ -16,7 +16,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestALevelStays checks that a level that was just decided stays while nothing is spent, and that less left is never better.
+// TestALevelStays checks that a level that was just decided stays while nothing is spent, and that less left is never
+// better.
 func TestALevelStays(t *testing.T) {
 	t.Parallel()
 	for _, before := range survival.Levels {

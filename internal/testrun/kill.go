@@ -61,7 +61,8 @@ func processesOf(root string) []process {
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		if mentions(root, cwd, exe, string(args), string(env)) {
-			found = append(found, process{pid, strings.HasSuffix(exe, "/postgres"), strings.HasPrefix(string(env), guardVariable+"=")})
+			found = append(found, process{pid, strings.HasSuffix(exe, "/postgres"), strings.HasPrefix(string(env),
+				guardVariable+"=")})
 		}
 	}
 	return found

@@ -26,8 +26,8 @@ import (
 // guardVariable names the folder to the test binary that runs as the guard.
 const guardVariable = "TURNKEEPER_TEST_GUARD"
 
-// EndAtOnce is the environment variable with which a program that has the race detector ends at once. By default it waits for a
-// second, in case another goroutine reaches a data race meanwhile.
+// EndAtOnce is the environment variable with which a program that has the race detector ends at once. By default it
+// waits for a second, in case another goroutine reaches a data race meanwhile.
 const EndAtOnce = "GORACE=atexit_sleep_ms=0"
 
 // parentPoll is how often a test process checks that its parent is alive.

@@ -88,11 +88,21 @@ func TestCleanUp(t *testing.T) {
 		start string
 		end   func(parent, victim int) error
 	}{
-		"the tests are killed":      {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGKILL) }},
-		"the tests are interrupted": {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGINT) }},
-		"the tests time out":        {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGQUIT) }},
-		"their server is killed":    {"server", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
-		"their parent is killed":    {"parent", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
+		"the tests are killed": {"tests", func(_, victim int) error {
+			return syscall.Kill(victim, syscall.SIGKILL)
+		}},
+		"the tests are interrupted": {"tests", func(_, victim int) error {
+			return syscall.Kill(victim, syscall.SIGINT)
+		}},
+		"the tests time out": {"tests", func(_, victim int) error {
+			return syscall.Kill(victim, syscall.SIGQUIT)
+		}},
+		"their server is killed": {"server", func(parent, _ int) error {
+			return syscall.Kill(parent, syscall.SIGKILL)
+		}},
+		"their parent is killed": {"parent", func(parent, _ int) error {
+			return syscall.Kill(parent, syscall.SIGKILL)
+		}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,9 +13,9 @@ const TierVariable = "TURNKEEPER_TESTS"
 // Full reports whether the tier runs every case.
 func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
 
-// All reports whether tests with many cases run every case: in CI, but not with the race detector. With it, a case costs two to ten
-// times as much, and few of them find the races that all can find. CI runs these tests twice: some cases with the race detector, and
-// all without it (make cases).
+// All reports whether tests with many cases run every case: in CI, but not with the race detector. With it, a case
+// costs two to ten times as much, and few of them find the races that all can find. CI runs these tests twice: some
+// cases with the race detector, and all without it (make cases).
 func All() bool { return Full() && !RaceDetector }
 
 // Long reports whether tests may take minutes each.
@@ -45,8 +45,9 @@ func Count(few, many int) int {
 	return few
 }
 
-// UnderRace returns few with the race detector, and all without it. It is for tests that make cases runs without it in CI: they are about
-// order or amounts, not about memory that goroutines share, and the race detector makes them three to ten times as slow.
+// UnderRace returns few with the race detector, and all without it. It is for tests that make cases runs without it in
+// CI: they are about order or amounts, not about memory that goroutines share, and the race detector makes them three
+// to ten times as slow.
 func UnderRace(few, all int) int {
 	if RaceDetector {
 		return few

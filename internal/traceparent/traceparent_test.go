@@ -56,15 +56,18 @@ func TestATurnsTrace(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)
 	turn := turnkeeper.Turn{ID: 7, CreatedAt: made}
-	if got := traceparent.Of(turn, sender); got.String() != "0af7651916cd43dd8448eb211c80319c" || !got.HasSender() || !got.Sampled {
+	if got := traceparent.Of(turn, sender); got.String() != "0af7651916cd43dd8448eb211c80319c" || !got.HasSender() ||
+		!got.Sampled {
 		t.Errorf("got %+v", got)
 	}
 	own := traceparent.Of(turn, "")
-	if own.HasSender() || own != traceparent.Of(turn, "nonsense") || own != traceparent.Of(turnkeeper.Turn{ID: 7, CreatedAt: made.In(time.FixedZone("", 3600))}, "") {
+	if own.HasSender() || own != traceparent.Of(turn, "nonsense") || own != traceparent.Of(turnkeeper.Turn{ID: 7,
+		CreatedAt: made.In(time.FixedZone("", 3600))}, "") {
 		t.Errorf("got %+v", own)
 	}
 	others := []traceparent.Context{
-		own, traceparent.Of(turnkeeper.Turn{ID: 8, CreatedAt: made}, ""), traceparent.Of(turnkeeper.Turn{ID: 7, CreatedAt: made.Add(time.Microsecond)}, ""),
+		own, traceparent.Of(turnkeeper.Turn{ID: 8, CreatedAt: made}, ""),
+		traceparent.Of(turnkeeper.Turn{ID: 7, CreatedAt: made.Add(time.Microsecond)}, ""),
 	}
 	seen := map[any]bool{}
 	for _, c := range others {

@@ -91,8 +91,8 @@ type CallStart struct {
 	// approval: see tools.Hash. The journal compares it with what was approved.
 	Hash string
 
-	// RunArgs are the arguments that will run, if they are not as planned: see turnkeeper.ToolCall. ArgsHash is their hash. Both
-	// are empty if the call runs as planned.
+	// RunArgs are the arguments that will run, if they are not as planned: see turnkeeper.ToolCall. ArgsHash is their
+	// hash. Both are empty if the call runs as planned.
 	RunArgs, ArgsHash string
 
 	// Detached is the maximum duration of one run of a detached call, which runs
@@ -178,10 +178,11 @@ const (
 // A Record is a turn as loaded from the journal: everything that a worker needs
 // to continue it.
 type Record struct {
-	Turn        turnkeeper.Turn
-	Message     turnkeeper.Message
-	Definition  []byte                // the agent file at the time the turn was created
-	AnswerLimit int                   // tokens that the message's sender allows for each answer; 0: as many as the agent
+	Turn       turnkeeper.Turn
+	Message    turnkeeper.Message
+	Definition []byte // the agent file at the time the turn was created
+	// tokens that the message's sender allows for each answer; 0: as many as the agent
+	AnswerLimit int
 	Rounds      []turnkeeper.Round    // in order, with their calls
 	History     []Past                // earlier turns of the conversation, oldest first
 	LastRun     *Past                 // the previous run of the turn's schedule in its conversation; nil: none
@@ -220,7 +221,9 @@ func (r *Record) Decided() bool {
 // open reports whether the call has no result.
 func (r *Record) open(key turnkeeper.CallKey) bool {
 	return slices.ContainsFunc(r.Rounds, func(round turnkeeper.Round) bool {
-		return slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool { return c.Key == key && !c.State.Answered() })
+		return slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
+			return c.Key == key && !c.State.Answered()
+		})
 	})
 }
 

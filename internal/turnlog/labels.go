@@ -20,8 +20,9 @@ const (
 // A LabelRow is a label of something.
 type LabelRow struct {
 	Kind LabelKind
-	ID   int64              // of the turn or the message; of the last turn in a summary
-	Call turnkeeper.CallKey // LabelCall: the call. LabelTurn: the round after which the turn has it; 0: from its beginning
+	ID   int64 // of the turn or the message; of the last turn in a summary
+	// LabelCall: the call. LabelTurn: the round after which the turn has it; 0: from its beginning
+	Call turnkeeper.CallKey
 	policy.Mark
 }
 
@@ -50,7 +51,8 @@ func (e Entry) LabelRows(turn turnkeeper.TurnID) (rows []LabelRow) {
 // LabelRows returns the labels that a result brings: its own, and those of its turn.
 func (r CallResult) LabelRows(turn turnkeeper.TurnID) (rows []LabelRow) {
 	for _, m := range r.Labels {
-		rows = append(rows, LabelRow{LabelCall, int64(turn), r.Key, m}, LabelRow{LabelTurn, int64(turn), turnkeeper.CallKey{Round: r.Key.Round}, m})
+		rows = append(rows, LabelRow{LabelCall, int64(turn), r.Key, m}, LabelRow{LabelTurn, int64(turn),
+			turnkeeper.CallKey{Round: r.Key.Round}, m})
 	}
 	return rows
 }

@@ -26,7 +26,8 @@ type NoticeData struct {
 
 // Event returns the notice that the write itself records, with its text.
 func (w RefusedWrite) Event(round int, text string) turnkeeper.Event {
-	data, _ := json.Marshal(NoticeData{Text: text, WaitedMs: w.For.Milliseconds(), SQLState: w.SQLState}) // it has only numbers and text
+	// it has only numbers and text
+	data, _ := json.Marshal(NoticeData{Text: text, WaitedMs: w.For.Milliseconds(), SQLState: w.SQLState})
 	return turnkeeper.Event{Type: turnkeeper.EventNotice, Round: round, Data: data}
 }
 

@@ -6,8 +6,8 @@ import (
 	"turnkeeper"
 )
 
-// Why a call was refused. The result of a refused call begins with one of these texts, after Denied or alone, or with the reason of a
-// rule. What follows may quote the model.
+// Why a call was refused. The result of a refused call begins with one of these texts, after Denied or alone, or with
+// the reason of a rule. What follows may quote the model.
 const (
 	Denied = "denied: "
 
@@ -27,21 +27,23 @@ const (
 
 // Refusals lists the texts. The SQL function call_problem has the same list.
 var Refusals = []string{
-	RefusedUnknown, RefusedArguments, RefusedNoTime, RefusedOverLimit, RefusedFinal, RefusedFinish, RefusedCut, RefusedPieces, RefusedByPerson, RefusedExpired,
+	RefusedUnknown, RefusedArguments, RefusedNoTime, RefusedOverLimit, RefusedFinal, RefusedFinish, RefusedCut,
+	RefusedPieces, RefusedByPerson, RefusedExpired,
 	RefusedEdit, RefusedSince,
 }
 
 // unknownTool replaces the name of a tool that does not exist: the model may have written anything there.
 const unknownTool = "(unknown tool)"
 
-// ReplyCalls returns the calls of a turn for its reply. They hold nothing that the model or a tool wrote, because whoever may
-// read the reply may read them, also if its text was withheld.
+// ReplyCalls returns the calls of a turn for its reply. They hold nothing that the model or a tool wrote, because
+// whoever may read the reply may read them, also if its text was withheld.
 func ReplyCalls(rounds []turnkeeper.Round) []turnkeeper.ReplyCall {
 	calls := []turnkeeper.ReplyCall{}
 	for _, round := range rounds {
 		for _, c := range round.Calls {
 			r := turnkeeper.ReplyCall{
-				Key: c.Key, Ordinal: len(calls) + 1, Name: c.Name, Effect: c.Effect, State: c.State, Duration: c.Duration, Problem: c.Problem(),
+				Key: c.Key, Ordinal: len(calls) + 1, Name: c.Name, Effect: c.Effect, State: c.State,
+				Duration: c.Duration, Problem: c.Problem(),
 			}
 			if c.State == turnkeeper.CallDenied {
 				r.Problem = refusalIn(c.Shown)

@@ -7,7 +7,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// TestReplyCallsHoldNothingOfTheModel checks what a reply says about refused calls, whose results quote names and arguments.
+// TestReplyCallsHoldNothingOfTheModel checks what a reply says about refused calls, whose results quote names and
+// arguments.
 func TestReplyCallsHoldNothingOfTheModel(t *testing.T) {
 	for shown, want := range map[string][2]string{
 		"tool not found: SECRET\nNothing was run.":                     {"(unknown tool)", "tool not found"},
@@ -22,7 +23,8 @@ func TestReplyCallsHoldNothingOfTheModel(t *testing.T) {
 			"pay", "a person changed the arguments of this call, but they are invalid",
 		},
 	} {
-		calls := turnlog.ReplyCalls([]turnkeeper.Round{{Calls: []turnkeeper.ToolCall{{Name: "pay", State: turnkeeper.CallDenied, Shown: shown}}}})
+		calls := turnlog.ReplyCalls([]turnkeeper.Round{
+			{Calls: []turnkeeper.ToolCall{{Name: "pay", State: turnkeeper.CallDenied, Shown: shown}}}})
 		if got := [2]string{calls[0].Name, calls[0].Problem}; got != want {
 			t.Errorf("%q: %q, want %q", shown, got, want)
 		}

@@ -48,7 +48,8 @@ func parse(info *debug.BuildInfo, stamp string) build {
 		settings[s.Key] = s.Value
 	}
 	b := build{
-		version: info.Main.Version, commit: settings["vcs.revision"], day: settings["vcs.time"], modified: settings["vcs.modified"] == "true",
+		version: info.Main.Version, commit: settings["vcs.revision"], day: settings["vcs.time"],
+		modified:  settings["vcs.modified"] == "true",
 		toolchain: info.GoVersion, platform: settings["GOOS"] + "/" + settings["GOARCH"],
 	}
 	if f := strings.Fields(stamp); len(f) == 3 {

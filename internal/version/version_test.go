@@ -11,7 +11,8 @@ func TestLong(t *testing.T) {
 	settings := func(more ...debug.BuildSetting) []debug.BuildSetting {
 		return append([]debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "GOARCH", Value: "arm64"}}, more...)
 	}
-	vcs := settings(debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef"}, debug.BuildSetting{Key: "vcs.time", Value: "2026-11-23T08:00:00Z"})
+	vcs := settings(debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef"},
+		debug.BuildSetting{Key: "vcs.time", Value: "2026-11-23T08:00:00Z"})
 	for name, c := range map[string]struct {
 		info  debug.BuildInfo
 		stamp string
@@ -26,7 +27,8 @@ func TestLong(t *testing.T) {
 			want: "devel (commit 0123456789ab of 2026-11-23, go1.26.0, linux/arm64)",
 		},
 		"uncommitted changes": {
-			info: debug.BuildInfo{GoVersion: "go1.26.0", Settings: append(vcs, debug.BuildSetting{Key: "vcs.modified", Value: "true"})},
+			info: debug.BuildInfo{GoVersion: "go1.26.0", Settings: append(vcs, debug.BuildSetting{Key: "vcs.modified",
+				Value: "true"})},
 			want: "devel (commit 0123456789ab+changes of 2026-11-23, go1.26.0, linux/arm64)",
 		},
 		"no repository": {

@@ -17,9 +17,11 @@ type WholeAgent struct {
 	Level      *AgentLevel `json:"level" doc:"null: it has no budget of a day, no rules for levels and no pin"`
 }
 
-// OfWholeAgent returns the view of an agent with its definition. It takes what is the agent's from the schedules and levels.
+// OfWholeAgent returns the view of an agent with its definition. It takes what is the agent's from the schedules and
+// levels.
 func OfWholeAgent(a turnkeeper.AgentRegistration, schedules []turnkeeper.Schedule, levels operate.Levels) WholeAgent {
-	v := WholeAgent{Agent: OfAgent(a), Tools: []string{}, MCPServers: []string{}, SubAgents: []string{}, Schedules: []Schedule{}}
+	v := WholeAgent{Agent: OfAgent(a), Tools: []string{}, MCPServers: []string{}, SubAgents: []string{},
+		Schedules: []Schedule{}}
 	for _, s := range schedules {
 		if s.Agent == a.Name {
 			v.Schedules = append(v.Schedules, OfSchedule(s))

@@ -53,10 +53,13 @@ type AskStep struct {
 // OfAsk converts an ask.
 func OfAsk(a operate.Ask) Ask {
 	v := Ask{
-		ID: a.ID, State: a.State, Kind: a.Kind, TurnID: a.Turn, MessageID: a.Message, Agent: a.Agent, User: a.User, Conversation: a.Conversation,
-		Tool: OrNull(a.Tool), Arguments: rawJSON(a.Arguments), Hash: a.Hash, Rule: OrNull(a.Rule), Reason: OrNull(a.Reason), Schema: rawJSON(a.Schema),
+		ID: a.ID, State: a.State, Kind: a.Kind, TurnID: a.Turn, MessageID: a.Message, Agent: a.Agent, User: a.User,
+		Conversation: a.Conversation,
+		Tool:         OrNull(a.Tool), Arguments: rawJSON(a.Arguments), Hash: a.Hash, Rule: OrNull(a.Rule),
+		Reason: OrNull(a.Reason), Schema: rawJSON(a.Schema),
 		Audience: a.Audience, Hold: a.Hold, OpenedAt: a.OpenedAt, ExpiresAt: a.ExpiresAt, ClosedAt: OrNull(a.ClosedAt),
-		AnsweredBy: OrNull(a.AnsweredBy), Channel: OrNull(a.Channel), Comment: OrNull(a.Comment), Answer: rawJSON(a.Answer), Edited: rawJSON(a.Edited),
+		AnsweredBy: OrNull(a.AnsweredBy), Channel: OrNull(a.Channel), Comment: OrNull(a.Comment),
+		Answer: rawJSON(a.Answer), Edited: rawJSON(a.Edited),
 		Path: []AskStep{}, CallState: OrNull(string(a.CallState)), NotRun: OrNull(a.NotRun),
 	}
 	if a.Call.Ordinal > 0 {
@@ -98,8 +101,10 @@ type OpenedAsk struct {
 func OfOpenedAsk(o outbox.OpenedAsk) OpenedAsk {
 	a := OfAsk(operate.Ask{Ask: o.Ask, Agent: o.Agent, User: o.User, Conversation: o.Conversation, Message: o.Message})
 	return OpenedAsk{
-		ID: a.ID, Kind: a.Kind, Agent: a.Agent, User: a.User, Conversation: a.Conversation, MessageID: a.MessageID, TurnID: a.TurnID, Call: a.Call, Tool: a.Tool,
-		Arguments: a.Arguments, Hash: a.Hash, Rule: a.Rule, Reason: a.Reason, Schema: a.Schema, Audience: a.Audience, OpenedAt: a.OpenedAt,
+		ID: a.ID, Kind: a.Kind, Agent: a.Agent, User: a.User, Conversation: a.Conversation, MessageID: a.MessageID,
+		TurnID: a.TurnID, Call: a.Call, Tool: a.Tool,
+		Arguments: a.Arguments, Hash: a.Hash, Rule: a.Rule, Reason: a.Reason, Schema: a.Schema, Audience: a.Audience,
+		OpenedAt:  a.OpenedAt,
 		ExpiresAt: a.ExpiresAt, Path: AskPath(a.ID),
 	}
 }

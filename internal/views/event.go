@@ -52,32 +52,44 @@ type EventRow struct {
 	Meaning string
 }
 
-// EventRows lists all types of events of turns and messages, in the order in which they may come. The streams of messages, the
-// description of the API and docs/events.md read it. A type that is not listed is not sent to those who may only send.
+// EventRows lists all types of events of turns and messages, in the order in which they may come. The streams of
+// messages, the description of the API and docs/events.md read it. A type that is not listed is not sent to those who
+// may only send.
 var EventRows = []EventRow{
-	{stream.MessageWaiting, true, MessageWaitingData{}, "Streams of messages only: why the message waits now. It comes again when the reasons have changed, " +
-		"also while a turn of the message waits. It is not stored: it has no id, and a client that reconnects gets the reasons of that moment."},
-	{transcript.EventsExpired, true, transcript.EventsExpiredData{}, "Retention has deleted the earlier events of the turn, from first to last. The turn's last event follows: " +
-		"a client that goes on after an older event gets these two."},
+	{stream.MessageWaiting, true, MessageWaitingData{},
+		"Streams of messages only: why the message waits now. It comes again when the reasons have changed, " +
+			"also while a turn of the message waits. It is not stored: it has no id, and a client that reconnects gets the reasons of that moment."},
+	{transcript.EventsExpired, true, transcript.EventsExpiredData{},
+		"Retention has deleted the earlier events of the turn, from first to last. The turn's last event follows: " +
+			"a client that goes on after an older event gets these two."},
 	{turnkeeper.EventTurnStart, true, transcript.TurnStartData{}, "A turn of the message begins."},
 	{turnkeeper.EventRoundStart, true, transcript.RoundStartData{}, "A round begins: the model has begun to answer."},
 	{turnkeeper.EventBlockStart, true, transcript.BlockStartData{}, "A block of the model's answer begins."},
 	{turnkeeper.EventBlockDelta, true, transcript.BlockDeltaData{}, "The next part of a block."},
 	{turnkeeper.EventBlockStop, true, nil, "The block has ended."},
 	{turnkeeper.EventToolStarted, true, transcript.ToolData{}, "A tool call starts."},
-	{turnkeeper.EventToolResult, true, transcript.ToolData{}, "A tool call has ended, or goes on in the background (running). The event has a block number of its own."},
+	{turnkeeper.EventToolResult, true, transcript.ToolData{},
+		"A tool call has ended, or goes on in the background (running). The event has a block number of its own."},
 	{turnkeeper.EventNotice, false, transcript.NoticeData{}, "A message about the turn, or progress of a call."},
 	{turnkeeper.EventRoundStop, true, transcript.RoundStopData{}, "Every call of the round is answered."},
-	{turnkeeper.EventRoundRollback, true, transcript.RollbackData{}, "All events since the round_start of the same round are void. The round starts again, or is given up."},
-	{turnkeeper.EventAskOpened, true, transcript.AskData{}, "A person is asked. Who may read finds the question in GET /v1/asks?turn=."},
-	{turnkeeper.EventAskClosed, true, transcript.AskData{}, "A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on. " +
-		"The end of a turn withdraws its open asks without this event."},
-	{turnkeeper.EventTurnWaiting, true, transcript.TurnWaitingData{}, "The turn waits until one of these calls has ended, a person has answered one of these asks, " +
-		"a model that is down is tried again, or its budget is there again."},
-	{turnkeeper.EventTurnResumed, true, transcript.TurnResumedData{}, "The turn continues under another grant: it has waited, or another worker has taken it over."},
-	{turnkeeper.EventTurnComplete, true, transcript.TurnEndData{}, "The turn has succeeded, or is degraded. It is the turn's last event."},
-	{turnkeeper.EventTurnError, true, transcript.TurnEndData{}, "The turn has failed or was cancelled. It is the turn's last event. With retry, all events of the turn are void."},
-	{stream.MessageClosed, true, MessageClosedData{}, "Streams of messages only, the last event: the message is closed. The body of the reply is what counts: it replaces all text that was streamed."},
+	{turnkeeper.EventRoundRollback, true, transcript.RollbackData{},
+		"All events since the round_start of the same round are void. The round starts again, or is given up."},
+	{turnkeeper.EventAskOpened, true, transcript.AskData{},
+		"A person is asked. Who may read finds the question in GET /v1/asks?turn=."},
+	{turnkeeper.EventAskClosed, true, transcript.AskData{},
+		"A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on. " +
+			"The end of a turn withdraws its open asks without this event."},
+	{turnkeeper.EventTurnWaiting, true, transcript.TurnWaitingData{},
+		"The turn waits until one of these calls has ended, a person has answered one of these asks, " +
+			"a model that is down is tried again, or its budget is there again."},
+	{turnkeeper.EventTurnResumed, true, transcript.TurnResumedData{},
+		"The turn continues under another grant: it has waited, or another worker has taken it over."},
+	{turnkeeper.EventTurnComplete, true, transcript.TurnEndData{},
+		"The turn has succeeded, or is degraded. It is the turn's last event."},
+	{turnkeeper.EventTurnError, true, transcript.TurnEndData{},
+		"The turn has failed or was cancelled. It is the turn's last event. With retry, all events of the turn are void."},
+	{stream.MessageClosed, true, MessageClosedData{},
+		"Streams of messages only, the last event: the message is closed. The body of the reply is what counts: it replaces all text that was streamed."},
 }
 
 // sendable maps the types of events that are sent to those who may only send to the names of the fields they get.
@@ -109,8 +121,8 @@ func SentFields(data any) map[string]bool {
 // unknownTool stands for the name of a tool that the agent does not have: the model may have written anything there.
 const unknownTool = `"(unknown tool)"`
 
-// ForSender returns what those see of an event who may only send to the agent: no arguments, results and reasoning, and no text of an
-// agent whose reply_sink is not allow. ok is false if they see nothing.
+// ForSender returns what those see of an event who may only send to the agent: no arguments, results and reasoning, and
+// no text of an agent whose reply_sink is not allow. ok is false if they see nothing.
 func ForSender(e turnkeeper.Event) (_ turnkeeper.Event, ok bool) {
 	fields, ok := sendable[e.Type]
 	if !ok {

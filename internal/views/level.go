@@ -59,23 +59,27 @@ func OfPin(p *operate.Pin) *LevelPin {
 	if p == nil {
 		return nil
 	}
-	return &LevelPin{Agent: p.Agent, Level: string(p.Level), By: p.By, At: p.At, Until: OrNull(p.Until), Reason: p.Reason}
+	return &LevelPin{Agent: p.Agent, Level: string(p.Level), By: p.By, At: p.At, Until: OrNull(p.Until),
+		Reason: p.Reason}
 }
 
 // OfAgentLevel returns the view of an agent's survival level.
 func OfAgentLevel(a operate.AgentLevel) AgentLevel {
 	v := AgentLevel{
-		Agent: a.Agent, Level: string(a.Level), Pin: OfPin(a.Pin), Tokens: a.Used.Tokens, TokenLimit: a.Used.TokenLimit, Calls: a.Used.Calls,
+		Agent: a.Agent, Level: string(a.Level), Pin: OfPin(a.Pin), Tokens: a.Used.Tokens, TokenLimit: a.Used.TokenLimit,
+		Calls:     a.Used.Calls,
 		CallLimit: a.Used.CallLimit, NextDay: a.NextDay, Held: a.Held, Skipping: a.Skipping, Effects: []LevelEffect{},
 	}
 	if left, ok := a.Used.Left(); ok {
 		v.LeftPct = &left
 	}
 	for level, e := range a.Rules {
-		v.Effects = append(v.Effects, LevelEffect{Level: string(level), Models: append([]string{}, e.Models...), Schedules: !e.NoSchedules, MinPriority: e.MinPriority})
+		v.Effects = append(v.Effects, LevelEffect{Level: string(level), Models: append([]string{}, e.Models...),
+			Schedules: !e.NoSchedules, MinPriority: e.MinPriority})
 	}
 	slices.SortFunc(v.Effects, func(a, b LevelEffect) int {
-		return cmp.Compare(slices.Index(survival.Levels, survival.Level(a.Level)), slices.Index(survival.Levels, survival.Level(b.Level)))
+		return cmp.Compare(slices.Index(survival.Levels, survival.Level(a.Level)), slices.Index(survival.Levels,
+			survival.Level(b.Level)))
 	})
 	return v
 }

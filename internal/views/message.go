@@ -40,10 +40,13 @@ type Message struct {
 // OfMessage returns the view of a message.
 func OfMessage(m waiting.Message) Message {
 	return Message{
-		ID: m.ID, State: m.State, Agent: m.Agent, User: m.User, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
+		ID: m.ID, State: m.State, Agent: m.Agent, User: m.User, Conversation: m.Conversation, Lane: m.Lane,
+		Body: m.Body, Key: m.Key,
 		Priority: m.Priority, Trigger: m.Trigger, Schedule: m.Schedule, Slot: OrNull(m.Slot), Attempts: m.Attempts,
-		TurnID: OrNull(m.TurnID), Outcome: OrNull(m.Outcome), LastError: m.LastError, Faults: m.Faults, WaitsFor: append([]string{}, m.WaitsFor...), Waits: All(m.Waits, OfWait), TraceParent: m.TraceParent, AcceptedAt: m.AcceptedAt,
-		DueAt: m.DueAt, ClosedAt: OrNull(m.ClosedAt),
+		TurnID: OrNull(m.TurnID), Outcome: OrNull(m.Outcome), LastError: m.LastError, Faults: m.Faults,
+		WaitsFor: append([]string{}, m.WaitsFor...), Waits: All(m.Waits, OfWait), TraceParent: m.TraceParent,
+		AcceptedAt: m.AcceptedAt,
+		DueAt:      m.DueAt, ClosedAt: OrNull(m.ClosedAt),
 	}
 }
 
@@ -100,13 +103,14 @@ type ReplyCall struct {
 // OfReply returns the view of a reply.
 func OfReply(r turnkeeper.Reply) Reply {
 	return Reply{
-		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, User: r.User, Conversation: r.Conversation, Outcome: r.Outcome,
-		Body: r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn), ReplyEnd: EndOfReply(r),
+		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, User: r.User, Conversation: r.Conversation,
+		Outcome: r.Outcome,
+		Body:    r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn), ReplyEnd: EndOfReply(r),
 	}
 }
 
-// OfPushedReply returns the view of a reply for a webhook. The reply of a sub-agent is for its parent, so private content is
-// left out of it.
+// OfPushedReply returns the view of a reply for a webhook. The reply of a sub-agent is for its parent, so private
+// content is left out of it.
 func OfPushedReply(r turnkeeper.Reply) Reply {
 	if r.ParentTurn != 0 && slices.Contains(r.Labels, string(policy.Private)) {
 		r.Body = "This reply of a sub-agent was withheld, because it may hold private content."
@@ -123,7 +127,8 @@ func EndOfReply(r turnkeeper.Reply) ReplyEnd {
 func OfReplyCalls(calls []turnkeeper.ReplyCall) []ReplyCall { return All(calls, ofReplyCall) }
 
 func ofReplyCall(c turnkeeper.ReplyCall) ReplyCall {
-	v := ReplyCall{Ordinal: c.Ordinal, ID: c.Key.String(), Name: c.Name, Effect: c.Effect, State: c.State, Error: c.Problem}
+	v := ReplyCall{Ordinal: c.Ordinal, ID: c.Key.String(), Name: c.Name, Effect: c.Effect, State: c.State,
+		Error: c.Problem}
 	if c.Duration >= 0 {
 		v.DurationMs = new(Millis(c.Duration))
 	}

@@ -11,8 +11,9 @@ import (
 
 // A Model is the health of a model that agents use.
 type Model struct {
-	Model     string             `json:"model"`
-	State     string             `json:"state" schema:"ref=ModelState"` // up, down, probing (down, and a turn tries it), unknown (not asked yet), unused
+	Model string `json:"model"`
+	// up, down, probing (down, and a turn tries it), unknown (not asked yet), unused
+	State     string             `json:"state" schema:"ref=ModelState"`
 	DownSince *time.Time         `json:"down_since"`
 	Until     *time.Time         `json:"next_try_at"` // null: the model is up
 	Failures  int                `json:"failures" doc:"consecutive failures"`
@@ -27,7 +28,8 @@ type Model struct {
 func OfModel(h modelhealth.Health) Model {
 	return Model{
 		Model: h.Model, State: h.State(), DownSince: OrNull(h.DownSince), Until: OrNull(h.Until), Failures: h.Failures,
-		Class: h.ErrorClass, Error: h.Error, ProbeTurn: OrNull(h.ProbeTurn), Agents: append([]string{}, h.Agents...), NeededBy: append([]string{}, h.NeededBy...),
+		Class: h.ErrorClass, Error: h.Error, ProbeTurn: OrNull(h.ProbeTurn), Agents: append([]string{}, h.Agents...),
+		NeededBy: append([]string{}, h.NeededBy...),
 	}
 }
 
@@ -47,8 +49,10 @@ type RetriedMessage struct {
 // ErrorClasses returns the error classes of failed turns: those of model errors, and those that package agentturn sets.
 func ErrorClasses() (words []string) {
 	for _, class := range []inference.Class{
-		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
-		inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid, inference.ClassRefused,
+		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput,
+		inference.ClassContextOverflow,
+		inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid,
+		inference.ClassRefused,
 	} {
 		words = append(words, string(class))
 	}

@@ -33,7 +33,8 @@ type Lane struct {
 func OfLane(v operate.LaneView) Lane {
 	l := v.Lease
 	return Lane{
-		Lane: l.Lane, Held: l.Held(), TurnID: OrNull(cmp.Or(v.OpenTurn, l.TurnID)), TurnState: v.TurnState, WorkerID: l.WorkerID, Token: l.Token,
+		Lane: l.Lane, Held: l.Held(), TurnID: OrNull(cmp.Or(v.OpenTurn, l.TurnID)), TurnState: v.TurnState,
+		WorkerID: l.WorkerID, Token: l.Token,
 		GrantID: l.GrantID, GrantedAt: OrNull(l.GrantedAt), Until: OrNull(l.Until), RemainingMs: Millis(v.Remaining),
 		Failures: l.Failures, NotBefore: OrNull(l.NotBefore), Waiting: v.Waiting, Silence: OfSilence(v.Silence),
 		Waits: All(v.Waits, OfWait), Outside: All(v.Outside, OfWait),
@@ -68,9 +69,12 @@ func OfSchedule(s turnkeeper.Schedule) Schedule {
 		next = time.Time{} // stored before the pause
 	}
 	return Schedule{
-		Agent: s.Agent, Name: s.Name, Cron: s.InForce(), FileCron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
-		Message: s.Message, Active: s.Active, PausedAt: OrNull(s.PausedAt), PausedReason: s.PausedReason, NextDue: OrNull(next), LastSlot: OrNull(s.LastSlot),
-		LastError: s.LastError, SkippedSlot: OrNull(s.SkippedSlot), SkippedWhy: s.SkippedWhy, Skipped: s.Skipped, AgentRetired: s.AgentRetired,
+		Agent: s.Agent, Name: s.Name, Cron: s.InForce(), FileCron: s.Cron, TimeZone: s.TimeZone,
+		Conversation: s.Conversation,
+		Message:      s.Message, Active: s.Active, PausedAt: OrNull(s.PausedAt), PausedReason: s.PausedReason,
+		NextDue: OrNull(next), LastSlot: OrNull(s.LastSlot),
+		LastError: s.LastError, SkippedSlot: OrNull(s.SkippedSlot), SkippedWhy: s.SkippedWhy, Skipped: s.Skipped,
+		AgentRetired: s.AgentRetired,
 	}
 }
 
@@ -94,7 +98,8 @@ type Scheduler struct {
 // OfScheduler returns the view of the scheduler.
 func OfScheduler(s operate.SchedulerSettings) Scheduler {
 	return Scheduler{
-		OrNull(s.PausedAt), s.PausedReason, OrNull(Millis(s.PollInterval)), OrNull(s.MaxDispatches), OrNull(s.LastTickAt),
+		OrNull(s.PausedAt), s.PausedReason, OrNull(Millis(s.PollInterval)), OrNull(s.MaxDispatches),
+		OrNull(s.LastTickAt),
 		OrNull(s.HoldUntil), s.HoldReason,
 	}
 }
@@ -118,7 +123,8 @@ type Worker struct {
 // OfWorker returns the view of a worker process.
 func OfWorker(h presence.Heartbeat) Worker {
 	return Worker{
-		h.WorkerID, h.State(), append([]string{}, h.Roles...), h.Host, h.PID, h.Version, h.Slots, Millis(h.TakeoverAfter), h.StartedAt, h.BeatAt,
+		h.WorkerID, h.State(), append([]string{}, h.Roles...), h.Host, h.PID, h.Version, h.Slots,
+		Millis(h.TakeoverAfter), h.StartedAt, h.BeatAt,
 		Millis(h.Silent), OrNull(h.StoppedAt),
 	}
 }
@@ -142,7 +148,8 @@ func OfAgent(a turnkeeper.AgentRegistration) Agent {
 		lane = "conversation"
 	}
 	return Agent{
-		Name: a.Name, Description: a.Description, Lane: lane, DefinitionHash: a.DefinitionHash, Models: append([]string{}, a.Models...), RetiredAt: OrNull(a.RetiredAt),
+		Name: a.Name, Description: a.Description, Lane: lane, DefinitionHash: a.DefinitionHash,
+		Models: append([]string{}, a.Models...), RetiredAt: OrNull(a.RetiredAt),
 		LeftWaiting: a.LeftWaiting, Paused: append([]string{}, a.PausedSchedules...),
 	}
 }

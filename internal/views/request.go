@@ -41,10 +41,13 @@ func OfRequest(r *turnkeeper.Recipe) *Request {
 	}
 	w := r.Window
 	return &Request{
-		Provider: r.Provider, Model: r.Model, Window: w.Size, Answer: w.Answer, Safety: w.Safety, System: w.System, Tools: w.Tools,
+		Provider: r.Provider, Model: r.Model, Window: w.Size, Answer: w.Answer, Safety: w.Safety, System: w.System,
+		Tools:   w.Tools,
 		History: w.History, Turn: w.Turn, Notice: w.Notice, Factor: w.Factor, Estimate: w.Corrected(), Room: w.Room(),
-		Reported: OrNull(w.Reported), Dropped: r.Dropped, FirstPast: OrNull(r.FirstPast), LeanPast: OrNull(r.LeanPast), Omitted: r.Omitted,
-		Summary: OrNull(r.Summary), SilentlyCut: r.Cut, CompactedTo: OrNull(r.Compacted), Record: r.RecordNote(), SHA256: r.SHA256, Bytes: r.Bytes,
+		Reported: OrNull(w.Reported), Dropped: r.Dropped, FirstPast: OrNull(r.FirstPast), LeanPast: OrNull(r.LeanPast),
+		Omitted: r.Omitted,
+		Summary: OrNull(r.Summary), SilentlyCut: r.Cut, CompactedTo: OrNull(r.Compacted), Record: r.RecordNote(),
+		SHA256: r.SHA256, Bytes: r.Bytes,
 		ToolsHash: r.Tools, NoticeText: r.Notice, ToolsForbidden: r.Final,
 	}
 }

@@ -54,7 +54,8 @@ type FailedAttempt struct {
 // OfFailedAttempt returns the view of a model call without an answer.
 func OfFailedAttempt(f turnlog.FailedAttempt) FailedAttempt {
 	return FailedAttempt{
-		f.Round, f.Attempt, f.Provider, f.Model, f.Class, f.Error, f.Text, f.Reasoning, Millis(f.Latency), OfUsage(f.Usage), f.EndedAt,
+		f.Round, f.Attempt, f.Provider, f.Model, f.Class, f.Error, f.Text, f.Reasoning, Millis(f.Latency),
+		OfUsage(f.Usage), f.EndedAt,
 	}
 }
 
@@ -86,10 +87,13 @@ type Call struct {
 // OfCall returns the view of a tool call.
 func OfCall(c turnkeeper.ToolCall) Call {
 	v := Call{
-		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.AsRun(), RawArgs: c.RawArgs,
-		Effect: c.Effect, State: c.State, Paging: c.Paging,
-		Background: prompt.WentOn(c), Detached: c.Awaited, Starts: c.Starts, StartedAt: OrNull(c.StartedAt), EndedAt: OrNull(c.EndedAt),
-		DurationMs: Millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: OrNull(c.OutputID), LateResult: c.LateResult,
+		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.AsRun(),
+		RawArgs: c.RawArgs,
+		Effect:  c.Effect, State: c.State, Paging: c.Paging,
+		Background: prompt.WentOn(c), Detached: c.Awaited, Starts: c.Starts, StartedAt: OrNull(c.StartedAt),
+		EndedAt:    OrNull(c.EndedAt),
+		DurationMs: Millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: OrNull(c.OutputID),
+		LateResult: c.LateResult,
 	}
 	if c.RunArgs != "" {
 		v.Planned = &c.Arguments
@@ -117,5 +121,6 @@ type Output struct {
 
 // OfOutput returns the view of a stored result.
 func OfOutput(o turnkeeper.Output) Output {
-	return Output{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete, o.Retrieved, OrNull(o.ExpiredAt)}
+	return Output{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete,
+		o.Retrieved, OrNull(o.ExpiredAt)}
 }

@@ -45,8 +45,10 @@ type SubAgent struct {
 // OfAgentTree returns the view of a tree of agents.
 func OfAgentTree(t operate.Tree) AgentTree {
 	v := AgentTree{
-		Root: t.Root, Parent: OrNull(t.Lineage.Parent), Depth: t.Lineage.Depth(), MaxDepth: t.Limits.MaxDepth, MaxAgents: t.Limits.MaxAgents,
-		Tokens: OfUsage(t.Usage), MaxTokens: t.Limits.Tokens, MaxCalls: t.Limits.Calls, UsedTokens: t.UsedTokens, UsedCalls: t.UsedCalls,
+		Root: t.Root, Parent: OrNull(t.Lineage.Parent), Depth: t.Lineage.Depth(), MaxDepth: t.Limits.MaxDepth,
+		MaxAgents: t.Limits.MaxAgents,
+		Tokens:    OfUsage(t.Usage), MaxTokens: t.Limits.Tokens, MaxCalls: t.Limits.Calls, UsedTokens: t.UsedTokens,
+		UsedCalls: t.UsedCalls,
 		SubAgents: All(t.SubAgents, OfSubAgent),
 	}
 	if t.Lineage.Parent != 0 {
@@ -58,8 +60,10 @@ func OfAgentTree(t operate.Tree) AgentTree {
 // OfSubAgent returns the view of a call to a sub-agent.
 func OfSubAgent(a turnlog.SubAgent) SubAgent {
 	return SubAgent{
-		Parent: a.Parent, Call: a.Call.String(), Agent: a.Agent, Depth: a.Depth, MessageID: OrNull(a.Message), State: a.State,
-		TurnID: OrNull(a.Turn), TurnState: a.TurnState, Trouble: a.Trouble, Dropped: a.Dropped, Tokens: OfUsage(a.Usage),
-		Since: a.Since, Until: a.Until, EndedAt: OrNull(a.EndedAt),
+		Parent: a.Parent, Call: a.Call.String(), Agent: a.Agent, Depth: a.Depth, MessageID: OrNull(a.Message),
+		State:  a.State,
+		TurnID: OrNull(a.Turn), TurnState: a.TurnState, Trouble: a.Trouble, Dropped: a.Dropped,
+		Tokens: OfUsage(a.Usage),
+		Since:  a.Since, Until: a.Until, EndedAt: OrNull(a.EndedAt),
 	}
 }

@@ -133,11 +133,15 @@ func OfSilence(s *turnkeeper.Silence) *Silence {
 // OfTurn returns the view of a turn.
 func OfTurn(t waiting.Turn) Turn {
 	v := Turn{
-		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, User: t.User, Conversation: t.Conversation, Lane: t.Lane,
-		Trigger: t.Trigger, State: t.State, StopReason: OrNull(t.StopReason), Rounds: t.InferenceRounds, Charged: t.ChargedRounds,
-		Calls: t.ExecutedCalls, Dispatches: t.Dispatches, Losses: t.Losses, Tokens: OfUsage(t.Usage),
-		ErrorClass: t.ErrorClass, Error: t.Error, InnerDialogue: t.InnerDialogue, WorkerID: t.WorkerID, JobID: OrNull(t.JobID),
-		Token: t.Token, DefinitionHash: t.DefinitionHash, LastEvent: t.LastSeq, CreatedAt: t.CreatedAt, DueAt: OrNull(t.DueAt),
+		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, User: t.User,
+		Conversation: t.Conversation, Lane: t.Lane,
+		Trigger: t.Trigger, State: t.State, StopReason: OrNull(t.StopReason), Rounds: t.InferenceRounds,
+		Charged: t.ChargedRounds,
+		Calls:   t.ExecutedCalls, Dispatches: t.Dispatches, Losses: t.Losses, Tokens: OfUsage(t.Usage),
+		ErrorClass: t.ErrorClass, Error: t.Error, InnerDialogue: t.InnerDialogue, WorkerID: t.WorkerID,
+		JobID: OrNull(t.JobID),
+		Token: t.Token, DefinitionHash: t.DefinitionHash, LastEvent: t.LastSeq, CreatedAt: t.CreatedAt,
+		DueAt:     OrNull(t.DueAt),
 		GrantedAt: OrNull(t.GrantedAt), LeaseUntil: OrNull(t.LeaseUntil), EndedAt: OrNull(t.EndedAt),
 		UnderWay: OfUnderWay(t.UnderWay), Silence: OfSilence(t.Silence), Waits: All(t.Waits, OfWait),
 	}
@@ -180,7 +184,8 @@ type AwaitedCall struct {
 // OfAwaitedCall returns the view of an open detached call.
 func OfAwaitedCall(a operate.AwaitedCall) AwaitedCall {
 	return AwaitedCall{
-		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
+		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt),
+		OrNull(a.ArrivedAt),
 	}
 }
 
@@ -217,11 +222,13 @@ type RequestedEnd struct {
 // OfWholeTurn returns the view of a turn with all its details.
 func OfWholeTurn(v operate.TurnView) WholeTurn {
 	whole := WholeTurn{
-		Turn: OfTurn(v.WithWaits()), Message: OfMessage(v.Message), TraceID: traceparent.Of(v.Turn, v.Message.TraceParent).String(),
+		Turn: OfTurn(v.WithWaits()), Message: OfMessage(v.Message), TraceID: traceparent.Of(v.Turn,
+			v.Message.TraceParent).String(),
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),
-		Refused: All(v.Refused, ofRefusedWrite), EventsExpiredAt: OrNull(v.Turn.EventsExpiredAt), LeasesExpiredAt: OrNull(v.Turn.LeasesExpiredAt),
+		Refused: All(v.Refused, ofRefusedWrite), EventsExpiredAt: OrNull(v.Turn.EventsExpiredAt),
+		LeasesExpiredAt: OrNull(v.Turn.LeasesExpiredAt),
 	}
 	if v.Reply != nil {
 		reply := OfReply(*v.Reply)

@@ -35,8 +35,10 @@ type Webhook struct {
 // OfWebhook returns the view of a webhook.
 func OfWebhook(v operate.WebhookView) Webhook {
 	return Webhook{
-		Name: v.Name, State: v.State(), Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Asks: v.Asks, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
-		PausedReason: v.PausedReason, NotBefore: OrNull(v.NotBefore), Pending: v.Pending, Sending: v.Sending, Dead: v.Dead, OldestMs: Millis(v.Oldest),
+		Name: v.Name, State: v.State(), Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Asks: v.Asks,
+		Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
+		PausedReason: v.PausedReason, NotBefore: OrNull(v.NotBefore), Pending: v.Pending, Sending: v.Sending,
+		Dead: v.Dead, OldestMs: Millis(v.Oldest),
 		SucceededAt: OrNull(v.SucceededAt), FailedAt: OrNull(v.FailedAt), LastError: v.LastError,
 	}
 }
@@ -72,9 +74,12 @@ type Delivery struct {
 // OfDelivery returns the view of a delivery.
 func OfDelivery(d outbox.Delivery) Delivery {
 	v := Delivery{
-		Webhook: d.Webhook, WebhookID: d.WebhookID(), ID: d.ID, ReplyID: OrNull(d.ReplyID), AskID: OrNull(d.AskID), MessageID: d.MessageID, TurnID: d.TurnID, Agent: d.Agent,
-		User: d.User, Conversation: d.Conversation, Outcome: OrNull(d.Outcome), WrittenAt: d.WrittenAt, State: d.State, Sending: d.Sending, Attempts: d.Attempts,
-		DueAt: OrNull(d.DueAt), WorkerID: d.WorkerID, FirstAt: OrNull(d.FirstAt), LastAt: OrNull(d.LastAt), Status: OrNull(d.Status), Error: d.Error,
+		Webhook: d.Webhook, WebhookID: d.WebhookID(), ID: d.ID, ReplyID: OrNull(d.ReplyID), AskID: OrNull(d.AskID),
+		MessageID: d.MessageID, TurnID: d.TurnID, Agent: d.Agent,
+		User: d.User, Conversation: d.Conversation, Outcome: OrNull(d.Outcome), WrittenAt: d.WrittenAt, State: d.State,
+		Sending: d.Sending, Attempts: d.Attempts,
+		DueAt: OrNull(d.DueAt), WorkerID: d.WorkerID, FirstAt: OrNull(d.FirstAt), LastAt: OrNull(d.LastAt),
+		Status: OrNull(d.Status), Error: d.Error,
 		Redelivered: d.Redelivered, CreatedAt: d.CreatedAt,
 	}
 	if !d.LastAt.IsZero() {

@@ -1,7 +1,7 @@
 package waiting
 
-// A Row is a reason, with all that is said of it in lists, on pages, in documents and to operators. A text may hold fields in
-// braces (see texts.go) and parts in brackets, which are left out if a field in them is empty.
+// A Row is a reason, with all that is said of it in lists, on pages, in documents and to operators. A text may hold
+// fields in braces (see texts.go) and parts in brackets, which are left out if a field in them is empty.
 type Row struct {
 	Reason    Reason
 	Fields    string // those of Wait that it uses, apart from Reason
@@ -15,8 +15,8 @@ type Row struct {
 	Meaning   string // in documents
 }
 
-// Rows lists all reasons. Whatever shows or documents reasons reads this table. The function turnkeeper.blockers decides which
-// of them a message has.
+// Rows lists all reasons. Whatever shows or documents reasons reads this table. The function turnkeeper.blockers
+// decides which of them a message has.
 var Rows = []Row{
 	{
 		Reason: UnknownAgent, Fields: "Agent",

@@ -42,7 +42,8 @@ func constants(t *testing.T) map[string]waiting.Reason {
 func full(r waiting.Reason, state turnkeeper.TurnState) waiting.Wait {
 	now := time.Now()
 	return waiting.Wait{
-		Reason: r, Since: now, Until: now, Agent: "a", Lane: "l", Message: 3, Turn: 4, State: state, Worker: "w", Stopped: true, Silent: time.Minute,
+		Reason: r, Since: now, Until: now, Agent: "a", Lane: "l", Message: 3, Turn: 4, State: state, Worker: "w",
+		Stopped: true, Silent: time.Minute,
 		Model: "m", Count: 5, Why: "y",
 	}
 }
@@ -77,13 +78,17 @@ func TestEveryReasonIsARow(t *testing.T) {
 	}
 	said := func(time.Time) string { return "then" }
 	for _, row := range waiting.Rows {
-		for _, state := range []turnkeeper.TurnState{turnkeeper.TurnRunning, turnkeeper.TurnQueued, turnkeeper.TurnWaiting, ""} {
-			for _, w := range []waiting.Wait{full(row.Reason, state), bare(row.Reason, state), screened(row.Reason, state)} {
+		for _, state := range []turnkeeper.TurnState{turnkeeper.TurnRunning, turnkeeper.TurnQueued,
+			turnkeeper.TurnWaiting, ""} {
+			for _, w := range []waiting.Wait{full(row.Reason, state), bare(row.Reason, state),
+				screened(row.Reason, state)} {
 				for name, text := range map[string]string{
-					"Short": w.Short(said), "Long": w.Long(said), "Advice": w.Advice(1, "worker"), "Meaning": row.Meaning,
+					"Short": w.Short(said), "Long": w.Long(said), "Advice": w.Advice(1, "worker"),
+					"Meaning": row.Meaning,
 					"Generic": waiting.Generic(row.Advice),
 				} {
-					if strings.TrimSpace(text) == "" || strings.ContainsAny(text, "{}[]") || strings.Contains(text, "  ") || strings.Contains(text, " ,") || strings.Contains(text, "..") {
+					if strings.TrimSpace(text) == "" || strings.ContainsAny(text, "{}[]") || strings.Contains(text,
+						"  ") || strings.Contains(text, " ,") || strings.Contains(text, "..") {
 						t.Errorf("%s of %s, turn %q: %q", name, row.Reason, state, text)
 					}
 				}
@@ -101,13 +106,17 @@ var braces = regexp.MustCompile(`\{([^{}]*)\}`)
 
 // fieldOf maps the fields of texts to those of Wait, where the names differ.
 var fieldOf = map[string][]string{
-	"ago": {"Until"}, "lease": {"Until"}, "since or yet": {"Since"}, "first": {"Message"}, "messages": {"Count", "Message"}, "failures": {"Count"},
-	"asks": {"Count"}, "calls": {"Count"}, "agents": {"Count"}, "turns": {"Count"}, "slots": {"Count"}, "priority": {"Count"}, "doing": {"State"},
-	"quiet": {"Silent", "Stopped"}, "silence": {"Silent", "Stopped", "Worker", "Turn", "Until"}, "rival": {"Lane"}, "new": {"Lane"},
-	"id": {}, "worker command": {},
+	"ago": {"Until"}, "lease": {"Until"}, "since or yet": {"Since"}, "first": {"Message"},
+	"messages": {"Count", "Message"}, "failures": {"Count"},
+	"asks": {"Count"}, "calls": {"Count"}, "agents": {"Count"}, "turns": {"Count"}, "slots": {"Count"},
+	"priority": {"Count"}, "doing": {"State"},
+	"quiet": {"Silent", "Stopped"}, "silence": {"Silent", "Stopped", "Worker", "Turn", "Until"}, "rival": {"Lane"},
+	"new": {"Lane"},
+	"id":  {}, "worker command": {},
 }
 
-// TestTextsUseTheFieldsOfTheirRow checks that the fields in the texts are those that the row names, and that none is misspelt.
+// TestTextsUseTheFieldsOfTheirRow checks that the fields in the texts are those that the row names, and that none is
+// misspelt.
 func TestTextsUseTheFieldsOfTheirRow(t *testing.T) {
 	t.Parallel()
 	for _, row := range waiting.Rows {
@@ -118,7 +127,8 @@ func TestTextsUseTheFieldsOfTheirRow(t *testing.T) {
 			}
 			for _, name := range names {
 				if !slices.Contains(strings.Fields(row.Fields), name) {
-					t.Errorf("a text of %s has {%s}, and its row does not name the field %s", row.Reason, match[1], name)
+					t.Errorf("a text of %s has {%s}, and its row does not name the field %s", row.Reason,
+						match[1], name)
 				}
 			}
 		}
@@ -137,8 +147,8 @@ func reasonsIn(source string, constants map[string]waiting.Reason) (named []stri
 	return named
 }
 
-// TestNobodyElseListsReasons checks that no other package has a list of reasons of its own, in which one could be missing. A file
-// may name two reasons.
+// TestNobodyElseListsReasons checks that no other package has a list of reasons of its own, in which one could be
+// missing. A file may name two reasons.
 func TestNobodyElseListsReasons(t *testing.T) {
 	t.Parallel()
 	all := constants(t)
@@ -151,7 +161,9 @@ func TestNobodyElseListsReasons(t *testing.T) {
 			return err
 		case entry.IsDir():
 			return nil
-		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/internal/waiting/") || strings.Contains(path, "/internal/memory/"): // they decide
+		// they decide
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path,
+			"/internal/waiting/") || strings.Contains(path, "/internal/memory/"):
 			return nil
 		}
 		source, err := os.ReadFile(path)

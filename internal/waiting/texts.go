@@ -216,14 +216,16 @@ func Generic(text string) string {
 	})
 }
 
-// Standing returns the status of a message for a list. note says what an open message waits for. ago formats a time relative to now.
+// Standing returns the status of a message for a list. note says what an open message waits for. ago formats a time
+// relative to now.
 func Standing(m Message, ago func(time.Time) string) (state, note string) {
 	state = string(m.State)
 	w, found := Main(m.Waits)
 	if !found {
 		return state, ""
 	}
-	if w.State == turnkeeper.TurnQueued && m.State == turnkeeper.MessageRunning && !w.Until.IsZero() && w.Turn == m.TurnID {
+	if w.State == turnkeeper.TurnQueued && m.State == turnkeeper.MessageRunning && !w.Until.IsZero() &&
+		w.Turn == m.TurnID {
 		state = "deferred"
 	}
 	if models := m.WaitsFor; w.Model != "" && len(models) > 0 {
@@ -292,8 +294,8 @@ func (w Wait) Awaited() string {
 	}
 }
 
-// Doing says, for a list, what an open turn does or waits for. It returns "" if the state says it all. ago formats a time relative
-// to now.
+// Doing says, for a list, what an open turn does or waits for. It returns "" if the state says it all. ago formats a
+// time relative to now.
 func Doing(t Turn, ago func(time.Time) string) string {
 	if text := words.Doing(t.Turn); text != "" {
 		return text
@@ -309,7 +311,8 @@ func (t Tally) Brief() string {
 	return fmt.Sprintf("%s for %s", words.Thousands(int64(t.Turns)), For([]Reason{t.Reason}))
 }
 
-// Long is like Brief, with when the longest of the waits began, and when the first ends. ago formats a time relative to now.
+// Long is like Brief, with when the longest of the waits began, and when the first ends. ago formats a time relative to
+// now.
 func (t Tally) Long(ago func(time.Time) string) string {
 	var times []string
 	if !t.Since.IsZero() {
@@ -324,8 +327,8 @@ func (t Tally) Long(ago func(time.Time) string) string {
 	return t.Brief() + ": " + strings.Join(times, ", ")
 }
 
-// Notes returns, for a list, the main reason of each group of waits: "for a person, outside it: behind turn 3". The groups after
-// the first are of turns outside the row's lane.
+// Notes returns, for a list, the main reason of each group of waits: "for a person, outside it: behind turn 3". The
+// groups after the first are of turns outside the row's lane.
 func Notes(ago func(time.Time) string, inside, outside []Wait) string {
 	var notes []string
 	if w, found := Main(inside); found {

@@ -55,8 +55,9 @@ type Wait struct {
 	Stopped bool                 // the worker reported its stop
 	Silent  time.Duration        // since the worker's last heartbeat
 	Model   string
-	Count   int    // of messages ahead, up to 100, of failures in a row, calls, asks, turns or slots; or the least priority
-	Why     string // an error, the reason that an operator gave, or a survival level
+	// of messages ahead, up to 100, of failures in a row, calls, asks, turns or slots; or the least priority
+	Count int
+	Why   string // an error, the reason that an operator gave, or a survival level
 }
 
 // A Message is a message with the reasons why it waits.

@@ -33,7 +33,8 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		wait = time.Duration(min(max(seconds, 0), int64(longest/time.Second))) * time.Second // on overflow ParseInt returns the maximum
+		// on overflow ParseInt returns the maximum
+		wait = time.Duration(min(max(seconds, 0), int64(longest/time.Second))) * time.Second
 	} else if date, err := http.ParseTime(text); err == nil {
 		wait = date.Sub(now)
 	}

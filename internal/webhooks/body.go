@@ -20,8 +20,8 @@ type message struct {
 	Data      any       `json:"data"`
 }
 
-// bodyOf returns the body of a delivery. It depends on the reply, or on how the ask was opened, only, so it is the same at
-// every attempt.
+// bodyOf returns the body of a delivery. It depends on the reply, or on how the ask was opened, only, so it is the same
+// at every attempt.
 func (d *Deliverer) bodyOf(c outbox.DeliveryClaim) ([]byte, error) {
 	var m message
 	if c.Ask.ID != 0 {

@@ -63,7 +63,8 @@ func (d *diary) SeeWebhooks(_ context.Context, names []string) ([]string, error)
 	return names, nil
 }
 
-func (d *diary) ClaimDeliveries(_ context.Context, _ string, _ turnkeeper.WorkerID, _, _ int, hold time.Duration) ([]outbox.DeliveryClaim, error) {
+func (d *diary) ClaimDeliveries(_ context.Context, _ string, _ turnkeeper.WorkerID, _, _ int,
+	hold time.Duration) ([]outbox.DeliveryClaim, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.claims, d.hold = append(d.claims, time.Since(d.began)), hold
@@ -89,7 +90,8 @@ func (d *diary) EndDelivery(_ context.Context, _ outbox.DeliveryClaim, end outbo
 	return true, nil
 }
 
-// keep runs a Deliverer for d with one endpoint, whose replies cannot be written as JSON: an attempt ends without a connection.
+// keep runs a Deliverer for d with one endpoint, whose replies cannot be written as JSON: an attempt ends without a
+// connection.
 func (d *diary) keep(t *testing.T, log *zap.Logger) {
 	t.Helper()
 	d.began = time.Now()
@@ -118,8 +120,8 @@ func wantTimes(t *testing.T, what string, got []time.Duration, want ...time.Dura
 
 const ms = time.Millisecond
 
-// TestWhenTheStoreIsAsked checks the times of queries without a doorbell: at each poll, when a delivery is due, and twice a second
-// while one is due that other workers hold up.
+// TestWhenTheStoreIsAsked checks the times of queries without a doorbell: at each poll, when a delivery is due, and
+// twice a second while one is due that other workers hold up.
 func TestWhenTheStoreIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
@@ -140,8 +142,8 @@ func TestWhenTheStoreIsAsked(t *testing.T) {
 	})
 }
 
-// TestResultsAreRecordedUntilTheClaimExpires checks that a result that cannot be recorded is tried again each half second, for the
-// timeout of an attempt and 30 s from the claim.
+// TestResultsAreRecordedUntilTheClaimExpires checks that a result that cannot be recorded is tried again each half
+// second, for the timeout of an attempt and 30 s from the claim.
 func TestResultsAreRecordedUntilTheClaimExpires(t *testing.T) {
 	for _, away := range []time.Duration{0, 36 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,10 +155,12 @@ func TestResultsAreRecordedUntilTheClaimExpires(t *testing.T) {
 				t.Errorf("the claim is held for %s", d.hold)
 			}
 			last := min(away, 37*time.Second) // a retry exactly at the end of the claim comes too late
-			if n := int(last/(500*ms)) + 1; len(d.notes) < n-1 || len(d.notes) > n || d.notes[len(d.notes)-1] < last-500*ms {
+			if n := int(last/(500*ms)) + 1; len(d.notes) < n-1 || len(d.notes) > n ||
+				d.notes[len(d.notes)-1] < last-500*ms {
 				t.Errorf("away for %s, it was tried at %v", away, d.notes)
 			}
-			if recorded := away < 37*time.Second; recorded != (len(d.ends) == 1) || recorded && d.ends[0].State != outbox.DeliveryDead {
+			if recorded := away < 37*time.Second; recorded != (len(d.ends) == 1) || recorded &&
+				d.ends[0].State != outbox.DeliveryDead {
 				t.Errorf("away for %s, recorded: %+v", away, d.ends)
 			}
 		})

@@ -22,7 +22,8 @@ import (
 type Store interface {
 	RegisterWebhook(ctx context.Context, w outbox.Webhook) error
 	SeeWebhooks(ctx context.Context, names []string) (there []string, err error)
-	ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]outbox.DeliveryClaim, error)
+	ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int,
+		hold time.Duration) ([]outbox.DeliveryClaim, error)
 	EndDelivery(ctx context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd) (held bool, err error)
 	NextDelivery(ctx context.Context, webhook string) (wait time.Duration, ok bool, err error)
 }
@@ -100,7 +101,8 @@ const (
 func New(c Config) *Deliverer {
 	d := &Deliverer{Config: c}
 	for _, e := range c.Endpoints {
-		d.endpoints = append(d.endpoints, &endpoint{Endpoint: e, Deliverer: d, client: newClient(e), conceal: concealer(e.URL), sent: make(chan struct{}, 1)})
+		d.endpoints = append(d.endpoints, &endpoint{Endpoint: e, Deliverer: d, client: newClient(e),
+			conceal: concealer(e.URL), sent: make(chan struct{}, 1)})
 	}
 	return d
 }
@@ -108,7 +110,8 @@ func New(c Config) *Deliverer {
 // Register registers the endpoints in the store. Replies written, and asks opened, from then on are delivered.
 func (d *Deliverer) Register(ctx context.Context) error {
 	for _, e := range d.endpoints {
-		if err := d.Store.RegisterWebhook(ctx, outbox.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents, Asks: e.Asks}); err != nil {
+		if err := d.Store.RegisterWebhook(ctx, outbox.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents,
+			SubAgents: e.SubAgents, Asks: e.Asks}); err != nil {
 			return fmt.Errorf("could not register the webhook %s: %w", e.Name, err)
 		}
 	}
@@ -157,7 +160,9 @@ func (d *Deliverer) see(ctx context.Context) {
 		}
 		for _, e := range d.endpoints {
 			if err == nil && e.remove(!slices.Contains(there, e.Name)) {
-				d.Log.Warn("an operator removed the webhook; a worker that starts with it in its settings registers it again", zap.String("webhook", e.Name))
+				d.Log.Warn(
+					"an operator removed the webhook; a worker that starts with it in its settings registers it again",
+					zap.String("webhook", e.Name))
 			}
 		}
 		select {
@@ -249,7 +254,8 @@ func (e *endpoint) attempt(ctx context.Context, c outbox.DeliveryClaim, claimed 
 	e.at(ctx, pointClaimed)
 	body, err := e.bodyOf(c)
 	if err != nil {
-		e.note(ctx, c, outbox.DeliveryEnd{State: outbox.DeliveryDead, Error: e.Mask("its body cannot be made: " + err.Error())}, claimed.Add(e.hold()))
+		e.note(ctx, c, outbox.DeliveryEnd{State: outbox.DeliveryDead,
+			Error: e.Mask("its body cannot be made: " + err.Error())}, claimed.Add(e.hold()))
 		return
 	}
 	sending, cancel := context.WithDeadline(ctx, claimed.Add(e.Timeout))
@@ -306,7 +312,8 @@ func (e *endpoint) tell(c outbox.DeliveryClaim, end outbox.DeliveryEnd, held boo
 	if c.Ask.ID != 0 {
 		of, turn = zap.Int64("ask", int64(c.Ask.ID)), c.Ask.Turn
 	}
-	log := e.Log.With(zap.String("webhook", e.Name), of, zap.Int64("turn", int64(turn)), zap.Int("attempt", c.Attempt), zap.Duration("took", end.Duration))
+	log := e.Log.With(zap.String("webhook", e.Name), of, zap.Int64("turn", int64(turn)), zap.Int("attempt", c.Attempt),
+		zap.Duration("took", end.Duration))
 	result := string(end.State)
 	switch {
 	case err != nil:
@@ -322,10 +329,12 @@ func (e *endpoint) tell(c outbox.DeliveryClaim, end outbox.DeliveryEnd, held boo
 		result = "gone"
 		log.Warn("the webhook is paused: its endpoint answered 410 Gone", zap.String("error", end.Error))
 	case end.State == outbox.DeliveryDead:
-		log.Error("a delivery was given up; retry it with \"turnctl webhooks redeliver\"", zap.String("error", end.Error))
+		log.Error("a delivery was given up; retry it with \"turnctl webhooks redeliver\"",
+			zap.String("error", end.Error))
 	default:
 		result = "failed"
-		log.Warn("a delivery failed; it will be retried", zap.String("error", end.Error), zap.Duration("wait", end.Wait))
+		log.Warn("a delivery failed; it will be retried", zap.String("error", end.Error),
+			zap.Duration("wait", end.Wait))
 	}
 	if e.Observe != nil {
 		e.Observe(e.Name, result, end.Duration)

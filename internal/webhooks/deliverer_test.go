@@ -42,7 +42,8 @@ type ending struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{pending: map[string][]outbox.DeliveryClaim{}, flying: map[string]int{}, ended: make(chan ending, 1000)}
+	return &ledger{pending: map[string][]outbox.DeliveryClaim{}, flying: map[string]int{},
+		ended: make(chan ending, 1000)}
 }
 
 func (l *ledger) put(webhook string, ids ...int64) {
@@ -50,7 +51,8 @@ func (l *ledger) put(webhook string, ids ...int64) {
 	defer l.mu.Unlock()
 	for _, id := range ids {
 		l.pending[webhook] = append(l.pending[webhook], outbox.DeliveryClaim{Webhook: webhook, Reply: turnkeeper.Reply{
-			ID: turnkeeper.ReplyID(id), Agent: "clerk", Outcome: turnkeeper.TurnSucceeded, Body: fmt.Sprint("reply ", id), CreatedAt: time.Unix(1e9, 0),
+			ID: turnkeeper.ReplyID(id), Agent: "clerk", Outcome: turnkeeper.TurnSucceeded, Body: fmt.Sprint("reply ",
+				id), CreatedAt: time.Unix(1e9, 0),
 		}})
 	}
 	for _, ring := range l.rings {
@@ -73,7 +75,8 @@ func (l *ledger) RegisterWebhook(context.Context, outbox.Webhook) error { return
 
 func (l *ledger) SeeWebhooks(_ context.Context, names []string) ([]string, error) { return names, nil }
 
-func (l *ledger) ClaimDeliveries(_ context.Context, webhook string, _ turnkeeper.WorkerID, slots, limit int, _ time.Duration) ([]outbox.DeliveryClaim, error) {
+func (l *ledger) ClaimDeliveries(_ context.Context, webhook string, _ turnkeeper.WorkerID, slots, limit int,
+	_ time.Duration) ([]outbox.DeliveryClaim, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := max(min(slots-l.flying[webhook], limit, len(l.pending[webhook])), 0)
@@ -184,19 +187,25 @@ func TestAnswers(t *testing.T) {
 		handler http.HandlerFunc
 		want    outbox.DeliveryEnd
 	}{
-		"200":           {status(200), outbox.DeliveryEnd{State: "delivered", Status: 200}},
-		"299":           {status(299), outbox.DeliveryEnd{State: "delivered", Status: 299}},
-		"400":           {status(400), outbox.DeliveryEnd{State: "pending", Status: 400, Error: "HTTP 400 Bad Request"}},
-		"410":           {status(410), outbox.DeliveryEnd{State: "pending", Status: 410, Error: "HTTP 410 Gone", Gone: true}},
+		"200": {status(200), outbox.DeliveryEnd{State: "delivered", Status: 200}},
+		"299": {status(299), outbox.DeliveryEnd{State: "delivered", Status: 299}},
+		"400": {status(400), outbox.DeliveryEnd{State: "pending", Status: 400,
+			Error: "HTTP 400 Bad Request"}},
+		"410": {status(410), outbox.DeliveryEnd{State: "pending", Status: 410,
+			Error: "HTTP 410 Gone", Gone: true}},
 		"an odd status": {status(799), outbox.DeliveryEnd{State: "pending", Status: 799, Error: "HTTP 799"}},
-		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) }, outbox.DeliveryEnd{State: "pending", Status: 302, Error: "HTTP 302 Found: redirects are not followed"}},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere, http.StatusFound)
+		}, outbox.DeliveryEnd{State: "pending", Status: 302, Error: "HTTP 302 Found: redirects are not followed"}},
 		"says why": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "the canary\nis dead", http.StatusInternalServerError)
-		}, outbox.DeliveryEnd{State: "pending", Status: 500, Error: "HTTP 500 Internal Server Error: the [redacted] is dead"}},
+		}, outbox.DeliveryEnd{State: "pending", Status: 500,
+			Error: "HTTP 500 Internal Server Error: the [redacted] is dead"}},
 		"asks to wait": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusServiceUnavailable)
-		}, outbox.DeliveryEnd{State: "pending", Status: 503, Error: "HTTP 503 Service Unavailable", Wait: time.Hour, Rest: time.Hour}},
+		}, outbox.DeliveryEnd{State: "pending", Status: 503, Error: "HTTP 503 Service Unavailable", Wait: time.Hour,
+			Rest: time.Hour}},
 		"asks for a row": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusConflict)
@@ -214,7 +223,8 @@ func TestAnswers(t *testing.T) {
 		}, outbox.DeliveryEnd{State: "pending", Status: 500, Error: "HTTP 500 Internal Server Error: wait for it"}},
 		"headers without end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Long", strings.Repeat("a", 1<<20))
-		}, outbox.DeliveryEnd{State: "pending", Error: "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"}},
+		}, outbox.DeliveryEnd{State: "pending",
+			Error: "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"}},
 		"a reset": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -230,7 +240,8 @@ func TestAnswers(t *testing.T) {
 			r := deliver(t, endpoint("shop", serve(t, c.handler)))
 			r.put("shop", 17)
 			got := r.await(t).DeliveryEnd
-			if c.want.State == "pending" && !c.want.Gone && c.want.Wait == 0 && (got.Wait < webhooks.FirstWait*3/4 || got.Wait > webhooks.FirstWait*5/4) {
+			if c.want.State == "pending" && !c.want.Gone && c.want.Wait == 0 &&
+				(got.Wait < webhooks.FirstWait*3/4 || got.Wait > webhooks.FirstWait*5/4) {
 				t.Errorf("the wait is %s", got.Wait)
 			}
 			if c.want.Wait == 0 {
@@ -254,13 +265,16 @@ func TestAddressesAreChecked(t *testing.T) {
 		e.AllowPrivate = false
 		r := deliver(t, e)
 		r.put("shop", 1)
-		if got := r.await(t); !strings.Contains(got.Error, "at a loopback address; set allow_private") || strings.Contains(got.Error, "127.0.0.1") {
+		if got := r.await(t); !strings.Contains(got.Error, "at a loopback address; set allow_private") ||
+			strings.Contains(got.Error, "127.0.0.1") {
 			t.Errorf("%s: %+v", url, got.DeliveryEnd)
 		}
 	}
 	// Every connection is checked: a name may resolve to a public address first and to a private one later.
 	var calls atomic.Int64
-	open := endpoint("open", serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }))
+	open := endpoint("open", serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+	}))
 	open.AllowPrivate = false
 	r := deliver(t, webhooks.RefuseBy(open, func(string) string {
 		if calls.Add(1) > 1 {
@@ -288,15 +302,17 @@ func TestFailuresDoNotRepeatTheAddress(t *testing.T) {
 	closed := listener.Addr().String()
 	_ = listener.Close()
 	for url, want := range map[string]string{
-		"http://" + closed + "/?token=t0psecret":                                  "connect: connection refused",
-		"http://t0psecret.invalid/":                                               "DNS lookup failed: ",
-		"https://" + closed + "/t0psecret":                                        "connect: connection refused",
-		strings.Replace(serve(t, status(200)), "http", "https", 1) + "/t0psecret": "http: server gave HTTP response to HTTPS client",
+		"http://" + closed + "/?token=t0psecret": "connect: connection refused",
+		"http://t0psecret.invalid/":              "DNS lookup failed: ",
+		"https://" + closed + "/t0psecret":       "connect: connection refused",
+		strings.Replace(serve(t, status(200)), "http", "https", 1) +
+			"/t0psecret": "http: server gave HTTP response to HTTPS client",
 	} {
 		r := deliver(t, endpoint("shop", url))
 		r.put("shop", 1)
 		got := r.await(t)
-		if !strings.HasPrefix(got.Error, want) || strings.Contains(got.Error, "t0psecret") || got.State != outbox.DeliveryPending {
+		if !strings.HasPrefix(got.Error, want) || strings.Contains(got.Error, "t0psecret") ||
+			got.State != outbox.DeliveryPending {
 			t.Errorf("%s: %+v", url, got.DeliveryEnd)
 		}
 	}
@@ -343,7 +359,8 @@ func TestAnEndpointThatHangs(t *testing.T) {
 	dead := 0
 	for dead < 3 {
 		got := r.await(t)
-		if got.Error != "no answer within 200ms" || (got.State == outbox.DeliveryDead) != (got.Attempt == slow.MaxAttempts) {
+		if got.Error != "no answer within 200ms" ||
+			(got.State == outbox.DeliveryDead) != (got.Attempt == slow.MaxAttempts) {
 			t.Errorf("%s, attempt %d: %+v", got.Webhook, got.Attempt, got.DeliveryEnd)
 		}
 		if got.State == outbox.DeliveryDead {
@@ -370,12 +387,14 @@ func TestTheAgeOfADelivery(t *testing.T) {
 	}
 }
 
-// TestTheDatabaseIsAwayWhenAnAnswerComes checks that a result that could not be stored is stored once the database is back,
-// without sending the reply again.
+// TestTheDatabaseIsAwayWhenAnAnswerComes checks that a result that could not be stored is stored once the database is
+// back, without sending the reply again.
 func TestTheDatabaseIsAwayWhenAnAnswerComes(t *testing.T) {
 	t.Parallel()
 	var got []string
-	r := deliver(t, endpoint("shop", serve(t, func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header.Get("webhook-id")) })))
+	r := deliver(t, endpoint("shop", serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("webhook-id"))
+	})))
 	r.failing = 2
 	r.put("shop", 5)
 	if end := r.await(t); end.State != outbox.DeliveryDelivered || !slices.Equal(got, []string{"reply_5"}) {
@@ -383,8 +402,8 @@ func TestTheDatabaseIsAwayWhenAnAnswerComes(t *testing.T) {
 	}
 }
 
-// TestStopping checks that a stopping Deliverer claims nothing more and lets running deliveries end, and that a second stop
-// aborts them without counting the attempt.
+// TestStopping checks that a stopping Deliverer claims nothing more and lets running deliveries end, and that a second
+// stop aborts them without counting the attempt.
 func TestStopping(t *testing.T) {
 	t.Parallel()
 	arrived, answer := make(chan struct{}, 10), make(chan struct{})

@@ -17,7 +17,8 @@ import (
 	"turnkeeper/internal/webhooks"
 )
 
-// TestADeliveryEndsWithTheWorker checks that an attempt ends at once when the worker must stop, and that its delivery is for another one.
+// TestADeliveryEndsWithTheWorker checks that an attempt ends at once when the worker must stop, and that its delivery
+// is for another one.
 func TestADeliveryEndsWithTheWorker(t *testing.T) {
 	t.Parallel()
 	endtest.Each(t, func(t *testing.T, h *endtest.Hang) {
@@ -26,8 +27,11 @@ func TestADeliveryEndsWithTheWorker(t *testing.T) {
 		l := newLedger()
 		l.put("w", 1)
 		d := webhooks.New(webhooks.Config{
-			Store: l, Endpoints: []webhooks.Endpoint{endpoint("w", server.URL)}, PollInterval: time.Minute, Grace: patience, Log: zap.NewNop(),
-			Rings: l.subscribe, Mask: func(text string) string { return text }, View: func(turnkeeper.Reply) any { return nil },
+			Store: l, Endpoints: []webhooks.Endpoint{endpoint("w", server.URL)}, PollInterval: time.Minute,
+			Grace: patience, Log: zap.NewNop(),
+			Rings: l.subscribe, Mask: func(text string) string {
+				return text
+			}, View: func(turnkeeper.Reply) any { return nil },
 		})
 		_ = h.Check(t, func(ctx context.Context) error {
 			d.Run(ctx, ctx)
@@ -53,13 +57,14 @@ func TestAnAttemptHasATimeout(t *testing.T) {
 	}
 }
 
-// TestNoErrorShowsASecret checks for each kind of error that a server can cause that it shows neither a secret that the worker knows, nor
-// a part of the endpoint's address.
+// TestNoErrorShowsASecret checks for each kind of error that a server can cause that it shows neither a secret that the
+// worker knows, nor a part of the endpoint's address.
 func TestNoErrorShowsASecret(t *testing.T) {
 	t.Parallel()
 	const path, secret = "Xy12345678", "canary"
 	for name, answer := range map[string]string{
-		"a body":             "HTTP/1.1 500 no\r\nContent-Length: 40\r\n\r\nno /hooks/" + path + " with the " + secret + " here...",
+		"a body": "HTTP/1.1 500 no\r\nContent-Length: 40\r\n\r\nno /hooks/" + path + " with the " +
+			secret + " here...",
 		"a malformed status": "HTTP/1.1 " + path + secret + " no\r\n\r\n",
 		"no protocol":        path + " " + secret + "\r\n\r\n",
 		"a malformed header": "HTTP/1.1 200 OK\r\n" + path + secret + "\r\n\r\n",
@@ -69,7 +74,8 @@ func TestNoErrorShowsASecret(t *testing.T) {
 			r := deliver(t, endpoint("w", "http://"+raw(t, answer)+"/hooks/"+path))
 			r.put("w", 1)
 			end := r.await(t)
-			if end.Error == "" || !strings.Contains(end.Error, "[redacted]") || strings.Contains(end.Error, path) || strings.Contains(end.Error, secret) {
+			if end.Error == "" || !strings.Contains(end.Error, "[redacted]") || strings.Contains(end.Error, path) ||
+				strings.Contains(end.Error, secret) {
 				t.Errorf("the error is %q", end.Error)
 			}
 		})

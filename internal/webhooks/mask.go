@@ -7,8 +7,8 @@ import (
 	"turnkeeper/internal/redact"
 )
 
-// concealer returns a function that masks what an address has after its host: the whole, each segment of its path and each value of
-// its query. An endpoint may repeat any of them in its answer.
+// concealer returns a function that masks what an address has after its host: the whole, each segment of its path and
+// each value of its query. An endpoint may repeat any of them in its answer.
 func concealer(address string) func(string) string {
 	u, err := url.Parse(address)
 	if err != nil {

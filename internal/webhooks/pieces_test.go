@@ -29,7 +29,8 @@ func TestSignature(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	for attempt, want := range map[int]time.Duration{
-		1: 5 * time.Second, 2: 15 * time.Second, 3: 45 * time.Second, 8: 5 * 3 * 3 * 3 * 3 * 3 * 3 * 3 * time.Second, 9: webhooks.Longest, 100: webhooks.Longest,
+		1: 5 * time.Second, 2: 15 * time.Second, 3: 45 * time.Second, 8: 5 * 3 * 3 * 3 * 3 * 3 * 3 * 3 * time.Second,
+		9: webhooks.Longest, 100: webhooks.Longest,
 	} {
 		if got := webhooks.Backoff(attempt, 0.5); got != want {
 			t.Errorf("after attempt %d it waits %s, not %s", attempt, got, want)
@@ -44,8 +45,10 @@ func TestBackoff(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "-5": 0, "soon": 0, "1.5": 0, "999999999": webhooks.Longest,
-		"99999999999": webhooks.Longest, "99999999999999999999": webhooks.Longest, "-99999999999999999999": 0, "-10000000000": 0, "Wed, 04 Mar 2026 05:07:07 GMT": time.Minute, "Wed, 04 Mar 2026 05:00:00 GMT": 0,
+		"": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "-5": 0, "soon": 0, "1.5": 0,
+		"999999999":   webhooks.Longest,
+		"99999999999": webhooks.Longest, "99999999999999999999": webhooks.Longest, "-99999999999999999999": 0,
+		"-10000000000": 0, "Wed, 04 Mar 2026 05:07:07 GMT": time.Minute, "Wed, 04 Mar 2026 05:00:00 GMT": 0,
 		"Thu, 04 Mar 2027 05:06:07 GMT": webhooks.Longest,
 	} {
 		if got := webhooks.RetryAfter(http.Header{"Retry-After": {text}}, now); got != want {
@@ -74,7 +77,8 @@ func TestExcerpt(t *testing.T) {
 }
 
 func TestConcealer(t *testing.T) {
-	conceal := webhooks.Concealer("https://hooks.example/services/T0001/B%2F0002x/Xy12345678?token=ab%20cdefg&v=2#fragment")
+	conceal := webhooks.Concealer(
+		"https://hooks.example/services/T0001/B%2F0002x/Xy12345678?token=ab%20cdefg&v=2#fragment")
 	for text, want := range map[string]string{
 		"no POST /services/T0001/B%2F0002x/Xy12345678?token=ab%20cdefg&v=2 here": "no POST [redacted] here",
 		"no /services/T0001/B/0002x/Xy12345678 here":                             "no [redacted] here",

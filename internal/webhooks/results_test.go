@@ -22,8 +22,8 @@ import (
 	"turnkeeper/internal/outbox"
 )
 
-// TestWhatBecomesOfADelivery checks each field of what is recorded after an attempt, for each answer, and at the limits of the attempts
-// and of the age.
+// TestWhatBecomesOfADelivery checks each field of what is recorded after an attempt, for each answer, and at the limits
+// of the attempts and of the age.
 func TestWhatBecomesOfADelivery(t *testing.T) {
 	t.Parallel()
 	const took = 3 * time.Second
@@ -37,21 +37,36 @@ func TestWhatBecomesOfADelivery(t *testing.T) {
 		want    outbox.DeliveryEnd
 		wait    time.Duration // about; with Retry-After exactly
 	}{
-		"delivered":               {answer{status: 204}, "9", 9, time.Hour, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 204}, 0},
-		"gone":                    {answer{status: 410}, "", 9, time.Hour, outbox.DeliveryEnd{State: pending, Gone: true, Status: 410, Error: "HTTP 410 Gone"}, 0},
-		"refused":                 {answer{status: 500, text: "no"}, "", 1, 0, outbox.DeliveryEnd{State: pending, Status: 500, Error: "HTTP 500 Internal Server Error: no"}, 5 * time.Second},
-		"refused again":           {answer{status: 599}, "", 3, time.Minute, outbox.DeliveryEnd{State: pending, Status: 599, Error: "HTTP 599"}, 45 * time.Second},
-		"redirected":              {answer{status: 302, text: "x"}, "", 1, 0, outbox.DeliveryEnd{State: pending, Status: 302, Error: "HTTP 302 Found: redirects are not followed"}, 5 * time.Second},
-		"no answer":               {answer{err: errors.New("away")}, "", 2, 0, outbox.DeliveryEnd{State: pending, Error: "away"}, 15 * time.Second},
-		"the last but one":        {answer{status: 404}, "", 4, 0, outbox.DeliveryEnd{State: pending, Status: 404, Error: "HTTP 404 Not Found"}, 135 * time.Second},
-		"the last":                {answer{status: 404}, "", 5, 0, outbox.DeliveryEnd{State: dead, Status: 404, Error: "HTTP 404 Not Found"}, 0},
-		"almost too old":          {answer{status: 404}, "", 1, time.Hour - took - 1, outbox.DeliveryEnd{State: pending, Status: 404, Error: "HTTP 404 Not Found"}, 5 * time.Second},
-		"too old":                 {answer{status: 404}, "", 1, time.Hour - took, outbox.DeliveryEnd{State: dead, Status: 404, Error: "HTTP 404 Not Found"}, 0},
-		"asked to wait":           {answer{status: 500}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 500, Error: "HTTP 500 Internal Server Error"}, 10 * time.Minute},
-		"too many":                {answer{status: 429}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 429, Error: "HTTP 429 Too Many Requests", Rest: 10 * time.Minute}, 10 * time.Minute},
-		"not now":                 {answer{status: 503}, "60", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503, Error: "HTTP 503 Service Unavailable", Rest: time.Minute}, time.Minute},
-		"not now, without a time": {answer{status: 503}, "", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503, Error: "HTTP 503 Service Unavailable"}, 5 * time.Second},
-		"not now, the last":       {answer{status: 503}, "60", 5, 0, outbox.DeliveryEnd{State: dead, Status: 503, Error: "HTTP 503 Service Unavailable", Rest: time.Minute}, 0},
+		"delivered": {answer{status: 204}, "9", 9, time.Hour,
+			outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 204}, 0},
+		"gone": {answer{status: 410}, "", 9, time.Hour, outbox.DeliveryEnd{State: pending,
+			Gone: true, Status: 410, Error: "HTTP 410 Gone"}, 0},
+		"refused": {answer{status: 500, text: "no"}, "", 1, 0, outbox.DeliveryEnd{State: pending,
+			Status: 500, Error: "HTTP 500 Internal Server Error: no"}, 5 * time.Second},
+		"refused again": {answer{status: 599}, "", 3, time.Minute, outbox.DeliveryEnd{State: pending,
+			Status: 599, Error: "HTTP 599"}, 45 * time.Second},
+		"redirected": {answer{status: 302, text: "x"}, "", 1, 0, outbox.DeliveryEnd{State: pending,
+			Status: 302, Error: "HTTP 302 Found: redirects are not followed"}, 5 * time.Second},
+		"no answer": {answer{err: errors.New("away")}, "", 2, 0, outbox.DeliveryEnd{State: pending,
+			Error: "away"}, 15 * time.Second},
+		"the last but one": {answer{status: 404}, "", 4, 0, outbox.DeliveryEnd{State: pending, Status: 404,
+			Error: "HTTP 404 Not Found"}, 135 * time.Second},
+		"the last": {answer{status: 404}, "", 5, 0, outbox.DeliveryEnd{State: dead, Status: 404,
+			Error: "HTTP 404 Not Found"}, 0},
+		"almost too old": {answer{status: 404}, "", 1, time.Hour - took - 1, outbox.DeliveryEnd{State: pending,
+			Status: 404, Error: "HTTP 404 Not Found"}, 5 * time.Second},
+		"too old": {answer{status: 404}, "", 1, time.Hour - took, outbox.DeliveryEnd{State: dead,
+			Status: 404, Error: "HTTP 404 Not Found"}, 0},
+		"asked to wait": {answer{status: 500}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 500,
+			Error: "HTTP 500 Internal Server Error"}, 10 * time.Minute},
+		"too many": {answer{status: 429}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 429,
+			Error: "HTTP 429 Too Many Requests", Rest: 10 * time.Minute}, 10 * time.Minute},
+		"not now": {answer{status: 503}, "60", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503,
+			Error: "HTTP 503 Service Unavailable", Rest: time.Minute}, time.Minute},
+		"not now, without a time": {answer{status: 503}, "", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503,
+			Error: "HTTP 503 Service Unavailable"}, 5 * time.Second},
+		"not now, the last": {answer{status: 503}, "60", 5, 0, outbox.DeliveryEnd{State: dead, Status: 503,
+			Error: "HTTP 503 Service Unavailable", Rest: time.Minute}, 0},
 	} {
 		c.answer.header = http.Header{"Retry-After": {c.after}}
 		got := e.judge(outbox.DeliveryClaim{Attempt: c.attempt, Tried: c.tried}, c.answer, took)
@@ -77,10 +92,13 @@ func TestWhatOperatorsRead(t *testing.T) {
 		held  bool
 		err   error
 	}{
-		{reply, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}, true, nil}, {ask, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 204}, true, nil},
+		{reply, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}, true, nil},
+		{ask, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 204}, true, nil},
 		{reply, outbox.DeliveryEnd{State: outbox.DeliveryPending, Error: "no", Wait: time.Minute}, true, nil},
-		{ask, outbox.DeliveryEnd{State: outbox.DeliveryDead, Error: "no"}, true, nil}, {reply, outbox.DeliveryEnd{State: outbox.DeliveryPending, Gone: true, Error: "HTTP 410 Gone"}, true, nil},
-		{reply, outbox.DeliveryEnd{State: outbox.DeliveryPending, Uncounted: true}, true, nil}, {reply, outbox.DeliveryEnd{State: outbox.DeliveryDelivered}, false, nil},
+		{ask, outbox.DeliveryEnd{State: outbox.DeliveryDead, Error: "no"}, true, nil},
+		{reply, outbox.DeliveryEnd{State: outbox.DeliveryPending, Gone: true, Error: "HTTP 410 Gone"}, true, nil},
+		{reply, outbox.DeliveryEnd{State: outbox.DeliveryPending, Uncounted: true}, true, nil},
+		{reply, outbox.DeliveryEnd{State: outbox.DeliveryDelivered}, false, nil},
 		{reply, outbox.DeliveryEnd{State: outbox.DeliveryDelivered}, true, errors.New("no database")},
 	} {
 		core, logs := observer.New(zap.DebugLevel)
@@ -161,7 +179,8 @@ func (r *registry) SeeWebhooks(_ context.Context, names []string) ([]string, err
 	return names, nil
 }
 
-func (r *registry) ClaimDeliveries(_ context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]outbox.DeliveryClaim, error) {
+func (r *registry) ClaimDeliveries(_ context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int,
+	hold time.Duration) ([]outbox.DeliveryClaim, error) {
 	r.note(fmt.Sprintf("claim %s %v %d of %d for %s", webhook, worker, limit, slots, hold))
 	return nil, nil
 }
@@ -174,7 +193,8 @@ func (r *registry) NextDelivery(context.Context, string) (time.Duration, bool, e
 	return 0, false, nil
 }
 
-// TestWhatTheStoreIsTold checks what a Deliverer says of its endpoints, which bells it listens to, and that it stops to listen.
+// TestWhatTheStoreIsTold checks what a Deliverer says of its endpoints, which bells it listens to, and that it stops to
+// listen.
 func TestWhatTheStoreIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &registry{}
@@ -188,9 +208,11 @@ func TestWhatTheStoreIsTold(t *testing.T) {
 			}
 		}
 		d := New(Config{
-			Store: store, WorkerID: turnkeeper.WorkerID("w"), PollInterval: time.Hour, Log: zap.NewNop(), Rings: listen("replies"), AskRings: listen("asks"),
+			Store: store, WorkerID: turnkeeper.WorkerID("w"), PollInterval: time.Hour, Log: zap.NewNop(),
+			Rings: listen("replies"), AskRings: listen("asks"),
 			Endpoints: []Endpoint{
-				{Name: "shop", URL: "https://h/secret", Origin: "https://h", Agents: []string{"a"}, SubAgents: true, Asks: true, Timeout: 7 * time.Second, Concurrency: 3},
+				{Name: "shop", URL: "https://h/secret", Origin: "https://h", Agents: []string{"a"}, SubAgents: true,
+					Asks: true, Timeout: 7 * time.Second, Concurrency: 3},
 			},
 		})
 		if err := d.Register(t.Context()); err != nil {
@@ -198,7 +220,8 @@ func TestWhatTheStoreIsTold(t *testing.T) {
 		}
 		var w outbox.Webhook
 		if err := json.Unmarshal([]byte(store.told[0]), &w); err != nil ||
-			!cmp.Equal(w, outbox.Webhook{Name: "shop", Origin: "https://h", Agents: []string{"a"}, SubAgents: true, Asks: true}) {
+			!cmp.Equal(w, outbox.Webhook{Name: "shop", Origin: "https://h", Agents: []string{"a"}, SubAgents: true,
+				Asks: true}) {
 			t.Errorf("registered: %+v, %v", w, err)
 		}
 		store.told = nil
@@ -228,7 +251,8 @@ func TestWhatTheStoreIsTold(t *testing.T) {
 			t.Errorf("it still listens: %v", bells)
 		}
 		store.fails = true
-		if err := d.Register(t.Context()); err == nil || err.Error() != "could not register the webhook shop: no database" {
+		if err := d.Register(t.Context()); err == nil ||
+			err.Error() != "could not register the webhook shop: no database" {
 			t.Errorf("without a database: %v", err)
 		}
 		New(Config{}).Run(t.Context(), t.Context()) // without endpoints there is nothing to do

@@ -101,8 +101,8 @@ func (a answer) problem() string {
 	return said
 }
 
-// excerpt returns the start of a body as one masked line; empty if it is not text. The end of a body that was cut may be the beginning
-// of a secret, and is left out.
+// excerpt returns the start of a body as one masked line; empty if it is not text. The end of a body that was cut may
+// be the beginning of a secret, and is left out.
 func excerpt(body []byte, mask func(string) string) string {
 	cut := int64(len(body)) >= jsonlimit.WebhookResponse.Bytes
 	for range utf8.UTFMax - 1 { // the last character may be cut

@@ -50,7 +50,8 @@ var databaseAdvice = map[string]string{
 	"XX002": "an index of the server is damaged: read its log, and rebuild the index",
 }
 
-// DatabaseAdvice says what to do about an error of the database with a storage.Cause, or returns other if the cause is unknown.
+// DatabaseAdvice says what to do about an error of the database with a storage.Cause, or returns other if the cause is
+// unknown.
 func DatabaseAdvice(cause, other string) string {
 	if advice, ok := databaseAdvice[cause]; ok {
 		return advice
@@ -60,5 +61,6 @@ func DatabaseAdvice(cause, other string) string {
 
 // WriteAdvice says what to do about a write that the database refuses with a SQLSTATE.
 func WriteAdvice(sqlState string) string {
-	return DatabaseAdvice(sqlState, "a trigger, a rule, a constraint or an extension of the database refuses the write: remove what the error names")
+	return DatabaseAdvice(sqlState,
+		"a trigger, a rule, a constraint or an extension of the database refuses the write: remove what the error names")
 }

@@ -17,7 +17,8 @@ func Expired(t turnkeeper.Turn, outputs []turnkeeper.Output, moment func(time.Ti
 	for _, class := range []struct {
 		what string
 		at   time.Time
-	}{{"outputs: their content was", gone}, {"events: all but the last were", t.EventsExpiredAt}, {"leases: the log of ended dispatches was", t.LeasesExpiredAt}} {
+	}{{"outputs: their content was", gone}, {"events: all but the last were", t.EventsExpiredAt},
+		{"leases: the log of ended dispatches was", t.LeasesExpiredAt}} {
 		if !class.at.IsZero() {
 			all = append(all, class.what+" deleted by retention at "+moment(class.at))
 		}

@@ -32,7 +32,8 @@ func Obeyed(r rune) bool {
 		return false
 	case unicode.IsControl(r):
 		return true
-	case r == '\u2028' || r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e' || r == '\u200f' || r == '\u061c':
+	case r == '\u2028' || r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069',
+		r == '\u200e' || r == '\u200f' || r == '\u061c':
 		return true // Unicode line ends and directions
 	}
 	return false

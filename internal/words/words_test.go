@@ -10,10 +10,12 @@ import (
 func TestStopReason(t *testing.T) {
 	t.Parallel()
 	for losses, want := range map[int]string{
-		0: "its worker handed it back during a call that must not be repeated", 1: "its worker was lost during a call that must not be repeated",
+		0: "its worker handed it back during a call that must not be repeated",
+		1: "its worker was lost during a call that must not be repeated",
 		3: "it lost 3 workers",
 	} {
-		if got := words.StopReason(turnkeeper.Turn{StopReason: turnkeeper.StopWorkerLost, Losses: losses}); got != want {
+		if got := words.StopReason(turnkeeper.Turn{StopReason: turnkeeper.StopWorkerLost,
+			Losses: losses}); got != want {
 			t.Errorf("%d losses: %q", losses, got)
 		}
 	}
@@ -41,7 +43,8 @@ func TestUnderWay(t *testing.T) {
 func TestSentence(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"it ended": "it ended.", "it ended.": "it ended.", "it ended.. ": "it ended.", "it goes on ...": "it goes on ...", "cut…": "cut…",
+		"it ended": "it ended.", "it ended.": "it ended.", "it ended.. ": "it ended.",
+		"it goes on ...": "it goes on ...", "cut…": "cut…",
 	} {
 		if got := words.Sentence(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -10,10 +10,10 @@
 //
 //	args.amount > 500 ? ask("the amount is above 500") : allow
 //
-// Numbers are exact. A whole number of the arguments is an int, or a uint if only that has room for it. Another number is a double
-// if a double stands for exactly that number, and no other: 19.99 is one. A rule that reads arguments with any other number, such as
-// one with 20 digits after the point, cannot be evaluated. A rule with such a number, or one that converts an int to a double that is
-// another number, is refused or cannot be evaluated.
+// Numbers are exact. A whole number of the arguments is an int, or a uint if only that has room for it. Another number
+// is a double if a double stands for exactly that number, and no other: 19.99 is one. A rule that reads arguments with
+// any other number, such as one with 20 digits after the point, cannot be evaluated. A rule with such a number, or one
+// that converts an int to a double that is another number, is refused or cannot be evaluated.
 package cel
 
 import (
@@ -28,8 +28,8 @@ import (
 	"turnkeeper/policy"
 )
 
-// maxSource is the maximum length of a rule in bytes. maxCost limits its evaluation in units of cel-go, which are roughly
-// operations. A rule that costs more asks.
+// maxSource is the maximum length of a rule in bytes. maxCost limits its evaluation in units of cel-go, which are
+// roughly operations. A rule that costs more asks.
 const (
 	maxSource = 4000
 	maxCost   = 100_000
@@ -61,7 +61,8 @@ func Compile(source string) (policy.Rule, error) {
 	return &rule{source, readsArguments(ast), program}, nil
 }
 
-// environment declares the variables and functions of rules. allow, ask and deny are strings, and ask("...") is "ask: ...".
+// environment declares the variables and functions of rules. allow, ask and deny are strings, and ask("...") is "ask:
+// ...".
 func environment() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
@@ -76,8 +77,11 @@ func environment() (*cel.Env, error) {
 		options = append(options, cel.Constant(string(v), cel.StringType, types.String(v)))
 	}
 	for _, v := range []policy.Verdict{policy.Ask, policy.Deny} {
-		options = append(options, cel.Function(string(v), cel.Overload(string(v)+"_string", []*cel.Type{cel.StringType}, cel.StringType,
-			cel.UnaryBinding(func(reason ref.Val) ref.Val { return types.String(string(v) + ": " + fmt.Sprint(reason.Value())) }))))
+		options = append(options, cel.Function(string(v), cel.Overload(string(v)+"_string", []*cel.Type{cel.StringType},
+			cel.StringType,
+			cel.UnaryBinding(func(reason ref.Val) ref.Val {
+				return types.String(string(v) + ": " + fmt.Sprint(reason.Value()))
+			}))))
 	}
 	return cel.NewEnv(options...)
 }
@@ -108,7 +112,8 @@ func (r *rule) Decide(c policy.Call) policy.Decision {
 		labels[i] = string(m.Label)
 	}
 	out, _, err := r.program.Eval(map[string]any{
-		"tool": c.Tool, "agent": c.Agent, "user": c.User, "conversation": c.Conversation, "effect": string(c.Effect), "trigger": string(c.Trigger), "args": args, "labels": labels,
+		"tool": c.Tool, "agent": c.Agent, "user": c.User, "conversation": c.Conversation, "effect": string(c.Effect),
+		"trigger": string(c.Trigger), "args": args, "labels": labels,
 	})
 	if err != nil {
 		return r.failed(err.Error())

@@ -34,8 +34,10 @@ func TestARuleDecides(t *testing.T) {
 		{limit, `{"amount":501}`, policy.Ask, "the amount is above 500"},
 		{limit, `{"amount":500.5}`, policy.Ask, "the amount is above 500"},
 		{limit, `{"amount":500}`, policy.Allow, ""},
-		{`args.to.endsWith("@example.com") ? allow : deny("only example.com")`, `{"to":"a@b.c"}`, policy.Deny, "only example.com"},
-		{`tool == "pay_invoice" && agent == "clerk" && effect == "once" && trigger == "message" && conversation == "main" ? ask : allow`, `{}`, policy.Ask, ""},
+		{`args.to.endsWith("@example.com") ? allow : deny("only example.com")`, `{"to":"a@b.c"}`, policy.Deny,
+			"only example.com"},
+		{
+			`tool == "pay_invoice" && agent == "clerk" && effect == "once" && trigger == "message" && conversation == "main" ? ask : allow`, `{}`, policy.Ask, ""},
 		{`"private" in labels ? ask("private content") : allow`, `{}`, policy.Ask, "private content"},
 		{`"untrusted" in labels ? ask : allow`, `{}`, policy.Allow, ""},
 		{`has(args.note) ? deny : allow`, `{}`, policy.Allow, ""},
@@ -50,10 +52,11 @@ func TestARuleDecides(t *testing.T) {
 
 func TestARuleThatCannotBeEvaluatedAsks(t *testing.T) {
 	for rule, args := range map[string]string{
-		`args.amount > 500 ? ask : allow`:                    `{}`,               // no such argument
-		`args.amount > 500 ? deny : allow `:                  `{"amount":"501"}`, // another type
-		`string(args.verdict)`:                               `{"verdict":"yes"}`,
-		`args.a.all(x, args.a.all(y, x == y)) ? ask : allow`: `{"a":[` + strings.TrimSuffix(strings.Repeat("1,", 1000), ",") + `]}`,
+		`args.amount > 500 ? ask : allow`:   `{}`,               // no such argument
+		`args.amount > 500 ? deny : allow `: `{"amount":"501"}`, // another type
+		`string(args.verdict)`:              `{"verdict":"yes"}`,
+		`args.a.all(x, args.a.all(y, x == y)) ? ask : allow`: `{"a":[` + strings.TrimSuffix(strings.Repeat("1,",
+			1000), ",") + `]}`,
 	} {
 		got := decide(t, rule, args)
 		if got.Verdict != policy.Ask || !strings.HasPrefix(got.Reason, "the rule could not be evaluated: ") {
@@ -101,27 +104,31 @@ func TestNumbersAreExact(t *testing.T) {
 	for rule, args := range map[string]string{
 		`args.n == 0.1 ? allow : allow`: `{"n":0.10000000000000000001}`,
 		`has(args.m) ? deny : allow`:    `{"n":[{"x":123456789012345678901}]}`,
-		`args.n == 18446744073709551616.5 ? deny : allow`[:24] + ` ? deny : allow `:        `{"n":18446744073709551617}`,
+		`args.n == 18446744073709551616.5 ? deny : allow`[:24] +
+			` ? deny : allow `: `{"n":18446744073709551617}`,
 		`double(args.n) == double(9007199254740992) ? allow : allow`:                       `{"n":9007199254740993}`,
 		`[args.n].exists(n, double(n) * 1.0 == double("9007199254740992")) ? allow : deny`: `{"n":9007199254740993}`,
 	} {
-		if got := decide(t, rule, args); got.Verdict != policy.Ask || !strings.HasPrefix(got.Reason, "the rule could not be evaluated: ") {
+		if got := decide(t, rule, args); got.Verdict != policy.Ask || !strings.HasPrefix(got.Reason,
+			"the rule could not be evaluated: ") {
 			t.Errorf("%s with %s: %+v", rule, args, got)
 		}
 	}
 }
 
-// TestNumbersAreNeverTheSameByAccident tests that a rule takes two numbers for the same, alone and in lists and maps, exactly if they
-// are, or cannot be evaluated.
+// TestNumbersAreNeverTheSameByAccident tests that a rule takes two numbers for the same, alone and in lists and maps,
+// exactly if they are, or cannot be evaluated.
 func TestNumbersAreNeverTheSameByAccident(t *testing.T) {
 	var numbers []string
-	for _, near := range []string{"0", "1", "9007199254740992", "9223372036854775807", "18446744073709551615", "1122334455667788801", "-9223372036854775808", "100000000000000000000"} {
+	for _, near := range []string{"0", "1", "9007199254740992", "9223372036854775807", "18446744073709551615",
+		"1122334455667788801", "-9223372036854775808", "100000000000000000000"} {
 		n, _ := new(big.Int).SetString(near, 10)
 		for d := int64(-2); d <= 2; d++ {
 			numbers = append(numbers, new(big.Int).Add(n, big.NewInt(d)).String())
 		}
 	}
-	numbers = append(numbers, "0.1", "0.10000000000000000001", "0.1000000000000000055", "1e-1", "1.0", "1.5", "15e-1", "1e300", "4503599627370497.5", "4503599627370497.3")
+	numbers = append(numbers, "0.1", "0.10000000000000000001", "0.1000000000000000055", "1e-1", "1.0", "1.5", "15e-1",
+		"1e300", "4503599627370497.5", "4503599627370497.3")
 	rules := map[string]policy.Rule{}
 	for _, source := range []string{
 		`args.a == args.b ? allow : deny`, `args.a != args.b ? deny : allow`, `args.a in [args.b] ? allow : deny`,
@@ -194,7 +201,8 @@ func TestFixedRulesNeedNoCompiler(t *testing.T) {
 func TestTheStrictestDecisionWins(t *testing.T) {
 	allow, ask, deny := policy.Decision{}, policy.Decision{Verdict: policy.Ask}, policy.Decision{Verdict: policy.Deny}
 	for _, c := range []struct{ a, b, want policy.Decision }{
-		{ask, deny, deny}, {deny, ask, deny}, {allow, ask, ask}, {ask, allow, ask}, {allow, policy.Decision{Verdict: policy.Allow}, allow},
+		{ask, deny, deny}, {deny, ask, deny}, {allow, ask, ask}, {ask, allow, ask},
+		{allow, policy.Decision{Verdict: policy.Allow}, allow},
 	} {
 		if got := policy.Strictest(c.a, c.b); got != c.want {
 			t.Errorf("the stricter of %+v and %+v is %+v", c.a, c.b, got)

@@ -44,8 +44,8 @@ func readsArguments(rule *cel.Ast) bool {
 	return false
 }
 
-// checkLiterals refuses a rule with a double that is not exactly the number that its author wrote, or that an int would compare with
-// as with another number. CEL itself refuses integers out of range.
+// checkLiterals refuses a rule with a double that is not exactly the number that its author wrote, or that an int would
+// compare with as with another number. CEL itself refuses integers out of range.
 func checkLiterals(source string, rule *cel.Ast) (err error) {
 	text := []rune(source)
 	native := rule.NativeRep()
@@ -66,7 +66,9 @@ var doubleText = regexp.MustCompile(`^-?[0-9]*\.?[0-9]*([eE][+-]?[0-9]+)?`)
 // checkDouble checks a double of a rule, whose text begins with it.
 func checkDouble(double float64, text string) error {
 	if math.Abs(double) >= maxExactInt {
-		return fmt.Errorf("the rule has the double %g, which stands for several integers; write it without a point or exponent", double)
+		return fmt.Errorf(
+			"the rule has the double %g, which stands for several integers; write it without a point or exponent",
+			double)
 	}
 	written := doubleText.FindString(text)
 	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(double, 'e', -1, 64))

@@ -16,10 +16,12 @@ func (h *env) pourAsks(turns int) {
 	h.NeverAnalyzed()
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts)
 		select 'clerk', 'c' || i, 'clerk', 'x', 'running', 1 from generate_series(1, $1::int) i`, turns)
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token)
+	h.Exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token)
 		select id, id, 1, agent, conversation, 'clerk#' || id, 'clerk', true, 'message', repeat('a', 64), 'waiting', 1
 		from turnkeeper.messages where state = 'running'`)
-	h.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+	h.Exec(
+		`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
 		select id, 1, 1, 'approve', 1, 'pay', '{}', 'h', '', '', '{}', true, now() + interval '3 days' from turnkeeper.turns`)
 }
 
@@ -55,7 +57,8 @@ func TestManyAsksDoNotSlowATick(t *testing.T) {
 			})
 			const few = 60 // pages, for a deeper index or two
 			if got := plan.Pages(); got > before[name]+few {
-				t.Errorf("%s, analyzed %v: looks at %d pages, and at %d without asks", name, analyzed, got, before[name])
+				t.Errorf("%s, analyzed %v: looks at %d pages, and at %d without asks", name, analyzed,
+					got, before[name])
 			}
 		}
 	}
@@ -83,23 +86,26 @@ func TestManyAsksDoNotSlowATick(t *testing.T) {
 		}
 	}
 	t.Logf("six ticks took %s", time.Since(began).Round(time.Millisecond))
-	if len(ready) != 2 || ready[0].MessageID != waiting && ready[1].MessageID != waiting || ready[0].MessageID != other && ready[1].MessageID != other {
+	if len(ready) != 2 || ready[0].MessageID != waiting && ready[1].MessageID != waiting ||
+		ready[0].MessageID != other && ready[1].MessageID != other {
 		t.Errorf("ready are %+v, want messages %d and %d", ready, waiting, other)
 	}
 }
 
-// TestWhatAParkedTurnHolds checks which messages wait because of a turn of clerk that is parked, and where they go. A turn of
-// desk is parked, too.
+// TestWhatAParkedTurnHolds checks which messages wait because of a turn of clerk that is parked, and where they go. A
+// turn of desk is parked, too.
 func TestWhatAParkedTurnHolds(t *testing.T) {
 	h := newEnv(t)
 	for _, turn := range [][2]string{{"clerk", "a"}, {"desk", "z"}} {
-		h.Exec(`with m as (insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts) values ($1, $2, $1, 'asks', 'running', 1) returning *)
+		h.Exec(
+			`with m as (insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts) values ($1, $2, $1, 'asks', 'running', 1) returning *)
 			insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token)
 			select id, 1, agent, conversation, agent || '#', agent, true, 'message', repeat('a', 64), 'waiting', 1 from m`, turn[0], turn[1])
 	}
 	check := func(what, want string) {
 		t.Helper()
-		if got := storagetest.One[string](h, `select concat_ws(' ', turnkeeper.lane_asks('clerk', '', 'a', 'clerk', now(), 0), turnkeeper.lane_asks('clerk', '', 'b', 'clerk', now(), 0),
+		if got := storagetest.One[string](h,
+			`select concat_ws(' ', turnkeeper.lane_asks('clerk', '', 'a', 'clerk', now(), 0), turnkeeper.lane_asks('clerk', '', 'b', 'clerk', now(), 0),
 			turnkeeper.lane_asks('desk', '', 'a', 'desk', now(), 0), coalesce(turnkeeper.held_lane('clerk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', '', 'b'), '-'),
 			coalesce(turnkeeper.held_lane('desk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', 'anna', 'a'), '-'),
 			turnkeeper.lane_asks('clerk', 'anna', 'a', 'clerk', now(), 0))`); got != want {
@@ -112,7 +118,8 @@ func TestWhatAParkedTurnHolds(t *testing.T) {
 
 	lanes := func(what, want string) {
 		t.Helper()
-		if got := storagetest.One[string](h, "select string_agg(body || ' ' || lane, ', ' order by id) from turnkeeper.messages where body <> 'asks'"); got != want {
+		if got := storagetest.One[string](h,
+			"select string_agg(body || ' ' || lane, ', ' order by id) from turnkeeper.messages where body <> 'asks'"); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
@@ -122,8 +129,10 @@ func TestWhatAParkedTurnHolds(t *testing.T) {
 			t.Errorf("%s: %d messages were moved, want %d", what, got, want)
 		}
 	}
-	for _, m := range [][3]string{{"clerk", "z", "1"}, {"clerk", "a", "2"}, {"desk", "a", "3"}, {"desk", "z", "4"}, {"clerk", "a", "closed"}} {
-		h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at, state, closed_at) select $1, $2, $1, $3, now() - interval '1 hour',
+	for _, m := range [][3]string{{"clerk", "z", "1"}, {"clerk", "a", "2"}, {"desk", "a", "3"}, {"desk", "z", "4"},
+		{"clerk", "a", "closed"}} {
+		h.Exec(
+			`insert into turnkeeper.messages (agent, conversation, lane, body, due_at, state, closed_at) select $1, $2, $1, $3, now() - interval '1 hour',
 			case when $3 = 'closed' then 'cancelled' else 'waiting' end, case when $3 = 'closed' then clock_timestamp() end`, m[0], m[1], m[2])
 	}
 	move("while it goes on", 10, 1)

@@ -27,8 +27,10 @@ func BenchmarkTick(b *testing.B) {
 			return tick.Grant(ctx, ready, []turnkeeper.GrantID{id}, storagetest.TurnJob, storagetest.TTL)
 		})
 		b.StopTimer()
-		turn := storagetest.One[turnkeeper.TurnID](h.DB, "select turn_id from turnkeeper.leases where grant_id = $1", id)
-		job := storagetest.One[turnkeeper.JobID](h.DB, "select t.job_id from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id = $1", id)
+		turn := storagetest.One[turnkeeper.TurnID](h.DB, "select turn_id from turnkeeper.leases where grant_id = $1",
+			id)
+		job := storagetest.One[turnkeeper.JobID](h.DB,
+			"select t.job_id from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id = $1", id)
 		h.Take(turn, id, job, "worker-1").Finish(b, "done")
 		b.StartTimer()
 	}

@@ -13,7 +13,8 @@ import (
 
 // GiveBackCalls is like GiveBack for detached calls: it returns jobs and claims that
 // this worker got longer than older ago and that are not in working or running.
-func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.JobID, running []turnlog.ClaimID) (Overlooked, error) {
+func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older time.Duration,
+	working []turnkeeper.JobID, running []turnlog.ClaimID) (Overlooked, error) {
 	ids := make([]int64, len(working))
 	for i, job := range working {
 		ids[i] = int64(job)
@@ -43,8 +44,10 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]granting.LostCall, e
 				TurnID: turnkeeper.TurnID(r.TurnID), Attempt: int(r.Attempt),
 				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 			},
-			Trouble: granting.CallFailure(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
-			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive, JobID: turnkeeper.JobID(r.JobID),
+			Trouble: granting.CallFailure(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect),
+			OutputID: turnkeeper.OutputID(r.OutputID),
+			Losses:   int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive,
+			JobID: turnkeeper.JobID(r.JobID),
 		}
 		if r.Code == "" {
 			lost = append(lost, call)

@@ -27,8 +27,8 @@ func look(t testing.TB, h *env, everything bool) (sit granting.Snapshot) {
 	return sit
 }
 
-// While a transaction stays open, the entries of all grants since stay in the indexes. Partial looks, the search for what is due
-// next, and the loading of a turn do not read them.
+// While a transaction stays open, the entries of all grants since stay in the indexes. Partial looks, the search for
+// what is due next, and the loading of a turn do not read them.
 func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 	h := newEnv(t)
 	h.NeverAnalyzed()
@@ -62,17 +62,19 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 	}
 	for name, sql := range statements {
 		more := h.Explain(sql).Pages() - before[name]
-		if full := name == "a full look"; full && more < 100 || !full && more > 50 { // a full look shows that the entries are there
+		// a full look shows that the entries are there
+		if full := name == "a full look"; full && more < 100 || !full && more > 50 {
 			t.Errorf("%s reads %d pages more than without grants", name, more)
 		}
 	}
 }
 
-// A partial look counts the grants since the full one, whether or not leases were held then. A full look finds what partial
-// ones leave out: messages whose due time somebody has changed, and leases that were ended early.
+// A partial look counts the grants since the full one, whether or not leases were held then. A full look finds what
+// partial ones leave out: messages whose due time somebody has changed, and leases that were ended early.
 func TestWhatPartialLooksLeaveOut(t *testing.T) {
 	h := newEnv(t)
-	if err := h.Beat(t.Context(), heart.Heartbeat{WorkerID: "w", Host: "h", Slots: 5, TakeoverAfter: time.Hour}); err != nil {
+	if err := h.Beat(t.Context(), heart.Heartbeat{WorkerID: "w", Host: "h", Slots: 5,
+		TakeoverAfter: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	h.TurnOf("desk", "w").Finish(t, "done") // from now on it is known how long leases last
@@ -89,20 +91,25 @@ func TestWhatPartialLooksLeaveOut(t *testing.T) {
 	if room := look(t, h, false).Room; room != 4 {
 		t.Errorf("%d of 5 slots are free beside a turn", room)
 	}
-	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", first.Grant.GrantID)
+	h.Exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", first.Grant.GrantID)
 	if look(t, h, false).Lost {
 		t.Error("a partial look found lost grants")
 	}
-	for found := 1; found > 0; found = look(t, h, false).Waiting { // partial looks begin before the oldest transaction on the server
+	// partial looks begin before the oldest transaction on the server
+	for found := 1; found > 0; found = look(t, h, false).Waiting {
 		h.Exec("delete from turnkeeper.messages where body = 'x'")
 		look(t, h, true)
-		h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'late', 'desk/late', 'x')`)
-		h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 hour' where body = 'x'") // by nobody who writes a queue_rank
+		h.Exec(
+			`insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'late', 'desk/late', 'x')`)
+		// by nobody who writes a queue_rank
+		h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 hour' where body = 'x'")
 	}
 	if sit := look(t, h, true); sit.Waiting != 1 || !sit.Lost {
 		t.Errorf("a full look found %d messages and lost grants: %v", sit.Waiting, sit.Lost)
 	}
-	h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 minute' where body = 'x'") // before the floor again
+	// before the floor again
+	h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 minute' where body = 'x'")
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		ready, err := tick.ReadyMessages(ctx, 100, nil)
 		if len(ready) != 1 || !strings.HasSuffix(string(ready[0].Lane), "late") {

@@ -26,11 +26,13 @@ type Store struct {
 
 // New returns the store of an open database.
 func New(db *storage.DB) *Store {
-	return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan}, beats: db.Core().Operation(0)}
+	return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan},
+		beats: db.Core().Operation(0)}
 }
 
 // EndsRequested returns those of the grants whose turns somebody wants to end, and how.
-func (s *Store) EndsRequested(ctx context.Context, grants []turnkeeper.GrantID) (map[turnkeeper.GrantID]turnlog.WantedEnd, error) {
+func (s *Store) EndsRequested(ctx context.Context,
+	grants []turnkeeper.GrantID) (map[turnkeeper.GrantID]turnlog.WantedEnd, error) {
 	rows, err := s.db.Q.EndsRequested(ctx, dbrow.Texts(grants))
 	asked := make(map[turnkeeper.GrantID]turnlog.WantedEnd, len(rows))
 	for _, row := range rows {
@@ -63,7 +65,8 @@ func (s *Store) OthersMayTake(ctx context.Context, turn turnkeeper.TurnID, self 
 
 // GrantBefore returns the grant of a turn that came before grant, or fails with
 // ErrNotFound if there was none.
-func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Dispatch, error) {
+func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID,
+	grant turnkeeper.GrantID) (turnkeeper.Dispatch, error) {
 	row, err := s.db.Q.GrantBefore(ctx, string(grant), int64(turn))
 	return dbrow.Dispatch(row), pg.Translate(err)
 }
@@ -74,7 +77,8 @@ func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant t
 // before. BindGrant fails with ErrFenced if another worker has bound the grant, or if
 // it is no longer the turn's grant. Binding a grant again is not an error. While the
 // database is unavailable, BindGrant retries until ctx ends.
-func (s *Store) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error) {
+func (s *Store) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+	worker turnkeeper.WorkerID) (first bool, err error) {
 	var holder turnkeeper.WorkerID
 	err = s.db.Patiently(ctx, func() error {
 		bound, err := s.db.Q.BindGrant(ctx, int64(turn), string(grant), string(worker))

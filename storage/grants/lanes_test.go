@@ -14,14 +14,16 @@ import (
 
 // addMessage inserts a message and returns its id.
 func (h *env) addMessage(agent, conversation, lane, state string) int64 {
-	return storagetest.One[int64](h, `insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at)
+	return storagetest.One[int64](h,
+		`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at)
 		values ($1, $2, $3, 'x', $4::text, case when $4::text in ('succeeded', 'degraded', 'failed', 'cancelled') then now() end) returning id`,
 		agent, conversation, lane, state)
 }
 
 // addTurn inserts a turn of a message.
 func (h *env) addTurn(message int64, agent, conversation, lane, state string) {
-	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token,
+	h.Exec(
+		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token,
 			grant_id, granted_at, lease_until, ended_at, stop_reason)
 		select $1, 1, $2, $3, $4, 'message', '', $5::text, 1, gen_random_uuid(), now(), now() + interval '1 h',
 			case when over then now() end, case when over then 'none' end from (select $5::text = 'succeeded' as over) o`,
@@ -47,27 +49,35 @@ func TestWhichMessagesMove(t *testing.T) {
 		lane, want      string // of the message, and of its turn: without the agent's name
 		open            bool   // the lanes still count as changed
 	}{
-		"unchanged":             {perConversation: true, message: "waiting"},
-		"by-conversation":       {perConversation: true, changed: "1 m", message: "waiting", want: "/x", open: true},
-		"as-one":                {changed: "1 m", message: "waiting", lane: "/x", open: true},
-		"in-its-lane":           {perConversation: true, changed: "1 m", message: "waiting", lane: "/x", want: "/x", open: true},
-		"answered":              {perConversation: true, changed: "1 m", message: "succeeded", open: true},
-		"sub-agent":             {perConversation: true, changed: "1 m", message: "waiting", sub: true, open: true},
-		"almost-an-hour-ago":    {perConversation: true, changed: "59 m", message: "waiting", want: "/x", open: true},
-		"an-hour-ago":           {perConversation: true, changed: "61 m", message: "waiting", want: "/x"},
-		"queued":                {perConversation: true, changed: "2 h", message: "running", turn: "queued", open: true},
-		"running":               {perConversation: true, changed: "2 h", message: "running", turn: "running", open: true},
-		"waiting":               {perConversation: true, changed: "2 h", message: "running", turn: "waiting", open: true},
-		"ended":                 {perConversation: true, changed: "2 h", message: "succeeded", turn: "succeeded"},
-		"running-in-its-lane":   {perConversation: true, changed: "2 h", message: "running", turn: "running", lane: "/x", want: "/x"},
-		"running-in-one-lane":   {changed: "2 h", message: "running", turn: "running"},
-		"running-in-an-old-one": {changed: "2 h", message: "running", turn: "running", lane: "/x", want: "/x", open: true},
-		"running-sub-agent":     {perConversation: true, changed: "2 h", message: "running", turn: "running", sub: true},
+		"unchanged":       {perConversation: true, message: "waiting"},
+		"by-conversation": {perConversation: true, changed: "1 m", message: "waiting", want: "/x", open: true},
+		"as-one":          {changed: "1 m", message: "waiting", lane: "/x", open: true},
+		"in-its-lane": {perConversation: true, changed: "1 m", message: "waiting", lane: "/x",
+			want: "/x", open: true},
+		"answered":           {perConversation: true, changed: "1 m", message: "succeeded", open: true},
+		"sub-agent":          {perConversation: true, changed: "1 m", message: "waiting", sub: true, open: true},
+		"almost-an-hour-ago": {perConversation: true, changed: "59 m", message: "waiting", want: "/x", open: true},
+		"an-hour-ago":        {perConversation: true, changed: "61 m", message: "waiting", want: "/x"},
+		"queued": {perConversation: true, changed: "2 h", message: "running",
+			turn: "queued", open: true},
+		"running": {perConversation: true, changed: "2 h", message: "running",
+			turn: "running", open: true},
+		"waiting": {perConversation: true, changed: "2 h", message: "running",
+			turn: "waiting", open: true},
+		"ended": {perConversation: true, changed: "2 h", message: "succeeded", turn: "succeeded"},
+		"running-in-its-lane": {perConversation: true, changed: "2 h", message: "running", turn: "running",
+			lane: "/x", want: "/x"},
+		"running-in-one-lane": {changed: "2 h", message: "running", turn: "running"},
+		"running-in-an-old-one": {changed: "2 h", message: "running", turn: "running", lane: "/x",
+			want: "/x", open: true},
+		"running-sub-agent": {perConversation: true, changed: "2 h", message: "running",
+			turn: "running", sub: true},
 	}
 	for agent, c := range cases {
 		h.Register(agent, c.perConversation)
 		if c.changed != "" {
-			h.Exec("update turnkeeper.agents set lanes_changed_at = now() - $2::text::interval where name = $1", agent, c.changed)
+			h.Exec("update turnkeeper.agents set lanes_changed_at = now() - $2::text::interval where name = $1",
+				agent, c.changed)
 		}
 		id := h.addMessage(agent, "x", agent+c.lane, c.message)
 		if c.turn != "" {
@@ -83,7 +93,8 @@ func TestWhichMessagesMove(t *testing.T) {
 		Moved             bool
 	}
 	read := func() map[string]agentRow {
-		rows, _ := h.Pool().Query(t.Context(), `select a.name, m.lane, m.ctid::text, coalesce(a.lanes_changed_at::text, ''), a.lanes_moved_at is not null
+		rows, _ := h.Pool().Query(t.Context(),
+			`select a.name, m.lane, m.ctid::text, coalesce(a.lanes_changed_at::text, ''), a.lanes_moved_at is not null
 			from turnkeeper.agents a join turnkeeper.messages m on m.agent = a.name`)
 		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[agentRow])
 		if err != nil || len(all) != len(cases) {
@@ -106,7 +117,8 @@ func TestWhichMessagesMove(t *testing.T) {
 			t.Errorf("%s: the message was written: %t", agent, written)
 		}
 		if open := after.Changed != ""; open != c.open || open && after.Changed != before[agent].Changed {
-			t.Errorf("%s: the lanes changed at %q, before %q; want kept: %t", agent, after.Changed, before[agent].Changed, c.open)
+			t.Errorf("%s: the lanes changed at %q, before %q; want kept: %t", agent, after.Changed,
+				before[agent].Changed, c.open)
 		}
 		if after.Moved != (c.changed != "") {
 			t.Errorf("%s: the lanes were moved: %t", agent, after.Moved)
@@ -135,20 +147,33 @@ func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 		"an old lane":                   {byConversation, "clerk", false, turn{}, true},
 		"an old lane, as one":           {asOne, "clerk/x", false, turn{}, true},
 		"a sub-agent's, in an old lane": {byConversation, "clerk", true, turn{}, false},
-		"a sub-agent's, beside a turn":  {byConversation, "clerk/x", true, turn{"running", "clerk", "x", "clerk", false}, false},
+		"a sub-agent's, beside a turn": {byConversation, "clerk/x", true, turn{"running", "clerk", "x", "clerk",
+			false}, false},
 
-		"beside a queued turn":              {byConversation, "clerk/x", false, turn{"queued", "clerk", "x", "clerk", false}, true},
-		"beside a running turn":             {byConversation, "clerk/x", false, turn{"running", "clerk", "x", "clerk", false}, true},
-		"beside a waiting turn":             {byConversation, "clerk/x", false, turn{"waiting", "clerk", "x", "clerk", false}, true},
-		"beside an ended turn":              {byConversation, "clerk/x", false, turn{"succeeded", "clerk", "x", "clerk", false}, false},
-		"beside another agent's":            {byConversation, "clerk/x", false, turn{"running", "desk", "x", "clerk", false}, false},
-		"behind a turn in its lane":         {byConversation, "clerk/x", false, turn{"running", "clerk", "x", "clerk/x", false}, false},
-		"beside another conversation":       {byConversation, "clerk/x", false, turn{"running", "clerk", "y", "clerk", false}, false},
-		"beside another one, as one":        {asOne, "clerk", false, turn{"running", "clerk", "y", "clerk/y", false}, true},
-		"beside another sub-agent's":        {asOne, "clerk", false, turn{"running", "clerk", "y", "clerk/y", true}, false},
-		"beside a sub-agent's of the same":  {asOne, "clerk", false, turn{"running", "clerk", "x", "clerk/x", true}, true},
-		"beside a sub-agent's by itself":    {byConversation, "clerk/x", false, turn{"running", "clerk", "x", "clerk", true}, true},
-		"beside a sub-agent's, not of here": {byConversation, "clerk/x", false, turn{"running", "clerk", "y", "clerk", true}, false},
+		"beside a queued turn": {byConversation, "clerk/x", false, turn{"queued", "clerk", "x", "clerk",
+			false}, true},
+		"beside a running turn": {byConversation, "clerk/x", false, turn{"running", "clerk", "x", "clerk",
+			false}, true},
+		"beside a waiting turn": {byConversation, "clerk/x", false, turn{"waiting", "clerk", "x", "clerk",
+			false}, true},
+		"beside an ended turn": {byConversation, "clerk/x", false, turn{"succeeded", "clerk", "x", "clerk",
+			false}, false},
+		"beside another agent's": {byConversation, "clerk/x", false, turn{"running", "desk", "x", "clerk",
+			false}, false},
+		"behind a turn in its lane": {byConversation, "clerk/x", false, turn{"running", "clerk", "x", "clerk/x",
+			false}, false},
+		"beside another conversation": {byConversation, "clerk/x", false, turn{"running", "clerk", "y", "clerk",
+			false}, false},
+		"beside another one, as one": {asOne, "clerk", false, turn{"running", "clerk", "y", "clerk/y",
+			false}, true},
+		"beside another sub-agent's": {asOne, "clerk", false, turn{"running", "clerk", "y", "clerk/y",
+			true}, false},
+		"beside a sub-agent's of the same": {asOne, "clerk", false, turn{"running", "clerk", "x",
+			"clerk/x", true}, true},
+		"beside a sub-agent's by itself": {byConversation, "clerk/x", false, turn{"running", "clerk", "x",
+			"clerk", true}, true},
+		"beside a sub-agent's, not of here": {byConversation, "clerk/x", false, turn{"running", "clerk", "y", "clerk",
+			true}, false},
 	} {
 		h.Exec("delete from turnkeeper.turns")
 		h.Exec("delete from turnkeeper.spawned_calls")
@@ -163,14 +188,15 @@ func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 		if c.turn.state != "" {
 			h.addTurn(ofTurn, c.turn.agent, c.turn.conversation, c.turn.lane, c.turn.state)
 		}
-		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', $2, $3)", message, c.lane, c.perConversation); got != c.want {
+		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', $2, $3)", message,
+			c.lane, c.perConversation); got != c.want {
 			t.Errorf("%s: it waits: %t", name, got)
 		}
 	}
 }
 
-// TestWhichMessagesWaitForParkedTurns calls turnkeeper.lane_waits for a message in its own lane while a turn of another lane is parked,
-// or goes back to that lane, and while one of a user's conversation of that name runs.
+// TestWhichMessagesWaitForParkedTurns calls turnkeeper.lane_waits for a message in its own lane while a turn of another
+// lane is parked, or goes back to that lane, and while one of a user's conversation of that name runs.
 func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
 	h := newEnv(t)
 	const message, ofTurn = 1, 2
@@ -192,8 +218,10 @@ func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
 		if c.turn != "" {
 			h.Exec("update turnkeeper.turns set " + c.turn)
 		}
-		h.Exec("update turnkeeper.messages set due_at = now() + case id when 2 then $1::text::interval else '0' end where id < 3", c.older)
-		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', 'clerk/x', true)", message); got != c.want {
+		h.Exec(
+			"update turnkeeper.messages set due_at = now() + case id when 2 then $1::text::interval else '0' end where id < 3", c.older)
+		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', 'clerk/x', true)",
+			message); got != c.want {
 			t.Errorf("beside %s: it waits: %t", c.what, got)
 		}
 	}
@@ -202,13 +230,16 @@ func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
 // TestWhichLanesAreForgotten has a lease for each reason to keep it, and some without such a reason.
 func TestWhichLanesAreForgotten(t *testing.T) {
 	h := newEnv(t)
-	for i, lane := range []string{"held", "logged", "message", "answered", "queued", "running", "waiting", "succeeded", "free"} {
+	for i, lane := range []string{"held", "logged", "message", "answered", "queued", "running", "waiting",
+		"succeeded", "free"} {
 		h.Exec("insert into turnkeeper.leases (lane, agent, token) values ('desk/' || $1, 'desk', 10 + $2)", lane, i)
 		switch lane {
 		case "held":
-			h.Exec("update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '1 h'")
+			h.Exec(
+				"update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '1 h'")
 		case "logged":
-			h.Exec("insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome) values ('desk/logged', 1, gen_random_uuid(), 1, 1, now(), now(), now(), 'lost')")
+			h.Exec(
+				"insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome) values ('desk/logged', 1, gen_random_uuid(), 1, 1, now(), now(), now(), 'lost')")
 		case "message":
 			h.addMessage("desk", lane, "desk/"+lane, "waiting")
 		case "answered":
@@ -217,7 +248,8 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 			h.addTurn(int64(i), "desk", lane, "desk/"+lane, lane)
 		}
 	}
-	h.Exec("insert into turnkeeper.leases (lane, agent, token) values ('clerk', 'clerk', 2), ('clerk/free', 'clerk', 4), ('desk@a%2Fb/free', 'desk', 19), ('desk@a%2F%/free', 'desk', 20)")
+	h.Exec(
+		"insert into turnkeeper.leases (lane, agent, token) values ('clerk', 'clerk', 2), ('clerk/free', 'clerk', 4), ('desk@a%2Fb/free', 'desk', 19), ('desk@a%2F%/free', 'desk', 20)")
 	h.Exec("update turnkeeper.settings set lane_token = 3")
 	all := storagetest.One[[]string](h, "select array_agg(lane) from turnkeeper.leases")
 	for _, c := range []struct {
@@ -242,9 +274,12 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 		}
 		var kept []string
 		var token int
-		_, err = tx.Exec(t.Context(), "select turnkeeper.forget_lanes($1, nullif($2, ''), $3)", c.agent, c.user, c.conversation)
+		_, err = tx.Exec(t.Context(), "select turnkeeper.forget_lanes($1, nullif($2, ''), $3)", c.agent, c.user,
+			c.conversation)
 		if err == nil {
-			err = tx.QueryRow(t.Context(), "select array(select lane from turnkeeper.leases), lane_token from turnkeeper.settings").Scan(&kept, &token)
+			err = tx.QueryRow(t.Context(),
+				"select array(select lane from turnkeeper.leases), lane_token from turnkeeper.settings").Scan(
+				&kept, &token)
 		}
 		if err != nil {
 			t.Errorf("agent %q, user %q, conversation %q: %v", c.agent, c.user, c.conversation, err)
@@ -252,9 +287,12 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		forgotten := slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(lane string) bool { return slices.Contains(kept, lane) })
+		forgotten := slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(lane string) bool {
+			return slices.Contains(kept, lane)
+		})
 		if got := strings.Join(forgotten, " "); got != c.forgotten || token != c.token {
-			t.Errorf("agent %q, user %q, conversation %q: forgot %s, the highest token is %d; want %s, %d", c.agent, c.user, c.conversation, got, token, c.forgotten, c.token)
+			t.Errorf("agent %q, user %q, conversation %q: forgot %s, the highest token is %d; want %s, %d", c.agent,
+				c.user, c.conversation, got, token, c.forgotten, c.token)
 		}
 	}
 }

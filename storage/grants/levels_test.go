@@ -17,7 +17,8 @@ func TestTheRuleOfLevels(t *testing.T) {
 	h := newEnv(t)
 	check := func(name string, before survival.Level, left, limit int64, want survival.Level) {
 		t.Helper()
-		if got := storagetest.One[survival.Level](h, "select turnkeeper.next_level($1, $2, $3)", string(before), left, limit); got != want {
+		if got := storagetest.One[survival.Level](h, "select turnkeeper.next_level($1, $2, $3)", string(before), left,
+			limit); got != want {
 			t.Errorf("%s: %d of %d left after %q: %q, want %q", name, left, limit, before, got, want)
 		}
 	}
@@ -31,7 +32,8 @@ func TestTheRuleOfLevels(t *testing.T) {
 	}
 	for _, a := range survival.Levels {
 		for _, b := range survival.Levels {
-			if got := storagetest.One[survival.Level](h, "select turnkeeper.worse_level($1, $2)", string(a), string(b)); got != survival.Worse(a, b) {
+			if got := storagetest.One[survival.Level](h, "select turnkeeper.worse_level($1, $2)", string(a),
+				string(b)); got != survival.Worse(a, b) {
 				t.Errorf("the worse of %s and %s is %s", a, b, got)
 			}
 		}
@@ -148,7 +150,8 @@ func TestPinsGoFirst(t *testing.T) {
 	h.limit(100, 0)
 	h.use(h.reserve(90, ""), 90)
 	pin := func(agent, level string, until time.Duration) {
-		h.Exec(`insert into turnkeeper.pinned_levels (agent, level, pinned_by, until) values ($1, $2, 'ada', clock_timestamp() + $3::interval)
+		h.Exec(
+			`insert into turnkeeper.pinned_levels (agent, level, pinned_by, until) values ($1, $2, 'ada', clock_timestamp() + $3::interval)
 			on conflict (agent) do update set level = excluded.level, until = excluded.until`, agent, level, until)
 	}
 	for _, c := range []struct {

@@ -26,10 +26,12 @@ func TestWhichWorkersArePresent(t *testing.T) {
 		url, lock string
 		want      bool
 	}{
-		"its lock":         {h.URL, presence, true},
-		"its name":         {h.URL, "select pg_advisory_lock_shared(1414218583, hashtext('worker-2'))", false},
-		"its class":        {h.URL, "select pg_advisory_lock_shared(1, hashtext('worker-1'))", false},
-		"a single key":     {h.URL, "select pg_advisory_lock_shared((1414218583::bigint << 32) | (hashtext('worker-1')::bigint & 4294967295))", false},
+		"its lock":  {h.URL, presence, true},
+		"its name":  {h.URL, "select pg_advisory_lock_shared(1414218583, hashtext('worker-2'))", false},
+		"its class": {h.URL, "select pg_advisory_lock_shared(1, hashtext('worker-1'))", false},
+		"a single key": {h.URL,
+			"select pg_advisory_lock_shared((1414218583::bigint << 32) | (hashtext('worker-1')::bigint & 4294967295))",
+			false},
 		"another database": {storagetest.EmptyURL(t), presence, false},
 	} {
 		conn, err := pgx.Connect(t.Context(), c.url)
@@ -37,7 +39,8 @@ func TestWhichWorkersArePresent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = conn.Exec(t.Context(), c.lock)
-		if got := storagetest.One[bool](h, "select turnkeeper.worker_present('worker-1')"); got != c.want || err != nil {
+		if got := storagetest.One[bool](h, "select turnkeeper.worker_present('worker-1')"); got != c.want ||
+			err != nil {
 			t.Errorf("%s: present is %t, error %v", name, got, err)
 		}
 		if _, err := conn.Exec(t.Context(), "select pg_advisory_unlock_all()"); err != nil {
@@ -56,7 +59,8 @@ func TestLossesByTheNewestHeartbeat(t *testing.T) {
 		"null, statement_timestamp() + interval '10 s'":                   false,
 		"null, statement_timestamp() + interval '10 s' + interval '1 us'": true, // before the clock was set back
 	} {
-		sql := fmt.Sprintf(`select turnkeeper.loss_counts('gone', statement_timestamp() - interval '20 s', statement_timestamp() + interval '220 s',
+		sql := fmt.Sprintf(
+			`select turnkeeper.loss_counts('gone', statement_timestamp() - interval '20 s', statement_timestamp() + interval '220 s',
 			statement_timestamp() - interval '1 s', %s)`, stoppedAndBeat)
 		if got := storagetest.One[bool](h, sql); got != want {
 			t.Errorf("stopped and beat at %s: it counts: %t", stoppedAndBeat, got)
@@ -83,7 +87,8 @@ func (h *env) lost() map[string]granting.LostGrant {
 func TestLossesCountByMessage(t *testing.T) {
 	h := newEnv(t)
 	h.Admin()(presence)
-	workers := map[string]turnkeeper.WorkerID{"lapsed": "worker-1", "slow": "worker-1", "returned": "worker-2", "dead": "worker-3"}
+	workers := map[string]turnkeeper.WorkerID{"lapsed": "worker-1", "slow": "worker-1", "returned": "worker-2",
+		"dead": "worker-3"}
 	for conversation, worker := range workers {
 		h.HeartBeat(worker, 1, 15*time.Second)
 		h.Submit("desk", conversation, "x")
@@ -106,7 +111,8 @@ func TestLossesCountByMessage(t *testing.T) {
 	h.Submit("desk", "fresh", "x")
 	h.Exec("update turnkeeper.turns set due_at = null")
 	h.Dispatch("worker-2")
-	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 h', lease_until = clock_timestamp() where grant_id is not null")
+	h.Exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 h', lease_until = clock_timestamp() where grant_id is not null")
 	again := h.lost()
 	for conversation, want := range map[string]int{"lapsed": 1, "slow": 0, "returned": 0, "dead": 1, "fresh": 0} {
 		if l, found := again[conversation]; !found || l.Losses != want || !l.Lapsed {

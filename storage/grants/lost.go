@@ -19,8 +19,10 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]granting.LostGrant, error
 	return dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) granting.LostGrant {
 		return granting.LostGrant{
 			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
-			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
-			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive, Losses: int(r.Losses),
+			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID),
+			WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			Trigger:  turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive,
+			Losses:     int(r.Losses),
 			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds),
 		}
 	}), pg.Translate(err)
@@ -34,11 +36,13 @@ func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	if lost.WorkerID == "" {
 		log = "unclaimed"
 	}
-	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: log}, lost.WorkerID != "")
+	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: log},
+		lost.WorkerID != "")
 }
 
 // endLost ends a lost grant. It stops at the first statement that fails: the later ones would fail because of it.
-func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []turnkeeper.Event, o turnlog.Outcome, e journal.Ending, counts bool) error {
+func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []turnkeeper.Event, o turnlog.Outcome,
+	e journal.Ending, counts bool) error {
 	if err := t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)); err != nil {
 		return pg.Translate(err)
 	}
@@ -94,7 +98,8 @@ func (t *Tick) Definition(ctx context.Context, turn turnkeeper.TurnID) (agent st
 // started call, a planned call without an effect (which runs without a start on
 // record), any other planned call, and a call whose sub-agent has not replied.
 func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, perhaps, notRun, ended string) error {
-	return pg.Translate(t.q.SettleCalls(ctx, dbsqlc.SettleCallsParams{Turn: int64(turn), Unknown: unknown, Perhaps: perhaps, NotRun: notRun, Spawned: ended}))
+	return pg.Translate(t.q.SettleCalls(ctx, dbsqlc.SettleCallsParams{Turn: int64(turn), Unknown: unknown,
+		Perhaps: perhaps, NotRun: notRun, Spawned: ended}))
 }
 
 // Close ends a turn that lost its workers too often, without running it again.

@@ -17,7 +17,8 @@ func insertWaitingTurns(h *env) {
 	h.NeverAnalyzed()
 	h.Waiting("c0") // a turn that the program itself writes; the others copy it
 	for what, ids := range map[string]string{"done": "2, 10000", "waiting": "10001, 20000"} {
-		h.Exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true", "waiting": "false"}[what]).Replace(`
+		h.Exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true",
+			"waiting": "false"}[what]).Replace(`
 			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at, turn_id) overriding system value
 			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'succeeded' else 'running' end, case when $DONE then now() end, i from generate_series($IDS) i;
 			insert into turnkeeper.leases (lane, agent, token) select 'desk/c' || i, 'desk', 1 from generate_series($IDS) i;
@@ -40,7 +41,8 @@ func insertWaitingTurns(h *env) {
 				case when $DONE or i % 1000 = 0 then 'worker-1' end, case when $DONE or i % 1000 = 0 then now() end, case when $DONE then now() end from generate_series($IDS) i;
 		`))
 	}
-	h.Exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '{worker}', '1 hour')`)
+	h.Exec(
+		`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '{worker}', '1 hour')`)
 }
 
 // Ten thousand waiting turns do not make a tick expensive.
@@ -70,7 +72,8 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 				plan = h.Explain(query(t, q.file, q.name))
 			}
 			plan.Walk(func(n storagetest.Plan) {
-				big := map[string]bool{"turns": true, "journal": true, "call_starts": true, "awaited_calls": true, "detached_calls": true, "river_job": true}
+				big := map[string]bool{"turns": true, "journal": true, "call_starts": true, "awaited_calls": true,
+					"detached_calls": true, "river_job": true}
 				if analyzed && big[n.Relation] && strings.HasPrefix(n.Type, "Seq") && n.Rows*n.Loops > 0 {
 					t.Errorf("%s, analyzed %v: a %s of %s", q.name, analyzed, n.Type, n.Relation)
 				}

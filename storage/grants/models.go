@@ -20,8 +20,10 @@ func (t *Tick) Chains(ctx context.Context, models []string) ([]modelhealth.Chain
 	}), pg.Translate(err)
 }
 
-// noteProbes queues or sends the record of the grants that probe models that are down. It must follow the writes to the leases, because all code locks rows in this order.
-func (*Tick) noteProbes(ctx context.Context, q *dbsqlc.Queries, ready []granting.Candidate, grants []turnkeeper.GrantID) error {
+// noteProbes queues or sends the record of the grants that probe models that are down. It must follow the writes to the
+// leases, because all code locks rows in this order.
+func (*Tick) noteProbes(ctx context.Context, q *dbsqlc.Queries, ready []granting.Candidate,
+	grants []turnkeeper.GrantID) error {
 	by := map[string]turnkeeper.GrantID{}
 	var models []string
 	for i, r := range ready {

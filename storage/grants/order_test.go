@@ -44,25 +44,30 @@ func (h *env) partly() string {
 	return strings.Join(names, " ")
 }
 
-// settle makes full looks until partial ones leave out what is older: they begin before the oldest transaction on the server.
+// settle makes full looks until partial ones leave out what is older: they begin before the oldest transaction on the
+// server.
 func (h *env) settle() {
 	h.T.Helper()
 	for found := true; found; {
 		look(h.T, h, true)
-		h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'probe', 'desk/probe', 'probe')")
+		h.Exec(
+			"insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'probe', 'desk/probe', 'probe')")
 		h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 day' where body = 'probe'")
 		found = strings.Contains(h.partly(), "probe")
 		h.Exec("delete from turnkeeper.messages where body = 'probe'")
 	}
 }
 
-// age makes all messages and grants older, so that a partial look would leave out the waiting ones if it had not seen them before.
+// age makes all messages and grants older, so that a partial look would leave out the waiting ones if it had not seen
+// them before.
 func (h *env) age() {
-	h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '1 minute'")
+	h.Exec(
+		"update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '1 minute'")
 }
 
 func failed(pause time.Duration) (turnlog.Entry, journal.Ending) {
-	return turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true, Backoff: pause}},
+	return turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
+			StopReason: turnkeeper.StopInferenceError, Retry: true, Backoff: pause}},
 		journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: pause}
 }
 
@@ -80,7 +85,8 @@ func (h *env) ask(d *storagetest.Dispatch, hold bool) {
 	key := storagetest.Key(1, 1)
 	d.Write(h.T, turnlog.Entry{
 		Round: storagetest.Round(1, turnkeeper.EffectOnce), Gates: []turnkeeper.CallKey{key}, Asks: []asks.Question{{
-			Call: key, Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Terms: asks.Terms{Hold: hold, Timeout: time.Hour},
+			Call: key, Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Terms: asks.Terms{Hold: hold,
+				Timeout: time.Hour},
 		}},
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 	})
@@ -90,13 +96,15 @@ func (h *env) ask(d *storagetest.Dispatch, hold bool) {
 func (h *env) approve() {
 	h.T.Helper()
 	id := storagetest.One[asks.ID](h, "select id from turnkeeper.asks where state = 'open'")
-	if _, err := h.AnswerAsk(h.T.Context(), id, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"}); err != nil {
+	if _, err := h.AnswerAsk(h.T.Context(), id, asks.Answer{Decision: asks.Approved, By: "ann",
+		Channel: "test"}); err != nil {
 		h.T.Fatal(err)
 	}
 }
 
-// TestNothingIsOvertaken has, for each way in which a message or a turn begins to wait later than its rank, an older one that does so
-// and a younger one in the same lane, clerk. A tick whose look is partial grants the older one, or nothing.
+// TestNothingIsOvertaken has, for each way in which a message or a turn begins to wait later than its rank, an older
+// one that does so and a younger one in the same lane, clerk. A tick whose look is partial grants the older one, or
+// nothing.
 func TestNothingIsOvertaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(h *env) (then func()) // what happens before the looks, and after them
@@ -162,7 +170,8 @@ func TestNothingIsOvertaken(t *testing.T) {
 				h.Submit("mover", name, "x")
 			}
 			h.Exec("update turnkeeper.messages set lane = 'mover' where conversation = 'younger'")
-			h.Exec("update turnkeeper.messages set held = true where conversation = 'older'") // not visible to looks until it moves
+			// not visible to looks until it moves
+			h.Exec("update turnkeeper.messages set held = true where conversation = 'older'")
 			return func() {
 				h.Register("mover", false)
 				h.Tick(func(ctx context.Context, tick *grants.Tick) error { return tick.MoveLanes(ctx) })
@@ -178,7 +187,8 @@ func TestNothingIsOvertaken(t *testing.T) {
 				h.Register("mover", true)
 				h.Tick(func(ctx context.Context, tick *grants.Tick) error { return tick.MoveLanes(ctx) })
 				h.fail(d, 0)
-				if lane := storagetest.One[string](h, "select lane from turnkeeper.messages where body = 'older'"); lane != "mover/c" {
+				if lane := storagetest.One[string](h,
+					"select lane from turnkeeper.messages where body = 'older'"); lane != "mover/c" {
 					h.T.Errorf("the older message waits in lane %s", lane) // where the younger one does not see it
 				}
 			}
@@ -186,7 +196,8 @@ func TestNothingIsOvertaken(t *testing.T) {
 		"a priority comes in": {func(h *env) func() {
 			h.Submit("clerk", "younger", "x")
 			return func() {
-				if _, err := h.Enqueue(h.T.Context(), turnkeeper.Submission{Agent: "clerk", Conversation: "older", Body: "x", Priority: 1000}); err != nil {
+				if _, err := h.Enqueue(h.T.Context(), turnkeeper.Submission{Agent: "clerk", Conversation: "older",
+					Body: "x", Priority: 1000}); err != nil {
 					h.T.Fatal(err)
 				}
 			}
@@ -194,7 +205,8 @@ func TestNothingIsOvertaken(t *testing.T) {
 		"a message that is not due delays nobody": {func(h *env) func() {
 			return func() {
 				_, err := h.Enqueue(h.T.Context(), turnkeeper.Submission{
-					Agent: "clerk", Conversation: "not due", Body: "x", Priority: 1000, DueAt: h.Time().Add(time.Minute),
+					Agent: "clerk", Conversation: "not due", Body: "x", Priority: 1000,
+					DueAt: h.Time().Add(time.Minute),
 				})
 				if err != nil {
 					h.T.Fatal(err)
@@ -205,7 +217,8 @@ func TestNothingIsOvertaken(t *testing.T) {
 		"a missed slot": {func(h *env) func() {
 			h.Submit("clerk", "younger", "x")
 			return func() {
-				h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
+				h.Exec(
+					`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 					values ('clerk', 'older', 'clerk', 'x', 'schedule', 's', now() - interval '1 h', date_trunc('second', now() - interval '1 h'))`)
 			}
 		}, "older"},
@@ -232,8 +245,8 @@ func TestNothingIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestAMessageOfALongTransactionKeepsItsPlace commits a message a minute after it was accepted. Partial looks see it at once, and it
-// goes before a younger message of its lane.
+// TestAMessageOfALongTransactionKeepsItsPlace commits a message a minute after it was accepted. Partial looks see it at
+// once, and it goes before a younger message of its lane.
 func TestAMessageOfALongTransactionKeepsItsPlace(t *testing.T) {
 	h := newEnv(t)
 	h.settle()
@@ -246,7 +259,8 @@ func TestAMessageOfALongTransactionKeepsItsPlace(t *testing.T) {
 	_, err = tx.Exec(t.Context(), `with m as (select turnkeeper.enqueue('clerk', 'x', 'older') as id)
 		select id from m`)
 	if err == nil {
-		_, err = tx.Exec(t.Context(), "update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '1 minute'")
+		_, err = tx.Exec(t.Context(),
+			"update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '1 minute'")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +279,8 @@ func TestAMessageOfALongTransactionKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestALaneThatFailedCountsFromItsNextTry has lanes whose heads failed and may be tried again, and a younger message in another lane.
+// TestALaneThatFailedCountsFromItsNextTry has lanes whose heads failed and may be tried again, and a younger message in
+// another lane.
 func TestALaneThatFailedCountsFromItsNextTry(t *testing.T) {
 	h := newEnv(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -282,8 +297,8 @@ func TestALaneThatFailedCountsFromItsNextTry(t *testing.T) {
 	}
 }
 
-// TestMessagesBehindThoseOfAHeldAgent has a message behind hundreds of an agent whose model is down, in a lane each. A tick finds it
-// although it does not go from lane to lane.
+// TestMessagesBehindThoseOfAHeldAgent has a message behind hundreds of an agent whose model is down, in a lane each. A
+// tick finds it although it does not go from lane to lane.
 func TestMessagesBehindThoseOfAHeldAgent(t *testing.T) {
 	h := newEnv(t)
 	h.Exec("update turnkeeper.agents set give_up_after = null")

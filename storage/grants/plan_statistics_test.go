@@ -18,7 +18,8 @@ import (
 // empty. Then the tables get thousands of closed turns, and are not analyzed. No statement may
 // read a whole table.
 func TestABurstReadsByKey(t *testing.T) {
-	for name, analyzed := range map[string]bool{"without statistics": false, "with the statistics of small tables": true} {
+	for name, analyzed := range map[string]bool{"without statistics": false,
+		"with the statistics of small tables": true} {
 		t.Run(name, func(t *testing.T) { burst(t, analyzed) })
 	}
 }
@@ -41,7 +42,8 @@ func burst(t *testing.T, analyzed bool) {
 				return err
 			})
 			k := storagetest.Key(1, 1)
-			d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, "", turnkeeper.CallSucceeded, "done")}})
+			d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, "",
+				turnkeeper.CallSucceeded, "done")}})
 			d.Finish(t, "done")
 		}
 	}
@@ -65,7 +67,8 @@ func burst(t *testing.T, analyzed bool) {
 		}
 	}
 	if t.Failed() {
-		t.Log(storagetest.One[string](other, "select string_agg(concat_ws(' ', indexrelname, idx_scan, idx_tup_read), ', ') from pg_stat_user_indexes where idx_tup_read > 5000"))
+		t.Log(storagetest.One[string](other,
+			"select string_agg(concat_ws(' ', indexrelname, idx_scan, idx_tup_read), ', ') from pg_stat_user_indexes where idx_tup_read > 5000"))
 	}
 }
 
@@ -119,7 +122,8 @@ func reads(t *testing.T, s *storagetest.DB) map[string]int {
 		t.Fatal(err)
 	}
 	all := map[string]int{}
-	rows, _ := s.Pool().Query(t.Context(), "select relname, (coalesce(seq_tup_read, 0) + coalesce((select sum(i.idx_tup_read) from pg_stat_user_indexes i where i.relid = s.relid), 0))::bigint from pg_stat_user_tables s where schemaname = 'turnkeeper'")
+	rows, _ := s.Pool().Query(t.Context(),
+		"select relname, (coalesce(seq_tup_read, 0) + coalesce((select sum(i.idx_tup_read) from pg_stat_user_indexes i where i.relid = s.relid), 0))::bigint from pg_stat_user_tables s where schemaname = 'turnkeeper'")
 	var name string
 	var n int
 	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { all[name] = n; return nil }); err != nil {
@@ -133,7 +137,8 @@ func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
 	h := newEnv(t)
 	h.NeverAnalyzed()
 	// So many that the index by conversation is larger than the one by agent.
-	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+	h.Exec(
+		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select i, 1, 'desk', 'a conversation with a long name ' || i, 'desk', 'message', repeat('a', 64), 'succeeded', 1, now(), 'none' from generate_series(100001, 100200) i`)
 	conn, err := h.Pool().Acquire(t.Context())
 	if err != nil {
@@ -141,7 +146,8 @@ func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
 	}
 	defer conn.Release()
 	past := func(conversation string) (has bool) {
-		if err := conn.QueryRow(t.Context(), "select turnkeeper.has_past('desk', '', $1, 1000000)", conversation).Scan(&has); err != nil {
+		if err := conn.QueryRow(t.Context(), "select turnkeeper.has_past('desk', '', $1, 1000000)", conversation).Scan(
+			&has); err != nil {
 			t.Fatal(err)
 		}
 		return has
@@ -154,7 +160,9 @@ func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
 		t.Errorf("a new conversation has a past: %v, an old one: %v", past("new"), past("main7"))
 	}
 	var plan string
-	if err := conn.QueryRow(t.Context(), "explain (analyze, buffers, format json) select turnkeeper.has_past('desk', '', 'new', 1000000)").Scan(&plan); err != nil {
+	if err := conn.QueryRow(t.Context(),
+		"explain (analyze, buffers, format json) select turnkeeper.has_past('desk', '', 'new', 1000000)").Scan(
+		&plan); err != nil {
 		t.Fatal(err)
 	}
 	if pages := storagetest.ParsePlan(t, plan).Pages(); pages > 10 {

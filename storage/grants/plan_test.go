@@ -14,8 +14,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// query reads a named query from its file, and fills in its parameters: those of pairs, a name and a value each, and else
-// values for all that there is.
+// query reads a named query from its file, and fills in its parameters: those of pairs, a name and a value each, and
+// else values for all that there is.
 func query(t testing.TB, file, name string, pairs ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("../queries/" + file)
@@ -66,11 +66,14 @@ func (f flood) pour(h *env) {
 		select 'desk', 'crowd', 'desk/crowd', 'x', `+past+`, `+past+` from generate_series(1, $1::int) i`, f.crowd)
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at, accepted_at)
 		select 'desk', 'c' || i % $1::int, 'desk/c' || i % $1::int, 'x', `+past+` + interval '1 minute', `+past+` + interval '1 minute' from generate_series(1, 100000) i`, f.lanes)
-	h.Exec(`insert into turnkeeper.leases (lane, agent) select 'desk/c' || i, 'desk' from generate_series(0, $1::int - 1) i`, f.lanes)
-	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+	h.Exec(
+		`insert into turnkeeper.leases (lane, agent) select 'desk/c' || i, 'desk' from generate_series(0, $1::int - 1) i`, f.lanes)
+	h.Exec(
+		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none'
 		from turnkeeper.messages where state = 'succeeded'`)
-	h.Exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '4 min'
+	h.Exec(
+		`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '4 min'
 		where lane in (select lane from turnkeeper.messages where state = 'waiting' order by id limit $1)`, f.busy)
 }
 
@@ -104,7 +107,8 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 					}
 					plan := h.Explain(sql)
 					plan.Walk(func(n storagetest.Plan) {
-						if (n.Relation == "messages" || n.Relation == "turns") && n.Type != "Index Scan" && n.Type != "Index Only Scan" && n.Rows*n.Loops > 0 {
+						if (n.Relation == "messages" || n.Relation == "turns") && n.Type != "Index Scan" &&
+							n.Type != "Index Only Scan" && n.Rows*n.Loops > 0 {
 							t.Errorf("%s, analyzed %v: a %s of %s", name, analyzed, n.Type, n.Relation)
 						}
 					})
@@ -148,7 +152,8 @@ func TestTicksSeldomScanPausedLanes(t *testing.T) {
 	f := flood{lanes: 10_000}
 	f.pour(h)
 	h.Exec("update turnkeeper.leases set failures = 1, not_before = now() + interval '100 s'")
-	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'free', 'desk/free', 'x')")
+	h.Exec(
+		"insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'free', 'desk/free', 'x')")
 	h.PauseAfterAnyScan()
 	found, empty := 0, 0
 	for range 30 {
@@ -201,7 +206,8 @@ func TestReadyMessagesOrder(t *testing.T) {
 		ready, err := tick.ReadyMessages(ctx, 100, nil)
 		var bodies []string
 		for _, r := range ready {
-			bodies = append(bodies, storagetest.One[string](h, "select body from turnkeeper.messages where id = $1", r.MessageID))
+			bodies = append(bodies, storagetest.One[string](h, "select body from turnkeeper.messages where id = $1",
+				r.MessageID))
 		}
 		if got := strings.Join(bodies, ", "); got != "a late, d, b" {
 			t.Errorf("heads in this order: %s", got)

@@ -18,7 +18,8 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 		{"desk", "later", "desk/later", "1 h", "0"},
 		{"desk", "once", "desk/once", "2 h", "2 h"}, // it was due before the clock was set back
 	} {
-		h.Exec("update turnkeeper.messages set due_at = now() + $2::text::interval, accepted_at = now() + $3::text::interval where id = $1",
+		h.Exec(
+			"update turnkeeper.messages set due_at = now() + $2::text::interval, accepted_at = now() + $3::text::interval where id = $1",
 			h.addMessage(m.agent, m.conversation, m.lane, "waiting"), m.due, m.accepted)
 	}
 	h.addSpawned(h.addMessage("desk", "spawned", "desk/spawned", "succeeded"))

@@ -14,7 +14,8 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]granting.DueSched
 	rows, err := t.q.DueSchedules(ctx, int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.DueSchedulesRow) granting.DueSchedule {
 		return granting.DueSchedule{
-			Agent: r.Agent, Name: r.Name, Cron: r.Cron, TimeZone: r.TimeZone, Conversation: r.Conversation, Message: r.Message,
+			Agent: r.Agent, Name: r.Name, Cron: r.Cron, TimeZone: r.TimeZone, Conversation: r.Conversation,
+			Message: r.Message,
 			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot), Level: r.Level,
 		}
 	}), pg.Translate(err)
@@ -23,7 +24,8 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]granting.DueSched
 // Fire writes the message of a due slot, at most once, or records that it does not run, and advances the schedule.
 func (t *Tick) Fire(ctx context.Context, d granting.SlotDecision) error {
 	s := d.Schedule
-	p := dbsqlc.AdvanceScheduleParams{Agent: s.Agent, Name: s.Name, NextDue: dbrow.OrNullTime(d.NextDue), LastError: dbrow.OrNull(d.Error)}
+	p := dbsqlc.AdvanceScheduleParams{Agent: s.Agent, Name: s.Name, NextDue: dbrow.OrNullTime(d.NextDue),
+		LastError: dbrow.OrNull(d.Error)}
 	switch {
 	case d.Skipped != "":
 		p.SkippedSlot, p.SkippedWhy = dbrow.OrNullTime(d.Slot), dbrow.OrNull(d.Skipped)

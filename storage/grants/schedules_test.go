@@ -18,7 +18,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-var morning = turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Wake up."}
+var morning = turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "Europe/Berlin", Conversation: "main",
+	Message: "Wake up."}
 
 func (h *env) schedule() turnkeeper.Schedule {
 	h.T.Helper()
@@ -186,11 +187,13 @@ func TestSchedulerSettings(t *testing.T) {
 	if err := h.SetScheduler(t.Context(), 0, 7); err != nil {
 		t.Fatal(err)
 	}
-	if sit, _ := h.Look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 || sit.Timeline == "" {
+	if sit, _ := h.Look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 ||
+		sit.Timeline == "" {
 		t.Errorf("the scheduler sees %+v", sit)
 	}
 	s, err := h.SchedulerSettings(t.Context())
-	if err != nil || s.PausedReason != "maintenance" || s.PausedAt.IsZero() || s.PollInterval != 2*time.Second || s.MaxDispatches != 7 {
+	if err != nil || s.PausedReason != "maintenance" || s.PausedAt.IsZero() || s.PollInterval != 2*time.Second ||
+		s.MaxDispatches != 7 {
 		t.Errorf("settings %+v, error %v", s, err)
 	}
 	if err := h.ResumeScheduler(t.Context()); err != nil {
@@ -258,7 +261,8 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another session took one") {
 		t.Fatalf("a lane granted twice: %v", err)
 	}
-	if n := storagetest.One[int](h, "select (select count(*) from turnkeeper.turns) + (select count(*) from turnkeeper.river_job) + (select count(*) from turnkeeper.leases)"); n != 0 {
+	if n := storagetest.One[int](h,
+		"select (select count(*) from turnkeeper.turns) + (select count(*) from turnkeeper.river_job) + (select count(*) from turnkeeper.leases)"); n != 0 {
 		t.Errorf("the undone tick left %d rows", n)
 	}
 }
@@ -288,12 +292,16 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 // TestAScheduleIsRunNow runs schedules outside of their slots.
 func TestAScheduleIsRunNow(t *testing.T) {
 	h := newEnv(t)
-	daily := turnkeeper.Schedule{Agent: "desk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look."}
-	broken := turnkeeper.Schedule{Agent: "desk", Name: "broken", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look again."}
-	gone := turnkeeper.Schedule{Agent: "desk", Name: "gone", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Not any more."}
+	daily := turnkeeper.Schedule{Agent: "desk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "news",
+		Message: "Look."}
+	broken := turnkeeper.Schedule{Agent: "desk", Name: "broken", Cron: "@daily", TimeZone: "UTC", Conversation: "news",
+		Message: "Look again."}
+	gone := turnkeeper.Schedule{Agent: "desk", Name: "gone", Cron: "@daily", TimeZone: "UTC", Conversation: "news",
+		Message: "Not any more."}
 	h.Register("desk", true, daily, broken, gone)
 	h.Register("desk", true, daily, broken)
-	h.Exec("update turnkeeper.schedules set active = false, last_error = 'no such day', next_due = null where name = 'broken'")
+	h.Exec(
+		"update turnkeeper.schedules set active = false, last_error = 'no such day', next_due = null where name = 'broken'")
 	h.Exec("update turnkeeper.schedules set paused_at = now() where name = 'daily'")
 	before := storagetest.One[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s")
 
@@ -310,7 +318,8 @@ func TestAScheduleIsRunNow(t *testing.T) {
 		t.Errorf("message %d waits, and the run is %d", first, again)
 	}
 	m, err := h.Message(t.Context(), first)
-	if err != nil || m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "daily" || m.Lane != "desk/news" || m.Body != "Look." || m.Slot.IsZero() {
+	if err != nil || m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "daily" || m.Lane != "desk/news" ||
+		m.Body != "Look." || m.Slot.IsZero() {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
 	h.Dispatch("worker-1") // the message no longer waits
@@ -329,7 +338,8 @@ func TestAScheduleIsRunNow(t *testing.T) {
 	if id, _, err := h.RunSchedule(t.Context(), "desk", "daily"); !errors.Is(err, turnkeeper.ErrAgentRetired) {
 		t.Errorf("run daily of a retired agent: %d, %v", id, err)
 	}
-	if after := storagetest.One[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s"); after != before {
+	if after := storagetest.One[string](h,
+		"select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s"); after != before {
 		t.Errorf("the schedules were changed from %s to %s", before, after)
 	}
 }
@@ -338,15 +348,20 @@ func TestAScheduleIsRunNow(t *testing.T) {
 func TestWhichSchedulesAreDue(t *testing.T) {
 	h := newEnv(t)
 	for name, set := range map[string]string{
-		"1 new": "next_due = null", "2 since an hour": "next_due = now() - interval '1 h'", "3 since a minute": "next_due = now() - interval '1 min'",
-		"in an hour": "next_due = now() + interval '1 h'", "paused": "next_due = now() - interval '1 h', paused_at = now()", "off": "next_due = now() - interval '1 h', active = false",
-		"new, paused": "next_due = null, paused_at = now()", "new, off": "next_due = null, active = false",
+		"1 new": "next_due = null", "2 since an hour": "next_due = now() - interval '1 h'",
+		"3 since a minute": "next_due = now() - interval '1 min'",
+		"in an hour":       "next_due = now() + interval '1 h'",
+		"paused":           "next_due = now() - interval '1 h', paused_at = now()",
+		"off":              "next_due = now() - interval '1 h', active = false",
+		"new, paused":      "next_due = null, paused_at = now()", "new, off": "next_due = null, active = false",
 	} {
-		h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('clerk', $1, '@daily', 'UTC', 'main', 'x')", name)
+		h.Exec(
+			"insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('clerk', $1, '@daily', 'UTC', 'main', 'x')", name)
 		h.Exec("update turnkeeper.schedules set "+set+" where name = $1", name)
 	}
 	h.Register("aunt", false)
-	h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('aunt', 'retired', '@daily', 'UTC', 'main', 'x')")
+	h.Exec(
+		"insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('aunt', 'retired', '@daily', 'UTC', 'main', 'x')")
 	h.Exec("update turnkeeper.agents set retired_at = now() where name = 'aunt'")
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		due, err := tick.DueSchedules(ctx, 10)
@@ -370,10 +385,14 @@ func TestWhatASlotBecomes(t *testing.T) {
 	h.Register("clerk", false, often, other)
 	h.Register("desk", true, often, other)
 	schedules := func() map[string]string {
-		rows, _ := h.Pool().Query(t.Context(), "select agent || ' ' || name, to_jsonb(s)::text from turnkeeper.schedules s")
+		rows, _ := h.Pool().Query(t.Context(),
+			"select agent || ' ' || name, to_jsonb(s)::text from turnkeeper.schedules s")
 		all := map[string]string{}
 		var name, row string
-		if _, err := pgx.ForEachRow(rows, []any{&name, &row}, func() error { all[name] = row; return nil }); err != nil {
+		if _, err := pgx.ForEachRow(rows, []any{&name, &row}, func() error {
+			all[name] = row
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return all
@@ -400,16 +419,23 @@ func TestWhatASlotBecomes(t *testing.T) {
 		agent string
 		want  string // lane of the new message; empty: there is none
 	}{
-		"nothing waits":                                    {nil, "clerk", "clerk"},
-		"nothing waits in its conversation":                {nil, "desk", "desk/main"},
-		"a message waits":                                  {[]func(){message("clerk", "x")}, "clerk", "clerk"},
-		"another schedule waits":                           {[]func(){schedule("clerk", "other", "main")}, "clerk", "clerk"},
-		"that of another agent waits":                      {[]func(){schedule("desk", "often", "main")}, "clerk", "clerk"},
-		"it waits":                                         {[]func(){schedule("clerk", "often", "main")}, "clerk", ""},
-		"it waits, for another conversation of its lane":   {[]func(){schedule("clerk", "often", "log")}, "clerk", ""},
-		"it waits in another lane":                         {[]func(){schedule("desk", "often", "log")}, "desk", "desk/main"},
-		"it has run":                                       {[]func(){schedule("clerk", "often", "main"), func() { h.Exec(closed) }}, "clerk", "clerk"},
-		"it has become one, which is closed, for its slot": {[]func(){schedule("clerk", "often", "main"), func() { h.Exec(closed) }, func() { slot = slot.Add(-time.Hour) }}, "clerk", ""},
+		"nothing waits":                     {nil, "clerk", "clerk"},
+		"nothing waits in its conversation": {nil, "desk", "desk/main"},
+		"a message waits":                   {[]func(){message("clerk", "x")}, "clerk", "clerk"},
+		"another schedule waits": {[]func(){schedule("clerk", "other", "main")},
+			"clerk", "clerk"},
+		"that of another agent waits": {[]func(){schedule("desk", "often", "main")},
+			"clerk", "clerk"},
+		"it waits": {[]func(){schedule("clerk", "often", "main")}, "clerk", ""},
+		"it waits, for another conversation of its lane": {[]func(){schedule("clerk", "often", "log")}, "clerk", ""},
+		"it waits in another lane": {[]func(){schedule("desk", "often", "log")},
+			"desk", "desk/main"},
+		"it has run": {[]func(){schedule("clerk", "often", "main"), func() {
+			h.Exec(closed)
+		}}, "clerk", "clerk"},
+		"it has become one, which is closed, for its slot": {[]func(){schedule("clerk", "often", "main"), func() {
+			h.Exec(closed)
+		}, func() { slot = slot.Add(-time.Hour) }}, "clerk", ""},
 	} {
 		h.Exec(closed)
 		for _, waits := range c.waits {
@@ -418,7 +444,8 @@ func TestWhatASlotBecomes(t *testing.T) {
 		last := storagetest.One[int](h, "select coalesce(max(id), 0) from turnkeeper.messages")
 		at := slot
 		occur(c.agent, "often", "main")
-		got := storagetest.One[string](h, `select coalesce(string_agg(concat_ws(' ', lane, case when (agent, schedule, slot, due_at, trigger) = ($2, 'often', $3, $3, 'schedule') then '' else 'wrong' end), ', '), '')
+		got := storagetest.One[string](h,
+			`select coalesce(string_agg(concat_ws(' ', lane, case when (agent, schedule, slot, due_at, trigger) = ($2, 'often', $3, $3, 'schedule') then '' else 'wrong' end), ', '), '')
 			from turnkeeper.messages where id > $1`, last, c.agent, at)
 		if strings.TrimSpace(got) != c.want {
 			t.Errorf("%s: it becomes a message in the lane %q, want %q", name, got, c.want)

@@ -15,7 +15,8 @@ import (
 // make one run.
 func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	h := newEnv(t)
-	h.Register("clerk", false, turnkeeper.Schedule{Name: "often", Cron: "*/10 * * * *", TimeZone: "UTC", Conversation: "main", Message: "Look."})
+	h.Register("clerk", false, turnkeeper.Schedule{Name: "often", Cron: "*/10 * * * *", TimeZone: "UTC",
+		Conversation: "main", Message: "Look."})
 	slot := time.Now().Add(-3 * time.Hour).Truncate(10 * time.Minute).UTC()
 	occur := func() {
 		h.due(func(granting.DueSchedule) granting.SlotDecision {
@@ -26,7 +27,8 @@ func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	}
 	occur()
 	d := h.Dispatch("worker-1")[0]
-	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 2 * time.Hour, ErrorClass: "budget", Error: "the budget is used up"}
+	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 2 * time.Hour, ErrorClass: "budget",
+		Error: "the budget is used up"}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred}, journal.Ending{Log: "deferred"}); err != nil {
 		t.Fatal(err)
 	}

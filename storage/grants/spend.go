@@ -24,12 +24,13 @@ type SpendRequest struct {
 
 // A SpendAnswer is the result of a SpendRequest.
 type SpendAnswer struct {
-	Reservation int64  // 0: none was made
-	Blocked     string // the exhausted budget: "turn", "day" or "tree"; "level": the agent has another level; empty: none
-	Level       survival.Level
-	UsedTokens  int64 // of that budget
-	UsedCalls   int64
-	DayLeft     time.Duration // until the next day's budget applies, by the database's clock
+	Reservation int64 // 0: none was made
+	// the exhausted budget: "turn", "day" or "tree"; "level": the agent has another level; empty: none
+	Blocked    string
+	Level      survival.Level
+	UsedTokens int64 // of that budget
+	UsedCalls  int64
+	DayLeft    time.Duration // until the next day's budget applies, by the database's clock
 }
 
 // ReserveSpend reserves an estimate in the budgets, if none is exhausted. A reservation
@@ -52,7 +53,8 @@ func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, 
 		DayTokens: r.DayTokens, DayCalls: r.DayCalls, Level: string(r.Level),
 	})
 	return SpendAnswer{
-		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls, Level: survival.Level(row.Level),
+		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+		Level:   survival.Level(row.Level),
 		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, pg.Translate(err)
 }
@@ -64,7 +66,8 @@ func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendAnsw
 		DayTokens: r.DayTokens, DayCalls: r.DayCalls, Level: string(r.Level),
 	})
 	return SpendAnswer{
-		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls, Level: survival.Level(row.Level),
+		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+		Level:   survival.Level(row.Level),
 		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, pg.Translate(err)
 }

@@ -17,8 +17,10 @@ import (
 
 func (h *env) spent(scope string) (tokens, calls int64) {
 	h.T.Helper()
-	return storagetest.One[int64](h, "select coalesce(sum(tokens), 0)::bigint from turnkeeper.spend where scope = $1", scope),
-		storagetest.One[int64](h, "select coalesce(sum(calls), 0)::bigint from turnkeeper.spend where scope = $1", scope)
+	return storagetest.One[int64](h, "select coalesce(sum(tokens), 0)::bigint from turnkeeper.spend where scope = $1",
+			scope),
+		storagetest.One[int64](h, "select coalesce(sum(calls), 0)::bigint from turnkeeper.spend where scope = $1",
+			scope)
 }
 
 func TestConcurrentReservationsNeverExceedTheLimit(t *testing.T) {
@@ -75,7 +77,8 @@ func TestSettledSpend(t *testing.T) {
 	h := newEnv(t)
 	reserve := func(tokens int64) int64 {
 		t.Helper()
-		answer, err := h.ReserveSpend(t.Context(), grants.SpendRequest{Turn: 1, Agent: "a", Tokens: tokens, TurnTokens: 1000})
+		answer, err := h.ReserveSpend(t.Context(), grants.SpendRequest{Turn: 1, Agent: "a", Tokens: tokens,
+			TurnTokens: 1000})
 		if err != nil || answer.Blocked != "" {
 			t.Fatalf("%+v, error %v", answer, err)
 		}
@@ -127,7 +130,8 @@ func (h *env) spending() map[string]string {
 // of the agent on another day, does not change.
 func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 	h := newEnv(t)
-	h.Exec("insert into turnkeeper.spend (scope, period) values ('turn:1', ''), ('tree:1', '')") // budgets of another turn and tree that are not used up
+	// budgets of another turn and tree that are not used up
+	h.Exec("insert into turnkeeper.spend (scope, period) values ('turn:1', ''), ('tree:1', '')")
 	for i, c := range []struct {
 		limits  grants.SpendRequest
 		blocked string
@@ -157,7 +161,8 @@ func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 			('agent:' || $1, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD'), 70, 3),
 			('agent:' || $1, to_char(clock_timestamp() at time zone 'UTC' + interval '1 day', 'YYYY-MM-DD'), 70, 3), -- should it be midnight now
 			('turn:' || $2::bigint, '', 70, 3), ('tree:' || $3::bigint, '', 70, 3)`, r.Agent, r.Turn, 2000+i)
-		h.Exec("insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values ($2, $1, '2020-01-01', 1000)", r.Agent, r.Turn)
+		h.Exec(
+			"insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values ($2, $1, '2020-01-01', 1000)", r.Agent, r.Turn)
 		want := h.spending()
 		a, err := h.ReserveSpend(t.Context(), r)
 		if err != nil || a.Blocked != c.blocked || (a.Reservation == 0) != (c.blocked != "") {
@@ -193,7 +198,8 @@ func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 				t.Errorf("%+v, settled: taken is (-want +got):\n%s", c.limits, diff)
 			}
 		}
-		root := storagetest.One[turnkeeper.TurnID](h, "select coalesce(root, 0) from turnkeeper.spend_reservations where id = $1", a.Reservation)
+		root := storagetest.One[turnkeeper.TurnID](h,
+			"select coalesce(root, 0) from turnkeeper.spend_reservations where id = $1", a.Reservation)
 		if root != r.Root {
 			t.Errorf("the reservation is of the tree %d, want %d", root, r.Root)
 		}
@@ -207,8 +213,10 @@ func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 	h.TurnOf("clerk", "worker-1").Finish(t, "done")
 	attempts := func(agent string) (first, second turnkeeper.TurnID) {
 		d := h.TurnOf(agent, "worker-1")
-		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			Error: "no", Retry: true}
+		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
+			journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Exec("update turnkeeper.leases set not_before = null")
@@ -218,14 +226,16 @@ func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 	turn, turnAgain := attempts("desk")
 	for _, r := range []grants.SpendRequest{
 		{Turn: turn, Agent: "desk", Tokens: 1}, {Turn: turnAgain, Agent: "desk", Tokens: 1},
-		{Turn: turnAgain, Agent: "desk", Tokens: 1, Root: rootAgain}, {Turn: turn, Agent: "desk", Tokens: 1, Root: root},
+		{Turn: turnAgain, Agent: "desk", Tokens: 1, Root: rootAgain}, {Turn: turn, Agent: "desk",
+			Tokens: 1, Root: root},
 		{Turn: root, Agent: "clerk", Tokens: 1}, {Turn: rootAgain, Agent: "clerk", Tokens: 1, Root: turnAgain},
 	} {
 		if a, err := h.ReserveSpend(t.Context(), r); err != nil || a.Blocked != "" {
 			t.Errorf("%+v: %+v, error %v", r, a, err)
 		}
 	}
-	got := storagetest.One[string](h, "select string_agg(format('%s %s', scope, calls), ', ' order by scope) from turnkeeper.spend where scope not like 'agent:%'")
+	got := storagetest.One[string](h,
+		"select string_agg(format('%s %s', scope, calls), ', ' order by scope) from turnkeeper.spend where scope not like 'agent:%'")
 	if want := fmt.Sprintf("tree:%d 2, tree:%d 1, turn:%[1]d 2, turn:%d 4", root, turn); got != want {
 		t.Errorf("taken is %s, want %s", got, want)
 	}

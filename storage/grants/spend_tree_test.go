@@ -18,7 +18,8 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	d := h.Turn("x")
 	reserve := func(root, turn turnkeeper.TurnID, agent string) grants.SpendAnswer {
 		t.Helper()
-		a, err := h.ReserveSpend(t.Context(), grants.SpendRequest{Turn: turn, Agent: agent, Tokens: 10, Root: root, TreeCalls: 3})
+		a, err := h.ReserveSpend(t.Context(), grants.SpendRequest{Turn: turn, Agent: agent, Tokens: 10, Root: root,
+			TreeCalls: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,8 +32,10 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	if err := h.SettleSpend(t.Context(), first.Reservation, 7); err != nil {
 		t.Fatal(err)
 	}
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "no", Retry: true}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting,
+		Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")
@@ -53,18 +56,21 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 		t.Fatalf("the third call of three: %+v", a)
 	}
 	for _, turn := range []*storagetest.Dispatch{root, child} {
-		if a := reserve(root.Grant.TurnID, turn.Grant.TurnID, turn.Record.Turn.Agent); a.Blocked != "tree" || a.UsedCalls != 3 {
+		if a := reserve(root.Grant.TurnID, turn.Grant.TurnID, turn.Record.Turn.Agent); a.Blocked != "tree" ||
+			a.UsedCalls != 3 {
 			t.Errorf("a fourth call of a budget of three is made by %s: %+v", turn.Record.Turn.Agent, a)
 		}
 	}
 
 	// A second attempt of a sub-agent uses the budget of the same tree.
-	if err := child.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+	if err := child.Append(t.Context(), turnlog.Entry{Outcome: &failed},
+		journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")
 	again := h.Dispatch("worker-3")[0]
-	if a := reserve(again.Record.Lineage.Root, again.Grant.TurnID, "desk"); again.Record.Turn.Attempt != 2 || a.Blocked != "tree" {
+	if a := reserve(again.Record.Lineage.Root, again.Grant.TurnID, "desk"); again.Record.Turn.Attempt != 2 ||
+		a.Blocked != "tree" {
 		t.Errorf("attempt %d of the sub-agent: %+v", again.Record.Turn.Attempt, a)
 	}
 
@@ -80,7 +86,8 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 // below starts a sub-agent of a turn, the desk, and returns its dispatch.
 func (h *env) below(d *storagetest.Dispatch, k turnkeeper.CallKey, limits turnlog.TreeLimits) *storagetest.Dispatch {
 	h.T.Helper()
-	d.Write(h.T, turnlog.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart)})
+	d.Write(h.T, turnlog.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce),
+		Events: storagetest.Events(turnkeeper.EventTurnStart)})
 	message, err := d.NewMessage(h.T.Context())
 	if err != nil {
 		h.T.Fatal(err)
@@ -91,7 +98,8 @@ func (h *env) below(d *storagetest.Dispatch, k turnkeeper.CallKey, limits turnlo
 		Agents: []string{d.Record.Turn.Agent, "desk"},
 	}
 	d.Write(h.T, turnlog.Entry{
-		Starts: []turnlog.CallStart{s}, Results: []turnlog.CallResult{storagetest.Result(k, s.Nonce, turnkeeper.CallRunning, "not yet")},
+		Starts: []turnlog.CallStart{s}, Results: []turnlog.CallResult{storagetest.Result(k, s.Nonce,
+			turnkeeper.CallRunning, "not yet")},
 	})
 	all := h.Dispatch("worker-2")
 	if len(all) != 1 || all[0].Record.Message.ID != message {

@@ -42,10 +42,10 @@ type Tick struct {
 	aside  bool                 // rows are set aside
 }
 
-// A floor is where partial looks begin. Each full look notes it. No message without a queue_rank waits, or will wait, with a lower
-// rank than waiting: messages that were visible have it, and those that were not yet visible were accepted by transactions that
-// began after an earlier look, and are due no earlier than that. A grant that becomes visible more than lateCommit after it was made
-// is found by the next full look.
+// A floor is where partial looks begin. Each full look notes it. No message without a queue_rank waits, or will wait,
+// with a lower rank than waiting: messages that were visible have it, and those that were not yet visible were accepted
+// by transactions that began after an earlier look, and are due no earlier than that. A grant that becomes visible more
+// than lateCommit after it was made is found by the next full look.
 type floor struct {
 	mu            sync.Mutex
 	waiting, held time.Time
@@ -65,12 +65,12 @@ const (
 	looksEach = 100 * time.Millisecond // least time between two that are kept
 )
 
-// lateCommit is the time from a grant to the commit that makes it visible which partial looks allow for. A message is due at most that
-// long before its transaction gets an id: due times are whole seconds.
+// lateCommit is the time from a grant to the commit that makes it visible which partial looks allow for. A message is
+// due at most that long before its transaction gets an id: due times are whole seconds.
 const lateCommit = 2 * time.Second
 
-// get returns where partial looks begin, the zero time being the beginning, and for how many heads of lanes they ask: for twice
-// as many as there were free slots, so that a long queue costs little while workers are busy.
+// get returns where partial looks begin, the zero time being the beginning, and for how many heads of lanes they ask:
+// for twice as many as there were free slots, so that a long queue costs little while workers are busy.
 func (f *floor) get() (waiting, held time.Time, heads int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,13 +93,15 @@ func (f *floor) set(row dbsqlc.LookRow) {
 	if !f.waiting.IsZero() && row.WaitingFrom.Before(f.waiting) {
 		f.waiting = row.WaitingFrom
 	}
-	if row.HeldFrom.Before(f.held) && row.HeldFrom.After(time.Unix(0, 0)) { // else none is held, and later grants end later
+	// else none is held, and later grants end later
+	if row.HeldFrom.Before(f.held) && row.HeldFrom.After(time.Unix(0, 0)) {
 		f.held = row.HeldFrom
 	}
 }
 
-// unseen returns a time after which all messages are due that a transaction accepts which is not visible yet: the newest look before
-// the oldest open transaction, less lateCommit. It is the zero time if no look is kept from before it.
+// unseen returns a time after which all messages are due that a transaction accepts which is not visible yet: the
+// newest look before the oldest open transaction, less lateCommit. It is the zero time if no look is kept from before
+// it.
 func (f *floor) unseen(firstOpen int64) time.Time {
 	for _, look := range slices.Backward(f.looks) {
 		if look.own < firstOpen {
@@ -199,7 +201,8 @@ func (t *Tick) Handed() []granting.Handed { return t.handed }
 // Handed returns those of the grants that a tick has handed over to the worker, and that are still in
 // force. If a tick is in progress, Handed waits for its end, so that no other grants can follow. While the
 // database is unavailable, it retries until ctx ends.
-func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
+func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID,
+	grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
 	ids := dbrow.Texts(grants)
 	err = s.db.Patiently(ctx, func() error {
 		return pg.Translate(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
@@ -217,7 +220,8 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 			for i := range rows {
 				row := &rows[i]
 				grant := turnkeeper.GrantID(dbrow.OrZero(row.GrantID))
-				if slices.Contains(grants, grant) && journal.Holds(row, grant) && dbrow.OrZero(row.WorkerID) == string(worker) {
+				if slices.Contains(grants, grant) && journal.Holds(row, grant) &&
+					dbrow.OrZero(row.WorkerID) == string(worker) {
 					handed = append(handed, s.handedOf(row, read))
 				}
 			}
@@ -229,9 +233,10 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 
 func (s *Store) handedOf(row *dbsqlc.TurnForWorkerRow, read time.Time) granting.Handed {
 	turn := dbrow.TurnForWorker(row)
-	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(ctx context.Context) (*turnlog.Record, error) {
-		return s.journals.CompletePatiently(ctx, row)
-	}}
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read,
+		Load: func(ctx context.Context) (*turnlog.Record, error) {
+			return s.journals.CompletePatiently(ctx, row)
+		}}
 }
 
 // Look begins the tick: it tries to take the scheduler's lock and returns what is due.
@@ -252,7 +257,8 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting, []string{}).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting,
+		[]string{}).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
 		return err
 	})
@@ -279,11 +285,16 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	t.store.floor.setRoom(row.Room)
 	t.aside = row.Aside > 0
 	return granting.Snapshot{
-		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
-		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
-		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: newestOf(row.NewestGrant), Took: time.Duration(row.TookUs) * time.Microsecond,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Levels: row.Levels, Room: int(row.Room), Running: row.Running, Waiting: int(row.Waiting),
-		Aside: row.Aside > 0, Retry: row.Retry,
+		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval),
+		MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
+		Timeline:      row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted,
+		LastTickAt: dbrow.OrZero(row.LastTickAt),
+		HoldUntil:  dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: newestOf(row.NewestGrant),
+		Took: time.Duration(row.TookUs) * time.Microsecond,
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held,
+		Queued: row.Queued, Lanes: row.Lanes, Levels: row.Levels, Room: int(row.Room), Running: row.Running,
+		Waiting: int(row.Waiting),
+		Aside:   row.Aside > 0, Retry: row.Retry,
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
 }
@@ -327,28 +338,34 @@ func (t *Tick) MoveLanes(ctx context.Context) error {
 // ReadyTurns lists queued turns that are due. It leaves out those of the held agents
 // unless they are overdue, and those of the full agents.
 func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
-	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), dbrow.OrEmpty(full), int32(limit)) //nolint:gosec // small
+	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), dbrow.OrEmpty(full),
+		int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) granting.Candidate {
 		return granting.Candidate{
-			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation,
+			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
+			User: r.UserName, Conversation: r.Conversation,
 			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
-			DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning), WorkerID: turnkeeper.WorkerID(r.WorkerID),
-			Overdue: r.Overdue,
+			DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning),
+			WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			Overdue:  r.Overdue,
 		}
 	}), pg.Translate(err)
 }
 
-// ReadyMessages lists the heads of free lanes, except those of the held agents that are not overdue, and those of the full
-// agents. Grant creates their turns. If it took long a short time ago to go from lane to lane, it lists only the heads among
-// the oldest messages: NextDue says when to ask again.
-func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
+// ReadyMessages lists the heads of free lanes, except those of the held agents that are not overdue, and those of the
+// full agents. Grant creates their turns. If it took long a short time ago to go from lane to lane, it lists only the
+// heads among the oldest messages: NextDue says when to ask again.
+func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string,
+	full ...string) ([]granting.Candidate, error) {
 	began, known := time.Now(), t.ahead != nil
 	ready := slices.DeleteFunc(t.ahead, func(c granting.Candidate) bool {
 		return !c.Overdue && slices.Contains(held, c.Agent) || slices.Contains(full, c.Agent)
 	})
 	t.ahead = nil
 	p := dbsqlc.ReadyMessagesParams{
-		MaxHeads: int32(limit), MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held), FullAgents: dbrow.OrEmpty(full), PassedAgents: []string{}, //nolint:gosec // small
+		MaxHeads:   int32(limit), //nolint:gosec // small
+		MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held),
+		FullAgents: dbrow.OrEmpty(full), PassedAgents: []string{},
 	}
 	if known && (t.all || len(ready) >= limit) {
 		return ready[:min(limit, len(ready))], nil
@@ -381,7 +398,8 @@ func (t *Tick) readyMessages(ctx context.Context, p dbsqlc.ReadyMessagesParams) 
 func readyOf(r dbsqlc.ReadyMessagesRow) granting.Candidate {
 	return granting.Candidate{
 		New: true, MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
-		User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+		User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane),
+		Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
 		DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning), Overdue: r.Overdue,
 	}
 }
@@ -405,7 +423,8 @@ func (j Job) queueFor(r granting.Candidate) string {
 // the tick's commit. grants[i] is the id for ready[i]. The job's arguments are turn_id
 // and grant_id. If a lane is not free, the commit fails and the tick is undone. It hands
 // over the turns that have a slot: see Handed.
-func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
+func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job,
+	ttl time.Duration) error {
 	t.store.floor.setTTL(ttl)
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
 	var handed, lanes []string
@@ -444,7 +463,8 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 }
 
 // grantNow is the end of Grant in a tick whose parts are tried apart.
-func (t *Tick) grantNow(ctx context.Context, p dbsqlc.GrantParams, ready []granting.Candidate, grants []turnkeeper.GrantID, lanes, handed []string) error {
+func (t *Tick) grantNow(ctx context.Context, p dbsqlc.GrantParams, ready []granting.Candidate,
+	grants []turnkeeper.GrantID, lanes, handed []string) error {
 	read := time.Now()
 	if err := t.q.Grant(ctx, p); err != nil {
 		return pg.Translate(err)
@@ -467,8 +487,9 @@ func (t *Tick) handedOf(rows []dbsqlc.TurnForWorkerRow, read time.Time) []granti
 	return handed
 }
 
-// Try runs a part of the tick that is about the subjects, in a savepoint. If it fails, it is undone, and failed is its error; a single
-// subject is set aside. err means that the tick itself cannot go on: the error is of the connection or the server, not of one row.
+// Try runs a part of the tick that is about the subjects, in a savepoint. If it fails, it is undone, and failed is its
+// error; a single subject is set aside. err means that the tick itself cannot go on: the error is of the connection or
+// the server, not of one row.
 func (t *Tick) Try(ctx context.Context, subjects []granting.Subject, f func() error) (failed, err error) {
 	t.apart = true
 	handed := t.handed
@@ -476,7 +497,8 @@ func (t *Tick) Try(ctx context.Context, subjects []granting.Subject, f func() er
 		return nil, pg.Translate(err)
 	}
 	if failed = f(); failed == nil {
-		_, failed = t.tx.Exec(ctx, "set constraints all immediate; release savepoint part") // what would fail at the commit fails here
+		// what would fail at the commit fails here
+		_, failed = t.tx.Exec(ctx, "set constraints all immediate; release savepoint part")
 		failed = pg.Translate(failed)
 	}
 	if failed == nil {
@@ -496,8 +518,8 @@ func (t *Tick) Try(ctx context.Context, subjects []granting.Subject, f func() er
 	return failed, t.store.db.PutAside(ctx, t.q, string(subjects[0].Kind), subjects[0].ID, failed)
 }
 
-// notAside records that the subjects are set aside no longer. If that fails, it is recorded as a failed step, and the subjects' work is
-// kept.
+// notAside records that the subjects are set aside no longer. If that fails, it is recorded as a failed step, and the
+// subjects' work is kept.
 func (t *Tick) notAside(ctx context.Context, subjects []granting.Subject) error {
 	if !t.aside {
 		return nil
@@ -549,8 +571,8 @@ func (t *Tick) ExpireAsks(ctx context.Context, limit int) (int, error) {
 	return int(n), pg.Translate(err)
 }
 
-// MoveLevels moves messages that the survival levels of their agents hold out of the lanes that they would block, and those that
-// they hold no longer back. It returns how many changed.
+// MoveLevels moves messages that the survival levels of their agents hold out of the lanes that they would block, and
+// those that they hold no longer back. It returns how many changed.
 func (t *Tick) MoveLevels(ctx context.Context) (int, error) {
 	n, err := t.q.MoveLevels(ctx, granting.MaxWaiting)
 	if n > 0 {
@@ -559,8 +581,8 @@ func (t *Tick) MoveLevels(ctx context.Context) (int, error) {
 	return int(n), pg.Translate(err)
 }
 
-// MoveHeld moves messages that a parked turn holds out of the lanes that they would block, and returns how many. It looks
-// at the oldest waiting messages: those behind them block nothing yet.
+// MoveHeld moves messages that a parked turn holds out of the lanes that they would block, and returns how many. It
+// looks at the oldest waiting messages: those behind them block nothing yet.
 func (t *Tick) MoveHeld(ctx context.Context) (int, error) {
 	n, err := t.q.MoveHeld(ctx, granting.MaxWaiting)
 	if n > 0 {

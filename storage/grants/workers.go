@@ -11,12 +11,15 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Beat records a heartbeat of a worker process. It uses a connection of the queue's pool: writes that wait for locked rows can
-// take all connections of the main pool.
+// Beat records a heartbeat of a worker process. It uses a connection of the queue's pool: writes that wait for locked
+// rows can take all connections of the main pool.
 func (s *Store) Beat(ctx context.Context, h presence.Heartbeat) error {
 	err := pg.Translate(dbsqlc.New(s.db.Queue).Beat(ctx, dbsqlc.BeatParams{
-		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
-		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, Roles: dbrow.OrEmpty(h.Roles), //nolint:gosec // checked settings
+		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host),
+		Pid:     int32(h.PID), //nolint:gosec // a pid
+		Version: h.Version,
+		Slots:   int32(h.Slots), //nolint:gosec // checked settings
+		Roles:   dbrow.OrEmpty(h.Roles), TakeoverAfter: h.TakeoverAfter,
 		Refused: dbrow.StoreRefused(h.Refused),
 	}))
 	s.beats.Note(err)
@@ -37,7 +40,8 @@ type Overlooked struct {
 // GiveBack returns the jobs and grants that this worker got longer than older ago and
 // that are not in working, the grants that it runs. away lists grants that it left
 // because the database was unavailable: these do not count against their messages.
-func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working, away []turnkeeper.GrantID) (Overlooked, error) {
+func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working,
+	away []turnkeeper.GrantID) (Overlooked, error) {
 	ids := dbrow.Texts(working)
 	jobs, err := s.db.Q.GiveBackJobs(ctx, string(id), older, ids)
 	if err != nil {

@@ -17,7 +17,8 @@ func TestHeartbeats(t *testing.T) {
 	h.HeartBeat("w", 5, 15*time.Second)
 	h.HeartBeat("w", 3, 15*time.Second)
 	all, err := h.Workers(t.Context())
-	if err != nil || len(all) != 1 || all[0].Slots != 3 || all[0].TakeoverAfter != 15*time.Second || !all[0].StoppedAt.IsZero() || all[0].Silent > storagetest.Patience {
+	if err != nil || len(all) != 1 || all[0].Slots != 3 || all[0].TakeoverAfter != 15*time.Second ||
+		!all[0].StoppedAt.IsZero() || all[0].Silent > storagetest.Patience {
 		t.Errorf("%+v, error %v", all, err)
 	}
 	if all[0].BeatAt.Before(all[0].StartedAt) {
@@ -26,10 +27,12 @@ func TestHeartbeats(t *testing.T) {
 	if err := h.StopBeating(t.Context(), "w"); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := h.Workers(t.Context()); err != nil || len(all) != 1 || all[0].StoppedAt.IsZero() || all[0].Slots != 0 {
+	if all, err := h.Workers(t.Context()); err != nil || len(all) != 1 || all[0].StoppedAt.IsZero() ||
+		all[0].Slots != 0 {
 		t.Errorf("%+v, error %v", all, err)
 	}
-	h.Exec("update turnkeeper.worker_heartbeat set stopped_at = stopped_at - interval '2 days', beat_at = beat_at - interval '2 days'")
+	h.Exec(
+		"update turnkeeper.worker_heartbeat set stopped_at = stopped_at - interval '2 days', beat_at = beat_at - interval '2 days'")
 	h.HeartBeat("young", 1, 0)
 	if err := h.ForgetWorkers(t.Context()); err != nil {
 		t.Fatal(err)
@@ -106,13 +109,15 @@ func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
 					d = h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, c.taker)
 				}
 				if c.lapsed {
-					h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
+					h.Exec(
+						"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
 				}
 				sit, lost := h.Look()
 				if sit.Lost != c.lost || (len(lost) == 1) != c.lost {
 					t.Errorf("looks lost %v, is listed %v; want %v", sit.Lost, lost, c.lost)
 				}
-				if c.lost && (lost[0].WorkerID != c.taker || lost[0].Lapsed != c.lapsed || lost[0].TurnID != d.Grant.TurnID || lost[0].JobID != d.Grant.JobID) {
+				if c.lost && (lost[0].WorkerID != c.taker || lost[0].Lapsed != c.lapsed ||
+					lost[0].TurnID != d.Grant.TurnID || lost[0].JobID != d.Grant.JobID) {
 					t.Errorf("listed as %+v", lost[0])
 				}
 				h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, cmp.Or(d.Grant.WorkerID, "w")).Cancel(t)
@@ -149,7 +154,8 @@ func TestWhichUnclaimedGrantsAreLost(t *testing.T) {
 		h.Submit("desk", name, "x")
 		d := h.Dispatch("")[0]
 		if c.queue != "" {
-			h.Exec("update turnkeeper.river_job set queue = 'turns_' || left(encode(sha256(convert_to($2, 'UTF8')), 'hex'), 32) where id = $1", d.Grant.JobID, c.queue)
+			h.Exec(
+				"update turnkeeper.river_job set queue = 'turns_' || left(encode(sha256(convert_to($2, 'UTF8')), 'hex'), 32) where id = $1", d.Grant.JobID, c.queue)
 		}
 		h.FetchJob(d.Grant.JobID, c.fetched)
 		if c.bound != "" {
@@ -190,7 +196,8 @@ func TestLostGrantIsThatOfItsWorker(t *testing.T) {
 	}
 }
 
-// A worker beats while its other work takes all connections of the main pool, for example because it waits for locked rows.
+// A worker beats while its other work takes all connections of the main pool, for example because it waits for locked
+// rows.
 func TestBeatBesideABusyPool(t *testing.T) {
 	h := newEnv(t)
 	for range h.Pool().Config().MaxConns {

@@ -17,8 +17,8 @@ func hasAsks(e turnlog.Entry) bool {
 	return len(e.Gates)+len(e.Asks)+len(e.Seen)+len(e.Inputs)+len(e.Withdrawn) > 0
 }
 
-// queueAsks queues the changes of an entry to asks and gates. The fence has checked the entry's starts against earlier gates
-// and asks. If the entry itself has gates or asks, the starts are checked again.
+// queueAsks queues the changes of an entry to asks and gates. The fence has checked the entry's starts against earlier
+// gates and asks. If the entry itself has gates or asks, the starts are checked again.
 func (w *Writer) queueAsks(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
 	turn := int64(w.grant.TurnID)
 	var failed []error
@@ -58,7 +58,8 @@ func checkOf(turn int64, starts []turnlog.CallStart) dbsqlc.CheckApprovalsParams
 
 func (w *Writer) openAsks(turn int64, questions []asks.Question) dbsqlc.OpenAsksParams {
 	terms := questions[0].Terms
-	p := dbsqlc.OpenAsksParams{Turn: turn, Audience: dbrow.OrEmpty(terms.Audience), Hold: terms.Hold, Timeout: terms.Timeout}
+	p := dbsqlc.OpenAsksParams{Turn: turn, Audience: dbrow.OrEmpty(terms.Audience), Hold: terms.Hold,
+		Timeout: terms.Timeout}
 	for _, a := range questions {
 		p.Rounds = append(p.Rounds, int32(a.Call.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(a.Call.Ordinal)) //nolint:gosec // few

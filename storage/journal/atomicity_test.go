@@ -25,16 +25,21 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 		least  int // minimum number of rows that change
 	}{
 		{
-			"the end", scene.calls, "select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
+			"the end", scene.calls,
+			"select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
 			func(s scene) error {
-				return s.Append(s.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
+				return s.Append(s.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"),
+					Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			}, 7,
 		},
 		{
-			"a step", scene.calls, "insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash) values ($1, 1, 2, 1, 'once', 0, 0, 'held', '', '', '', '')",
+			"a step", scene.calls,
+			"insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash) values ($1, 1, 2, 1, 'once', 0, 0, 'held', '', '', '', '')",
 			func(s scene) error {
 				return s.Append(s.T.Context(), turnlog.Entry{
-					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)},
+					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart),
+					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1,
+						turnkeeper.EffectOnce)},
 				}, journal.Ending{})
 			}, 5,
 		},
@@ -42,7 +47,8 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 			"an arrival", func(s scene) { s.open(); s.claim("w") },
 			"select from turnkeeper.river_job where id = (select job_id from turnkeeper.detached_calls where turn_id = $1 and round = 1 and ordinal = 1) for update",
 			func(s scene) error {
-				return s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok"))
+				return s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),
+					turnkeeper.CallSucceeded, "ok"))
 			}, 4,
 		},
 		{
@@ -66,7 +72,8 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					return tick.Grant(ctx, ready, []turnkeeper.GrantID{"8b8d0a52-9d2e-4f0c-9f69-0a4c6d0f3b11"}, storagetest.TurnJob, storagetest.TTL)
+					return tick.Grant(ctx, ready, []turnkeeper.GrantID{"8b8d0a52-9d2e-4f0c-9f69-0a4c6d0f3b11"},
+						storagetest.TurnJob, storagetest.TTL)
 				})
 			}, 5,
 		},

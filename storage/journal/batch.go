@@ -12,11 +12,12 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// send writes changes of different turns in one transaction: one statement appends all journal rows, another ends all turns
-// that end. It calls sent after it has sent the transaction, before the answer arrives. It returns the error of each refused
-// change. With alone, there is only one change, and err is its refusal. After any other err, nothing was written, or it is
-// unknown whether it was.
-func send(ctx context.Context, to pg.Sender, changes []*change, alone bool, sent func()) (refused map[*change]error, err error) {
+// send writes changes of different turns in one transaction: one statement appends all journal rows, another ends all
+// turns that end. It calls sent after it has sent the transaction, before the answer arrives. It returns the error of
+// each refused change. With alone, there is only one change, and err is its refusal. After any other err, nothing was
+// written, or it is unknown whether it was.
+func send(ctx context.Context, to pg.Sender, changes []*change, alone bool,
+	sent func()) (refused map[*change]error, err error) {
 	slices.SortFunc(changes, func(a, b *change) int { return cmp.Compare(a.grant.TurnID, b.grant.TurnID) })
 	p := &pg.Pipeline{}
 	refused = map[*change]error{}
@@ -52,11 +53,14 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool, sent
 	return refused, p.Send(ctx, to, sent)
 }
 
-// appendParams returns the arguments of append_many. A change that needs other statements too is never refused by itself.
+// appendParams returns the arguments of append_many. A change that needs other statements too is never refused by
+// itself.
 func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 	p := dbsqlc.AppendManyParams{
-		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{}, Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
-		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{}, Names: []string{}, Hashes: []string{},
+		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{},
+		Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
+		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{},
+		Names: []string{}, Hashes: []string{},
 		Asks: []int64{}, RunHashes: []string{}, RunArgs: []string{}, Answered: []string{}, Proofs: []int64{},
 	}
 	for i, c := range changes {
@@ -70,7 +74,8 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 		p.Blocks, p.Data = append(p.Blocks, c.events.blocks...), append(p.Data, c.events.data...)
 		p.Rounds, p.Answers, p.Calls = append(p.Rounds, c.round), append(p.Answers, c.answer), append(p.Calls, c.calls)
 		p.Texts, p.Reasonings = append(p.Texts, c.text), append(p.Reasonings, c.reason)
-		p.Raws, p.Requests, p.Results = append(p.Raws, c.raw), append(p.Requests, c.request), append(p.Results, c.results)
+		p.Raws, p.Requests, p.Results = append(p.Raws, c.raw), append(p.Requests, c.request),
+			append(p.Results, c.results)
 		for _, s := range c.starts {
 			p.StartWrites = append(p.StartWrites, int32(i+1))
 			p.StartRounds = append(p.StartRounds, int32(s.Key.Round))       //nolint:gosec // few
@@ -78,7 +83,8 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 			p.Attempts = append(p.Attempts, int32(s.Attempt))               //nolint:gosec // few
 			p.Effects, p.Nonces = append(p.Effects, string(orOnce(s.Effect))), append(p.Nonces, s.Nonce)
 			p.Agents, p.Names, p.Hashes = append(p.Agents, s.agent), append(p.Names, s.name), append(p.Hashes, s.hash)
-			p.Asks, p.RunHashes, p.RunArgs = append(p.Asks, int64(s.Ask)), append(p.RunHashes, s.Hash), append(p.RunArgs, s.RunArgs)
+			p.Asks, p.RunHashes, p.RunArgs = append(p.Asks, int64(s.Ask)), append(p.RunHashes, s.Hash),
+				append(p.RunArgs, s.RunArgs)
 		}
 		p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
 	}
@@ -93,9 +99,12 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 		if e == nil {
 			continue
 		}
-		p.Turns, p.Writes, p.Grants = append(p.Turns, int64(c.grant.TurnID)), append(p.Writes, c.write), append(p.Grants, string(c.grant.GrantID))
-		p.States, p.Logs, p.Stops = append(p.States, string(e.State)), append(p.Logs, e.Log), append(p.Stops, string(e.StopReason))
-		p.Replies, p.Calls, p.InnerDialogues = append(p.Replies, e.Reply), append(p.Calls, e.calls), append(p.InnerDialogues, e.InnerDialogue)
+		p.Turns, p.Writes, p.Grants = append(p.Turns, int64(c.grant.TurnID)), append(p.Writes, c.write),
+			append(p.Grants, string(c.grant.GrantID))
+		p.States, p.Logs, p.Stops = append(p.States, string(e.State)), append(p.Logs, e.Log),
+			append(p.Stops, string(e.StopReason))
+		p.Replies, p.Calls, p.InnerDialogues = append(p.Replies, e.Reply), append(p.Calls, e.calls),
+			append(p.InnerDialogues, e.InnerDialogue)
 		p.ErrorClasses, p.Errors = append(p.ErrorClasses, e.ErrorClass), append(p.Errors, e.Error)
 		p.MessageStates, p.Lost = append(p.MessageStates, string(e.Message)), append(p.Lost, false)
 		p.Backoffs, p.LaneBackoffs = append(p.Backoffs, e.Backoff), append(p.LaneBackoffs, e.LaneBackoff)
@@ -106,8 +115,10 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 }
 
 // EndOne ends the dispatch of a turn without a worker. lost counts a loss. The caller has locked the turn's row.
-func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID, o turnlog.Outcome, e Ending, lost bool) error {
-	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant}, end: &end{Outcome: s.cleaned(o), Ending: e}}})
+func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+	o turnlog.Outcome, e Ending, lost bool) error {
+	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant},
+		end: &end{Outcome: s.cleaned(o), Ending: e}}})
 	p.Writes, p.Lost = nil, []bool{lost}
 	if err := q.EndMany(ctx, p); err != nil {
 		return err
@@ -117,6 +128,7 @@ func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.T
 
 // cleaned returns an outcome with its text as stored.
 func (s *Store) cleaned(o turnlog.Outcome) turnlog.Outcome {
-	o.Reply, o.InnerDialogue, o.ErrorClass, o.Error = s.db.Clean(o.Reply), s.db.Clean(o.InnerDialogue), s.db.Clean(o.ErrorClass), s.db.Clean(o.Error)
+	o.Reply, o.InnerDialogue, o.ErrorClass, o.Error = s.db.Clean(o.Reply), s.db.Clean(o.InnerDialogue),
+		s.db.Clean(o.ErrorClass), s.db.Clean(o.Error)
 	return o
 }

@@ -28,21 +28,27 @@ func stepsOf(i int, id string) []step {
 	}
 	failed := func(attempt int) turnlog.FailedAttempt {
 		return turnlog.FailedAttempt{
-			Round: 1, Attempt: attempt, Provider: fmt.Sprint("p", i), Model: fmt.Sprint("m", i), Class: "transport", Error: fmt.Sprint("no ", i),
-			Text: fmt.Sprint("some ", attempt), Reasoning: fmt.Sprint("why ", i), Latency: time.Duration(i+1) * time.Second, Usage: tokens(int64(attempt)),
+			Round: 1, Attempt: attempt, Provider: fmt.Sprint("p", i), Model: fmt.Sprint("m", i), Class: "transport",
+			Error: fmt.Sprint("no ", i),
+			Text:  fmt.Sprint("some ", attempt), Reasoning: fmt.Sprint("why ", i),
+			Latency: time.Duration(i+1) * time.Second, Usage: tokens(int64(attempt)),
 		}
 	}
 	effects := [][]turnkeeper.Effect{
 		{turnkeeper.EffectOnce, turnkeeper.EffectNone}, {turnkeeper.EffectKeyed},
-		{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce}, {turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectNone},
+		{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce}, {turnkeeper.EffectOnce,
+			turnkeeper.EffectOnce, turnkeeper.EffectNone},
 	}
 	round := storagetest.Round(1, effects[i%4]...)
-	round.Text, round.Reasoning, round.Raw = fmt.Sprint("text ", i), fmt.Sprint("reason ", i), fmt.Appendf(nil, `{"raw":%d}`, i)
+	round.Text, round.Reasoning, round.Raw = fmt.Sprint("text ", i), fmt.Sprint("reason ", i),
+		fmt.Appendf(nil, `{"raw":%d}`, i)
 	round.Usage, round.Latency = tokens(int64(100+i)), time.Duration(i)*time.Millisecond
 	for k := range round.Calls {
-		round.Calls[k].Arguments, round.Calls[k].Name = fmt.Sprintf(`{"turn":%d,"call":%d}`, i, k), fmt.Sprintf("tool_%d_%d", i, k)
+		round.Calls[k].Arguments, round.Calls[k].Name = fmt.Sprintf(`{"turn":%d,"call":%d}`, i, k),
+			fmt.Sprintf("tool_%d_%d", i, k)
 	}
-	first := turnlog.Entry{Round: round, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)[:1+i%2]}
+	first := turnlog.Entry{Round: round, Events: storagetest.Events(turnkeeper.EventTurnStart,
+		turnkeeper.EventRoundStart)[:1+i%2]}
 	for n := range i % 3 {
 		first.Failed = append(first.Failed, failed(n+1))
 	}
@@ -74,7 +80,8 @@ func stepsOf(i int, id string) []step {
 
 // endOf returns the end of a dispatch of the turn number i: each kind of end in turn.
 func endOf(i int) (turnlog.Outcome, journal.Ending) {
-	o := turnlog.Outcome{InnerDialogue: fmt.Sprint("inner ", i), Error: fmt.Sprint("error ", i), ErrorClass: fmt.Sprint("class ", i)}
+	o := turnlog.Outcome{InnerDialogue: fmt.Sprint("inner ", i), Error: fmt.Sprint("error ", i),
+		ErrorClass: fmt.Sprint("class ", i)}
 	back := time.Duration(i+1) * time.Hour
 	switch i % 4 {
 	case 0:
@@ -87,13 +94,14 @@ func endOf(i int) (turnlog.Outcome, journal.Ending) {
 		o.State, o.StopReason, o.Reply = turnkeeper.TurnFailed, turnkeeper.StopInferenceError, fmt.Sprint("reply ", i)
 		return o, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished", LaneBackoff: back}
 	default:
-		o.State, o.StopReason, o.Retry, o.Backoff, o.Counted = turnkeeper.TurnFailed, turnkeeper.StopInferenceError, true, 2*back, true
+		o.State, o.StopReason, o.Retry, o.Backoff, o.Counted = turnkeeper.TurnFailed, turnkeeper.StopInferenceError,
+			true, 2*back, true
 		return o, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: back}
 	}
 }
 
-// tablesOf returns what the tables hold of a turn, without ids, and times as their distance to the last write. own is the part of its
-// nonces that other turns do not have.
+// tablesOf returns what the tables hold of a turn, without ids, and times as their distance to the last write. own is
+// the part of its nonces that other turns do not have.
 func (h *env) tablesOf(d *storagetest.Dispatch, own string) string {
 	const tables = `with last as (select max(at) as at, max(n) as n from turnkeeper.journal where turn_id = $1)
 		select string_agg(name || ' ' || (
@@ -114,8 +122,8 @@ func (h *env) tablesOf(d *storagetest.Dispatch, own string) string {
 	return strings.ReplaceAll(text, own, "nonce")
 }
 
-// TestABatchWritesWhatSingleWritesWrite lets eight turns do the same writes in batches as eight others do alone. The tables then hold
-// the same of both, so that no turn's texts, counts, pauses or end become those of another.
+// TestABatchWritesWhatSingleWritesWrite lets eight turns do the same writes in batches as eight others do alone. The
+// tables then hold the same of both, so that no turn's texts, counts, pauses or end become those of another.
 func TestABatchWritesWhatSingleWritesWrite(t *testing.T) {
 	h := newEnv(t)
 	const n = 8
@@ -136,7 +144,8 @@ func TestABatchWritesWhatSingleWritesWrite(t *testing.T) {
 		if diff := gocmp.Diff(strings.Split(single, "\n"), strings.Split(batched, "\n")); diff != "" {
 			t.Errorf("turn %d (-alone +in a batch):\n%s", i, diff)
 		}
-		if o, _ := endOf(i); !strings.Contains(batched, o.Error) || !strings.Contains(batched, cmp.Or(o.Reply, o.Error)) || seen[batched] {
+		if o, _ := endOf(i); !strings.Contains(batched, o.Error) || !strings.Contains(batched,
+			cmp.Or(o.Reply, o.Error)) || seen[batched] {
 			t.Errorf("turn %d has not its own end:\n%s", i, batched)
 		}
 		seen[batched] = true

@@ -24,8 +24,9 @@ func BenchmarkRound(b *testing.B) {
 			b.StartTimer()
 		}
 		d.Write(b, turnlog.Entry{
-			Round:  storagetest.Round(round, turnkeeper.EffectNone, turnkeeper.EffectNone),
-			Events: storagetest.Events(turnkeeper.EventRoundStart, turnkeeper.EventToolStarted, turnkeeper.EventToolStarted),
+			Round: storagetest.Round(round, turnkeeper.EffectNone, turnkeeper.EffectNone),
+			Events: storagetest.Events(turnkeeper.EventRoundStart, turnkeeper.EventToolStarted,
+				turnkeeper.EventToolStarted),
 		})
 		d.Write(b, turnlog.Entry{
 			Results: []turnlog.CallResult{

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A callLog holds the rounds of a turn with their calls, as in its journal. The database does not check the states of calls, so
-// the writer checks each entry here. The fence ensures that nobody else has written.
+// A callLog holds the rounds of a turn with their calls, as in its journal. The database does not check the states of
+// calls, so the writer checks each entry here. The fence ensures that nobody else has written.
 type callLog struct {
 	rounds   []turnkeeper.Round
 	planned  []turnkeeper.ToolCall // those of the entry's round, before the entry starts or answers any
@@ -46,7 +46,8 @@ func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, err
 	}
 	if r := e.Round; r != nil {
 		if r.Number != len(after.rounds)+1 {
-			return after, pg.Refuse(turnkeeper.ErrJournalMoved, "the journal has moved on: it has %d rounds, and the entry has round %d", len(after.rounds), r.Number)
+			return after, pg.Refuse(turnkeeper.ErrJournalMoved,
+				"the journal has moved on: it has %d rounds, and the entry has round %d", len(after.rounds), r.Number)
 		}
 		round := planned(*r, clean)
 		after.planned = slices.Clone(round.Calls)
@@ -71,13 +72,14 @@ func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, err
 	return after, nil
 }
 
-// answer records results. A started call takes a result only from its newest start, unless that is a verdict. A call that
-// goes to the background (CallRunning) has not ended, and keeps the output that the model has seen.
+// answer records results. A started call takes a result only from its newest start, unless that is a verdict. A call
+// that goes to the background (CallRunning) has not ended, and keeps the output that the model has seen.
 func (l *callLog) answer(results []turnlog.CallResult, clean func(string) string, stored *[]storedResult) error {
 	for _, r := range results {
 		call := l.call(r.Key)
 		// The start of an awaited call may have been replaced by one without a grant.
-		if call == nil || call.State.Answered() || r.Nonce != call.Nonce && r.State != turnkeeper.CallUnknown && !call.Awaited {
+		if call == nil || call.State.Answered() || r.Nonce != call.Nonce && r.State != turnkeeper.CallUnknown &&
+			!call.Awaited {
 			return pg.Refuse(turnkeeper.ErrJournalMoved, "the journal has moved on: a call was answered before")
 		}
 		if call.State != r.State {
@@ -99,7 +101,8 @@ func (l *callLog) answer(results []turnlog.CallResult, clean func(string) string
 			call.OutputID = r.OutputID
 		}
 		*stored = append(*stored, storedResult{
-			Round: r.Key.Round, Ordinal: r.Key.Ordinal, State: call.State, Shown: call.Shown, Preview: unless(call.Preview, call.Shown),
+			Round: r.Key.Round, Ordinal: r.Key.Ordinal, State: call.State, Shown: call.Shown,
+			Preview:  unless(call.Preview, call.Shown),
 			OutputID: call.OutputID, DurationMS: call.Duration.Milliseconds(), storedUsage: usageOf(call.Usage),
 		})
 	}
@@ -110,7 +113,8 @@ func (l *callLog) answer(results []turnlog.CallResult, clean func(string) string
 func planned(r turnkeeper.Round, clean func(string) string) turnkeeper.Round {
 	calls := make([]turnkeeper.ToolCall, len(r.Calls))
 	for i, c := range r.Calls {
-		c.WireID, c.ProviderID, c.Name, c.Arguments, c.RawArgs = clean(c.WireID), clean(c.ProviderID), clean(c.Name), clean(c.Arguments), clean(c.RawArgs)
+		c.WireID, c.ProviderID, c.Name, c.Arguments, c.RawArgs = clean(c.WireID), clean(c.ProviderID), clean(c.Name),
+			clean(c.Arguments), clean(c.RawArgs)
 		c.Shown, c.Preview, c.Effect = clean(c.Shown), clean(c.Preview), orOnce(c.Effect)
 		calls[i] = c
 	}
@@ -175,7 +179,8 @@ func plannedJSON(calls []turnkeeper.ToolCall) string {
 	stored := make([]storedCall, len(calls))
 	for i, c := range calls {
 		stored[i] = storedCall{
-			c.Key.Ordinal, c.WireID, unless(c.ProviderID, c.WireID), c.Name, c.Arguments, c.RawArgs, c.ArgsHash, c.Effect, c.Paging, c.State, c.Shown,
+			c.Key.Ordinal, c.WireID, unless(c.ProviderID, c.WireID), c.Name, c.Arguments, c.RawArgs, c.ArgsHash,
+			c.Effect, c.Paging, c.State, c.Shown,
 			unless(c.Preview, c.Shown),
 		}
 		if c.ArgsHash == arguments.Hash(c.Name, c.Arguments) {
@@ -201,8 +206,8 @@ func orElse(p *string, other string) string {
 	return *p
 }
 
-// pastRounds returns the rounds of an ended turn as a history shows them. It returns none if only a newer program can read
-// them. Message and reply are plain text in any version.
+// pastRounds returns the rounds of an ended turn as a history shows them. It returns none if only a newer program can
+// read them. Message and reply are plain text in any version.
 func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 	var l callLog
 	for _, w := range writes {
@@ -219,7 +224,8 @@ func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 		}
 		for _, r := range results {
 			if call := l.call(turnkeeper.CallKey{Round: r.Round, Ordinal: r.Ordinal}); call != nil {
-				call.State, call.Shown, call.Preview, call.OutputID = r.State, r.Shown, orElse(r.Preview, r.Shown), r.OutputID
+				call.State, call.Shown, call.Preview, call.OutputID = r.State, r.Shown,
+					orElse(r.Preview, r.Shown), r.OutputID
 			}
 		}
 	}
@@ -240,14 +246,16 @@ func pastRound(w dbsqlc.PastJournalsRow) (_ turnkeeper.Round, ok bool) {
 	if decode(w.Answer, &answer) != nil || decode(w.Calls, &calls) != nil || answer.Version > journalVersion {
 		return turnkeeper.Round{}, false
 	}
-	r := turnkeeper.Round{Number: int(w.Round), Provider: answer.Provider, Text: w.Text, Recipe: dbrow.Recipe([]byte(w.Request))}
+	r := turnkeeper.Round{Number: int(w.Round), Provider: answer.Provider, Text: w.Text,
+		Recipe: dbrow.Recipe([]byte(w.Request))}
 	if w.Raw != "" {
 		r.Raw = []byte(w.Raw)
 	}
 	for _, c := range calls {
 		r.Calls = append(r.Calls, turnkeeper.ToolCall{
-			Key: turnkeeper.CallKey{Round: r.Number, Ordinal: c.Ordinal}, WireID: c.WireID, Name: c.Name, Arguments: c.Arguments,
-			Effect: c.Effect, State: c.State, Shown: c.Shown, Preview: orElse(c.Preview, c.Shown),
+			Key: turnkeeper.CallKey{Round: r.Number, Ordinal: c.Ordinal}, WireID: c.WireID, Name: c.Name,
+			Arguments: c.Arguments,
+			Effect:    c.Effect, State: c.State, Shown: c.Shown, Preview: orElse(c.Preview, c.Shown),
 		})
 	}
 	return r, true

@@ -22,9 +22,12 @@ func TestEntriesAboutNoCall(t *testing.T) {
 			t.Errorf("%s: %v, want ErrJournalMoved", name, err)
 		}
 	}
-	for _, k := range []turnkeeper.CallKey{{Round: 0, Ordinal: 1}, {Round: 1, Ordinal: 0}, {Round: 1, Ordinal: 2}, {Round: 2, Ordinal: 1}} {
-		refused("a start of call "+k.String(), turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "n", 1, turnkeeper.EffectOnce)}})
-		refused("a result of call "+k.String(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, "", turnkeeper.CallDenied, "no")}})
+	for _, k := range []turnkeeper.CallKey{{Round: 0, Ordinal: 1}, {Round: 1, Ordinal: 0}, {Round: 1, Ordinal: 2},
+		{Round: 2, Ordinal: 1}} {
+		refused("a start of call "+k.String(), turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "n", 1,
+			turnkeeper.EffectOnce)}})
+		refused("a result of call "+k.String(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, "",
+			turnkeeper.CallDenied, "no")}})
 	}
 	for _, n := range []int{1, 3} {
 		refused("a round", turnlog.Entry{Round: storagetest.Round(n)})

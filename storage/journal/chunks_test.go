@@ -65,7 +65,8 @@ func TestTextsInChunks(t *testing.T) {
 		}
 		chars := []rune(c.text)
 		n := int64(len(chars))
-		for _, from := range []int64{0, 1, n / 3, chunkBytes/4 - 1, chunkBytes/3 - 1, chunkBytes/2 - 2, chunkBytes - 1, chunkBytes, n - 1, n} {
+		for _, from := range []int64{0, 1, n / 3, chunkBytes/4 - 1, chunkBytes/3 - 1, chunkBytes/2 - 2, chunkBytes - 1,
+			chunkBytes, n - 1, n} {
 			for _, take := range []int64{0, 1, 2, 7, chunkBytes, n} {
 				from, to := min(from, n), min(from+take, n)
 				got, err := h.ReadOutput(t.Context(), turn, turnkeeper.OutputID(name), from, to)
@@ -80,7 +81,8 @@ func TestTextsInChunks(t *testing.T) {
 func TestBinaryContentInChunks(t *testing.T) {
 	h := newEnv(t)
 	content := bytes.Repeat([]byte{0, 1, 2, 255, 254}, 50_000)
-	turn := h.store(turnkeeper.Output{ID: "b", Bytes: content, MediaType: "image/png", Description: "[binary result: an image]"})
+	turn := h.store(turnkeeper.Output{ID: "b", Bytes: content, MediaType: "image/png",
+		Description: "[binary result: an image]"})
 	whole, err := h.Output(t.Context(), "b")
 	if err != nil || !bytes.Equal(whole.Bytes, content) || whole.Text != "" || h.chunks("b") != 4 {
 		t.Errorf("%d bytes in %d chunks, error %v", len(whole.Bytes), h.chunks("b"), err)
@@ -95,7 +97,8 @@ func TestOutputsFromBeforeChunks(t *testing.T) {
 	h := newEnv(t)
 	text := strings.Repeat("日本語", 100_000)
 	turn := h.store(turnkeeper.Output{ID: "new", Text: text, MediaType: "text/plain"})
-	h.Exec(`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description)
+	h.Exec(
+		`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description)
 		select 'old', turn_id, round, ordinal, media_type, $1, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description from turnkeeper.outputs`, text)
 	for _, id := range []turnkeeper.OutputID{"old", "new"} {
 		part, err := h.ReadOutput(t.Context(), turn, id, 250_001, 250_004)

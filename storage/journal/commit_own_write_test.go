@@ -16,7 +16,8 @@ import (
 func planned(arguments, nonce string) turnlog.Entry {
 	r := storagetest.Round(1, turnkeeper.EffectOnce)
 	r.Calls[0].Arguments = arguments
-	return turnlog.Entry{Round: r, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}}
+	return turnlog.Entry{Round: r, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1,
+		turnkeeper.EffectOnce)}}
 }
 
 // between cuts the writer's next write, and calls others before the writer can read back.
@@ -52,7 +53,8 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 				other := d.Grant
 				other.WorkerID = c.worker
 				h.Exec("update turnkeeper.turns set worker_id = $1", c.worker) // as if the grant had not been bound
-				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"), journal.Ending{}); err != nil {
+				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"),
+					journal.Ending{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -67,8 +69,8 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 	}
 }
 
-// After a lost answer, a writer continues from its own write only while it has the grant. It finds its own end whatever was
-// written after it.
+// After a lost answer, a writer continues from its own write only while it has the grant. It finds its own end whatever
+// was written after it.
 func TestLostAnswerAndATakeOver(t *testing.T) {
 	testrun.Guard(t)
 	handedBack := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}
@@ -77,7 +79,9 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 		others func(*env, *storagetest.Dispatch)
 		want   error
 	}{
-		"a start, and the turn is queued": {planned("{}", "n"), func(h *env, d *storagetest.Dispatch) { h.Lose(d) }, turnkeeper.ErrFenced},
+		"a start, and the turn is queued": {planned("{}", "n"), func(h *env, d *storagetest.Dispatch) {
+			h.Lose(d)
+		}, turnkeeper.ErrFenced},
 		"a start, and the turn is another's": {
 			planned("{}", "n"), func(h *env, d *storagetest.Dispatch) { h.Again(d, "worker-2") }, turnkeeper.ErrFenced,
 		},
@@ -98,7 +102,8 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			h, p, d := overProxy(t)
 			h.T = t
 			between(p, storagetest.Unanswer, func() { c.others(h, d) })
-			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back", Message: turnkeeper.MessageSucceeded}); !errors.Is(err, c.want) {
+			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back",
+				Message: turnkeeper.MessageSucceeded}); !errors.Is(err, c.want) {
 				t.Errorf("the write whose answer was lost: %v, want %v", err, c.want)
 			}
 			if n := storagetest.One[int](h, "select count(*) from turnkeeper.call_starts"); n != len(c.entry.Starts) {
@@ -116,12 +121,14 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 			h, p, d := overProxy(t)
 			between(p, what, func() {
 				h.FetchJob(d.Grant.JobID, "worker-2")
-				if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-2"); !errors.Is(err, turnkeeper.ErrFenced) {
+				if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-2"); !errors.Is(err,
+					turnkeeper.ErrFenced) {
 					t.Errorf("the second worker: %v", err)
 				}
 				other := d.Grant
 				other.WorkerID = "worker-2"
-				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"), journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"),
+					journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
 					t.Errorf("the second worker's write: %v", err)
 				}
 			})
@@ -130,7 +137,8 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 			if call.Arguments != `{"sum":1}` || call.Nonce != "own" || call.Starts != 1 {
 				t.Errorf("the call is %+v", call)
 			}
-			d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "own", turnkeeper.CallSucceeded, "ok")}})
+			d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "own",
+				turnkeeper.CallSucceeded, "ok")}})
 			d.Finish(t, "done")
 		})
 	}
@@ -145,7 +153,9 @@ func TestLostAnswerOfABinding(t *testing.T) {
 			far := storagetest.Open(t, url)
 			h.Submit("clerk", "", "x")
 			d := h.Dispatch("")[0]
-			happened := p.CutNext(what, func(sent storagetest.Sent) bool { return sent.Has("name: BindGrant") && sent.Executes() })
+			happened := p.CutNext(what, func(sent storagetest.Sent) bool {
+				return sent.Has("name: BindGrant") && sent.Executes()
+			})
 			if _, err := far.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-1"); err != nil {
 				t.Fatal(err)
 			}

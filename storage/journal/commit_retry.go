@@ -42,12 +42,14 @@ func (w *Writer) noteWait(events []turnkeeper.Event) []turnkeeper.Event {
 	if len(events) > 0 {
 		round = events[0].Round
 	}
-	return append([]turnkeeper.Event{turnlog.RefusedWrite{For: waited, SQLState: sqlState}.Event(round, words.Refused(waited, sqlState))}, events...)
+	return append([]turnkeeper.Event{turnlog.RefusedWrite{For: waited, SQLState: sqlState}.Event(round,
+		words.Refused(waited, sqlState))}, events...)
 }
 
 func commitRow(r dbsqlc.ReadBackRow) commit.Row {
 	return commit.Row{
-		Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)), WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)),
-		State: turnkeeper.TurnState(r.State), Entries: r.Entries, WriteID: r.WriteID,
+		Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)),
+		WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)),
+		State:    turnkeeper.TurnState(r.State), Entries: r.Entries, WriteID: r.WriteID,
 	}
 }

@@ -33,7 +33,8 @@ func overProxy(t *testing.T) (*env, *storagetest.Proxy, *storagetest.Dispatch) {
 }
 
 var cuts = map[string]storagetest.Cut{
-	"after the commit": storagetest.Unanswer, "before the server has it": storagetest.Lose, "on the way": storagetest.Abandon,
+	"after the commit": storagetest.Unanswer, "before the server has it": storagetest.Lose,
+	"on the way": storagetest.Abandon,
 }
 
 func done(happened <-chan struct{}) bool {
@@ -52,10 +53,12 @@ func TestLostAnswerOfAStep(t *testing.T) {
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
-			h.TurnOf("desk", "worker-1").Write(t, turnlog.Entry{Round: storagetest.Round(1)}) // a write with the same number
+			// a write with the same number
+			h.TurnOf("desk", "worker-1").Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 			happened := p.CutNext(what, storagetest.Sent.Executes)
 			d.Write(t, turnlog.Entry{
-				Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+				Round:  storagetest.Round(1, turnkeeper.EffectOnce),
+				Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 			})
 			if !done(happened) {
@@ -63,18 +66,21 @@ func TestLostAnswerOfAStep(t *testing.T) {
 			}
 			happened = p.CutNext(what, storagetest.Sent.Executes)
 			d.Write(t, turnlog.Entry{
-				Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
+				Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded,
+					"ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
 			})
 			if !done(happened) {
 				t.Fatal("the second entry was not cut")
 			}
-			d.Write(t, turnlog.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(2),
+				Events: storagetest.Events(turnkeeper.EventRoundStop)})
 			view, err := h.ViewTurn(t.Context(), d.Grant.TurnID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if view.Turn.InferenceRounds != 2 || view.Turn.ExecutedCalls != 1 || view.Turn.LastSeq != 4 {
-				t.Errorf("%d rounds, %d calls, %d events", view.Turn.InferenceRounds, view.Turn.ExecutedCalls, view.Turn.LastSeq)
+				t.Errorf("%d rounds, %d calls, %d events", view.Turn.InferenceRounds, view.Turn.ExecutedCalls,
+					view.Turn.LastSeq)
 			}
 			if n := storagetest.One[int](h, "select max(n) from turnkeeper.journal"); n != 3 {
 				t.Errorf("%d entries, want 3", n)
@@ -165,7 +171,8 @@ func TestBackendTerminatedInTheMiddle(t *testing.T) {
 		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{})
 	}()
 	h.AwaitLockWaits(1)
-	h.Exec("select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+	h.Exec(
+		"select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
 	if err := hold.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -205,21 +212,25 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 			happened := p.CutNext(c.what, commits)
 			runs := 0
-			_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-				runs++
-				tx, _ := storage.TxFrom(ctx)
-				if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', 'run', 'x')"); err != nil {
-					t.Error(err)
-				}
-				return storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "written")
-			})
+			_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce),
+				time.Minute, func(ctx context.Context) turnlog.CallResult {
+					runs++
+					tx, _ := storage.TxFrom(ctx)
+					if _,
+						err := tx.Exec(ctx,
+						"insert into turnkeeper.notes (agent, name, content) values ('clerk', 'run', 'x')"); err != nil {
+						t.Error(err)
+					}
+					return storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "written")
+				})
 			if err != nil || !done(happened) {
 				t.Fatalf("error %v, cut %v", err, done(happened))
 			}
 			if runs != c.runs {
 				t.Errorf("ran %d times, want %d", runs, c.runs)
 			}
-			if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Starts != 1 {
+			if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallSucceeded ||
+				call.Starts != 1 {
 				t.Errorf("the call is %s with %d starts", call.State, call.Starts)
 			}
 			d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
@@ -265,7 +276,8 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() {
-		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStart)}, journal.Ending{})
+		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2),
+			Events: storagetest.Events(turnkeeper.EventRoundStart)}, journal.Ending{})
 	}()
 	h.AwaitLockWaits(1)
 	if err := syscall.Kill(postmaster(t, dir), syscall.SIGQUIT); err != nil {
@@ -279,8 +291,10 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Finish(t, "done")
-	got := fmt.Sprint(storagetest.One[int](h, "select max(n) from turnkeeper.journal"), storagetest.One[int](h, "select count(*) from turnkeeper.rounds"),
-		storagetest.One[int](h, "select count(*) from turnkeeper.turn_events where type <> 'notice'"), storagetest.One[int](h, "select count(*) from turnkeeper.replies"))
+	got := fmt.Sprint(storagetest.One[int](h, "select max(n) from turnkeeper.journal"), storagetest.One[int](h,
+		"select count(*) from turnkeeper.rounds"),
+		storagetest.One[int](h, "select count(*) from turnkeeper.turn_events where type <> 'notice'"),
+		storagetest.One[int](h, "select count(*) from turnkeeper.replies"))
 	if got != "3 2 2 1" {
 		t.Errorf("entries, rounds, events, replies: %s; want 3 2 2 1", got)
 	}

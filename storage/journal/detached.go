@@ -15,7 +15,8 @@ import (
 )
 
 // queueDetached queues the statement that detaches the calls among starts.
-func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, calls callLog, starts []turnlog.CallStart) error {
+func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, calls callLog,
+	starts []turnlog.CallStart) error {
 	p := dbsqlc.DetachCallsParams{Turn: int64(w.grant.TurnID), Wait: turnkeeper.MaxDetachedWait}
 	for _, s := range starts {
 		if s.Detached == 0 {
@@ -39,8 +40,10 @@ func (w *Writer) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, er
 		rows, err := w.store.db.Q.Arrivals(ctx, int64(w.grant.TurnID))
 		arrived = dbrow.Map(rows, func(r dbsqlc.ArrivalsRow) turnlog.CallResult {
 			return turnlog.CallResult{
-				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Nonce: r.Nonce, State: turnkeeper.CallState(r.State),
-				Preview: r.Preview, Duration: time.Duration(r.DurationMs) * time.Millisecond, OutputID: turnkeeper.OutputID(r.OutputID),
+				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Nonce: r.Nonce,
+				State:   turnkeeper.CallState(r.State),
+				Preview: r.Preview, Duration: time.Duration(r.DurationMs) * time.Millisecond,
+				OutputID: turnkeeper.OutputID(r.OutputID),
 			}
 		})
 		if err == nil && slices.ContainsFunc(rows, func(r dbsqlc.ArrivalsRow) bool { return r.Spawned }) {
@@ -58,27 +61,37 @@ func (w *Writer) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, er
 // with ErrNotFound if another worker runs the call, if the call is over, or if the
 // worker lacks its tool; CallIsOpen distinguishes the last case. While the database is
 // unavailable, Claim retries until ctx ends.
-func (s *Store) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error) {
+func (s *Store) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID,
+	tools []string) (turnlog.ClaimedCall, error) {
 	claim := rand.Text()
+	turn, round, ordinal, attempt := keyOf(ref)
 	var row dbsqlc.ClaimCallRow
 	err := s.db.Patiently(ctx, func() (err error) {
 		row, err = s.db.Q.ClaimCall(ctx, dbsqlc.ClaimCallParams{
-			Claim: claim, Worker: string(worker), Tools: tools, TurnID: int64(ref.TurnID),
-			Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
+			Claim: claim, Worker: string(worker), Tools: tools,
+			TurnID: turn, Round: round, Ordinal: ordinal, Attempt: attempt,
 		})
 		return pg.Translate(err)
 	})
 	return turnlog.ClaimedCall{
-		Ref: ref, Claim: turnlog.ClaimID(claim), Call: dbrow.Call(row.TurnkeeperCall), Limit: row.TimeLimit, Left: dbrow.Micros(row.LeftUs),
-		Turn:        turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, User: row.UserName, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
+		Ref: ref, Claim: turnlog.ClaimID(claim), Call: dbrow.Call(row.TurnkeeperCall), Limit: row.TimeLimit,
+		Left: dbrow.Micros(row.LeftUs),
+		Turn: turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, User: row.UserName,
+			Conversation: row.Conversation, CreatedAt: row.CreatedAt},
 		TraceParent: dbrow.OrZero(row.TraceParent),
 	}, err
 }
 
+// keyOf returns the columns that identify an attempt of a detached call.
+func keyOf(ref turnlog.CallRef) (turn int64, round, ordinal, attempt int32) {
+	return int64(ref.TurnID), int32(ref.Key.Round), int32(ref.Key.Ordinal), int32(ref.Attempt) //nolint:gosec // few
+}
+
 // CallIsOpen reports whether this attempt of a detached call waits for a worker.
 func (s *Store) CallIsOpen(ctx context.Context, ref turnlog.CallRef) (open bool, err error) {
+	turn, round, ordinal, attempt := keyOf(ref)
 	err = s.db.Patiently(ctx, func() (err error) {
-		open, err = s.db.Q.CallIsOpen(ctx, int64(ref.TurnID), int32(ref.Key.Round), int32(ref.Key.Ordinal), int32(ref.Attempt)) //nolint:gosec // few
+		open, err = s.db.Q.CallIsOpen(ctx, turn, round, ordinal, attempt)
 		return pg.Translate(err)
 	})
 	return open, err
@@ -102,7 +115,8 @@ func (s *Store) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.Cal
 		}
 		err := p.Send(ctx, s.db.Pool, func() { s.db.At(ctx, PointArriveSent) })
 		if pg.KeyTaken(err) { // the output is there: it was done, and not answered, or it is another's
-			delivered, asked := s.db.Q.ClaimDelivered(ctx, int64(c.Ref.TurnID), int32(c.Ref.Key.Round), int32(c.Ref.Key.Ordinal), string(c.Claim)) //nolint:gosec // few
+			turn, round, ordinal, _ := keyOf(c.Ref)
+			delivered, asked := s.db.Q.ClaimDelivered(ctx, turn, round, ordinal, string(c.Claim))
 			if asked != nil || delivered {
 				return pg.Translate(asked)
 			}
@@ -126,11 +140,13 @@ func lateText(r turnlog.CallResult) string {
 
 // EndCall queues or sends the result of an attempt of a detached call, with its outputs and labels.
 // claim is the claim under which it ran; empty: the scheduler ends it, whoever has a claim.
-func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.CallRef, claim string, r turnlog.CallResult) error {
+func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.CallRef, claim string,
+	r turnlog.CallResult) error {
 
+	turn, round, ordinal, attempt := keyOf(ref)
 	p := dbsqlc.EndDetachedParams{
-		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
-		Claim: claim, State: string(r.State), Preview: s.db.Clean(r.Preview), Duration: max(r.Duration.Milliseconds(), 0), Output: string(r.OutputID),
+		Turn: turn, Round: round, Ordinal: ordinal, Attempt: attempt, Claim: claim, State: string(r.State),
+		Preview: s.db.Clean(r.Preview), Duration: max(r.Duration.Milliseconds(), 0), Output: string(r.OutputID),
 	}
 	if r.Output != nil {
 		p.Output = string(r.Output.ID)
@@ -152,8 +168,9 @@ func (s *Store) Release(ctx context.Context, c turnlog.ClaimedCall) error {
 
 // RunAgain makes a detached call run again. claim is as for EndCall; lost counts a loss.
 func (s *Store) RunAgain(ctx context.Context, q *dbsqlc.Queries, ref turnlog.CallRef, claim string, lost bool) error {
+	turn, round, ordinal, attempt := keyOf(ref)
 	return pg.Translate(q.RunDetachedAgain(ctx, dbsqlc.RunDetachedAgainParams{
-		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
+		Turn: turn, Round: round, Ordinal: ordinal, Attempt: attempt,
 		Claim: claim, Nonce: rand.Text(), Lost: lost, Wait: turnkeeper.MaxDetachedWait,
 	}))
 }

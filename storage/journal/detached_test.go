@@ -18,13 +18,16 @@ func TestArrivalIsNotTakenForDoneByItsOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Exec(`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description)
+	h.Exec(
+		`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description)
 		values ('taken', $1, 1, 1, 'text/plain', 'x', 1, 1, 1, 1, '', false, '')`, d.Grant.TurnID)
-	r := turnlog.CallResult{Key: storagetest.Key(1, 1), Nonce: c.Call.Nonce, State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{ID: "taken", Text: "paid"}}
+	r := turnlog.CallResult{Key: storagetest.Key(1, 1), Nonce: c.Call.Nonce, State: turnkeeper.CallSucceeded,
+		Output: &turnkeeper.Output{ID: "taken", Text: "paid"}}
 	if err := h.Arrive(t.Context(), c, r); err == nil {
 		t.Error("it has arrived")
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.awaited_calls where arrived_at is not null"); n != 0 {
+	if n := storagetest.One[int](h,
+		"select count(*) from turnkeeper.awaited_calls where arrived_at is not null"); n != 0 {
 		t.Error("it is on record")
 	}
 	r.Output.ID = "free"
@@ -33,7 +36,8 @@ func TestArrivalIsNotTakenForDoneByItsOutput(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if output := storagetest.One[string](h, "select output_id from turnkeeper.awaited_calls where arrived_at is not null"); output != "free" {
+	if output := storagetest.One[string](h,
+		"select output_id from turnkeeper.awaited_calls where arrived_at is not null"); output != "free" {
 		t.Errorf("output %s", output)
 	}
 }

@@ -20,8 +20,8 @@ type step struct {
 	after int64  // entries before it in the same write
 }
 
-// A change is an entry in the form in which it is sent: its journal row, the starts of its calls, the end of its dispatch, and
-// additional statements.
+// A change is an entry in the form in which it is sent: its journal row, the starts of its calls, the end of its
+// dispatch, and additional statements.
 type change struct {
 	grant    turnkeeper.Grant
 	write    string
@@ -92,9 +92,11 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 	if err != nil {
 		return nil, err
 	}
-	c := &change{grant: w.grant, write: at.id, expected: w.journal.Entries + at.after, events: w.store.stored(e.Events), results: calls.results, log: calls}
+	c := &change{grant: w.grant, write: at.id, expected: w.journal.Entries + at.after, events: w.store.stored(e.Events),
+		results: calls.results, log: calls}
 	u := usedBy(e)
-	c.counts = [...]int64{0, 0, w.executed(calls, e), u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, 0}
+	c.counts = [...]int64{0, 0, w.executed(calls, e), u.InputTokens, u.OutputTokens, u.CachedTokens,
+		u.ReasoningTokens, 0}
 	if u.Estimated {
 		c.counts[7] = 1
 	}
@@ -137,7 +139,8 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 // setBefore sets the statements that a change needs before its end, if any.
 func (w *Writer) setBefore(c *change, e turnlog.Entry) {
 	parts, labels, calls := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID), c.log
-	if len(e.Failed) == 0 && len(parts) == 0 && e.Summary == nil && len(calls.released) == 0 && !hasOutputs(e.Results) &&
+	if len(e.Failed) == 0 && len(parts) == 0 && e.Summary == nil && len(calls.released) == 0 &&
+		!hasOutputs(e.Results) &&
 		!anyElsewhere(e.Starts) && !hasAsks(e) && len(labels) == 0 {
 		return
 	}
@@ -162,8 +165,10 @@ func (w *Writer) setRound(c *change, calls callLog) {
 	r := calls.rounds[len(calls.rounds)-1]
 	c.round, c.text, c.reason = int32(r.Number), w.clean(r.Text), w.clean(r.Reasoning) //nolint:gosec // at most 20
 	c.answer = encode(storedAnswer{
-		Version: journalVersion, Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model), Attempts: r.Attempts,
-		LatencyMS: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), storedUsage: usageOf(r.Usage),
+		Version: journalVersion, Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model),
+		Attempts:  r.Attempts,
+		LatencyMS: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason),
+		storedUsage: usageOf(r.Usage),
 	})
 	c.calls = plannedJSON(calls.planned)
 	if r.Raw != nil {
@@ -239,13 +244,15 @@ func (w *Writer) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []tu
 	}
 	p := dbsqlc.InsertFailedAttemptsParams{TurnID: int64(w.grant.TurnID)}
 	for _, f := range failed {
-		p.Rounds, p.Attempts = append(p.Rounds, int32(f.Round)), append(p.Attempts, int32(f.Attempt)) //nolint:gosec // few
+		p.Rounds = append(p.Rounds, int32(f.Round))       //nolint:gosec // few
+		p.Attempts = append(p.Attempts, int32(f.Attempt)) //nolint:gosec // few
 		p.Providers, p.Models = append(p.Providers, w.clean(f.Provider)), append(p.Models, w.clean(f.Model))
 		p.Classes, p.Errors = append(p.Classes, f.Class), append(p.Errors, w.clean(f.Error))
 		p.Texts, p.Reasonings = append(p.Texts, w.clean(f.Text)), append(p.Reasonings, w.clean(f.Reasoning))
 		p.Latencies = append(p.Latencies, max(f.Latency.Milliseconds(), 0))
 		p.Inputs, p.Outputs = append(p.Inputs, f.Usage.InputTokens), append(p.Outputs, f.Usage.OutputTokens)
-		p.Cacheds, p.ReasoningTokens = append(p.Cacheds, f.Usage.CachedTokens), append(p.ReasoningTokens, f.Usage.ReasoningTokens)
+		p.Cacheds, p.ReasoningTokens = append(p.Cacheds, f.Usage.CachedTokens), append(p.ReasoningTokens,
+			f.Usage.ReasoningTokens)
 		p.Estimateds = append(p.Estimateds, f.Usage.Estimated)
 	}
 	return q.InsertFailedAttempts(ctx, p)
@@ -296,7 +303,8 @@ func storedWith(results []turnlog.CallResult) iter.Seq2[turnlog.CallResult, *tur
 
 // queueOutputs queues the inserts of the outputs that results store. The grant matters
 // only if an output is Drafted.
-func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnlog.CallResult) error {
+func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant,
+	results []turnlog.CallResult) error {
 	p := dbsqlc.InsertOutputsParams{TurnID: int64(grant.TurnID)}
 	var large chunks
 	var drafted []string
@@ -341,10 +349,11 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 	return q.InsertSilentReply(ctx, int64(turn))
 }
 
-// notesModels reports whether an entry needs its own statement for models' health. Otherwise the fence writes it, or the
-// end of a turn that has not failed.
+// notesModels reports whether an entry needs its own statement for models' health. Otherwise the fence writes it, or
+// the end of a turn that has not failed.
 func notesModels(e turnlog.Entry) bool {
-	return len(e.ModelFailures) > 0 || e.Outcome != nil && faults(*e.Outcome) && len(e.Answered)+len(e.Probed)+len(e.Refused) > 0
+	return len(e.ModelFailures) > 0 || e.Outcome != nil && faults(*e.Outcome) && len(e.Answered)+len(e.Probed)+
+		len(e.Refused) > 0
 }
 
 // faults reports whether a dispatch ends with a failure that NoteFault records.
@@ -366,7 +375,8 @@ func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.E
 	answered := answersOf(e, w.grant.TurnID)
 	p := dbsqlc.NoteModelsParams{
 		Turn: int64(w.grant.TurnID), Answered: answered.models, Proofs: answered.proofs,
-		Failed: []string{}, Seen: []int32{}, Classes: []string{}, Errors: []string{}, Asked: []time.Duration{}, Requests: []int32{},
+		Failed: []string{}, Seen: []int32{}, Classes: []string{}, Errors: []string{}, Asked: []time.Duration{},
+		Requests: []int32{},
 	}
 	for _, f := range e.ModelFailures {
 		p.Failed = append(p.Failed, f.Model)

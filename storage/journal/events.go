@@ -25,7 +25,9 @@ func (s *Store) stored(events []turnkeeper.Event) storedEvents {
 }
 
 // AddEvents adds events to the stream of a turn whose row the caller's transaction has locked.
-func (s *Store) AddEvents(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, events []turnkeeper.Event) error {
+func (s *Store) AddEvents(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID,
+	events []turnkeeper.Event) error {
 	e := s.stored(events)
-	return q.AddEvents(ctx, dbsqlc.AddEventsParams{Turn: int64(turn), Types: e.types, Rounds: e.rounds, Blocks: e.blocks, Data: e.data})
+	return q.AddEvents(ctx, dbsqlc.AddEventsParams{Turn: int64(turn), Types: e.types, Rounds: e.rounds,
+		Blocks: e.blocks, Data: e.data})
 }

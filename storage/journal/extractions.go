@@ -18,7 +18,8 @@ const extractionsLast = 7 * 24 * time.Hour
 
 // FindExtraction returns the JSON stored under a key. found is false if there is none.
 func (s *Store) FindExtraction(ctx context.Context, key turnlog.ExtractionKey) (value []byte, found bool, err error) {
-	value, err = s.db.Q.FindExtraction(ctx, key.SourceSHA256, queryHash(key), key.Model, int32(key.Prompt)) //nolint:gosec // a version
+	value, err = s.db.Q.FindExtraction(ctx, key.SourceSHA256, queryHash(key), key.Model,
+		int32(key.Prompt)) //nolint:gosec // a version
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -27,10 +28,12 @@ func (s *Store) FindExtraction(ctx context.Context, key turnlog.ExtractionKey) (
 
 // KeepExtraction stores a JSON text under a key, replacing the previous one. It is
 // deleted with the turn's records, or after a week.
-func (s *Store) KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
+func (s *Store) KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey,
+	value []byte) error {
 	return pg.Translate(s.db.Q.KeepExtraction(ctx, dbsqlc.KeepExtractionParams{
-		SourceSha256: key.SourceSHA256, QuerySha256: queryHash(key), Model: key.Model, PromptVersion: int32(key.Prompt), //nolint:gosec // a version
-		TurnID: int64(turn), Result: []byte(s.db.Clean(string(value))),
+		SourceSha256: key.SourceSHA256, QuerySha256: queryHash(key), Model: key.Model,
+		PromptVersion: int32(key.Prompt), //nolint:gosec // a version
+		TurnID:        int64(turn), Result: []byte(s.db.Clean(string(value))),
 	}))
 }
 

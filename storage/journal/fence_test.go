@@ -40,15 +40,18 @@ func TestEachConditionOfTheFence(t *testing.T) {
 			h.Submit("desk", f.name, "x")
 			d := h.Dispatch("worker-1")[0]
 			d.Write(t, turnlog.Entry{
-				Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Gates: []turnkeeper.CallKey{storagetest.Key(1, 2)},
+				Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
+				Gates: []turnkeeper.CallKey{storagetest.Key(1, 2)},
 			})
 			h.Exec(f.change, d.Grant.TurnID)
 			before := h.Rows()
 			for name, e := range map[string]turnlog.Entry{
-				"a step":                       {Round: storagetest.Round(2)},
-				"a start":                      {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}},
-				"a start without its approval": {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)}},
-				"the end":                      {Outcome: storagetest.Succeeded("done")},
+				"a step": {Round: storagetest.Round(2)},
+				"a start": {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1),
+					"n", 1, turnkeeper.EffectOnce)}},
+				"a start without its approval": {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2),
+					"n", 1, turnkeeper.EffectOnce)}},
+				"the end": {Outcome: storagetest.Succeeded("done")},
 			} {
 				if err := d.Append(t.Context(), e, storagetest.Answered); !errors.Is(err, f.want) {
 					t.Errorf("%s: %v, want %v", name, err, f.want)
@@ -79,7 +82,9 @@ func TestEachConditionOfTheFenceInABatch(t *testing.T) {
 			for i, d := range all {
 				result := make(chan error, 1)
 				b.results = append(b.results, result)
-				go func() { result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, journal.Ending{}) }()
+				go func() {
+					result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, journal.Ending{})
+				}()
 				awaitWaiting(t, waiting, i+1)
 			}
 			h.Exec(f.change, all[0].Grant.TurnID)
@@ -90,7 +95,8 @@ func TestEachConditionOfTheFenceInABatch(t *testing.T) {
 			if err := b.result(1); err != nil {
 				t.Errorf("the other turn: %v", err)
 			}
-			if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds where turn_id = $1 and round = 2", all[0].Grant.TurnID); n != 0 {
+			if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds where turn_id = $1 and round = 2",
+				all[0].Grant.TurnID); n != 0 {
 				t.Error("the refused round is on record")
 			}
 		})
@@ -116,7 +122,8 @@ func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-second; !errors.Is(err, turnkeeper.ErrJournalMoved) || !strings.Contains(err.Error(), "it has 1 writes") {
+	if err := <-second; !errors.Is(err, turnkeeper.ErrJournalMoved) || !strings.Contains(err.Error(),
+		"it has 1 writes") {
 		t.Errorf("the second write: %v", err)
 	}
 }
@@ -125,17 +132,20 @@ func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 func TestBindGrantChecks(t *testing.T) {
 	h := newEnv(t)
 	for name, change := range map[string]string{
-		"another grant": "grant_id = gen_random_uuid()", "a queued turn": "state = 'queued'", "a waiting turn": "state = 'waiting'",
+		"another grant": "grant_id = gen_random_uuid()", "a queued turn": "state = 'queued'",
+		"a waiting turn": "state = 'waiting'",
 	} {
 		t.Run(name, func(t *testing.T) {
 			h.T = t
 			h.Submit("desk", name, "x")
 			d := h.Dispatch("")[0]
 			h.Exec("update turnkeeper.turns set "+change+" where id = $1", d.Grant.TurnID)
-			if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-1"); !errors.Is(err, turnkeeper.ErrFenced) {
+			if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-1"); !errors.Is(err,
+				turnkeeper.ErrFenced) {
 				t.Errorf("the binding: %v, want ErrFenced", err)
 			}
-			if n := storagetest.One[int](h, "select count(worker_id) from turnkeeper.turns where id = $1", d.Grant.TurnID); n != 0 {
+			if n := storagetest.One[int](h, "select count(worker_id) from turnkeeper.turns where id = $1",
+				d.Grant.TurnID); n != 0 {
 				t.Error("a worker is bound")
 			}
 		})
@@ -148,7 +158,8 @@ func TestTheSecondBindingChangesNothing(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	before := h.Rows()
-	if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-2"); !errors.Is(err, turnkeeper.ErrFenced) {
+	if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-2"); !errors.Is(err,
+		turnkeeper.ErrFenced) {
 		t.Errorf("the second worker: %v, want ErrFenced", err)
 	}
 	if first, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-1"); err != nil || first {
@@ -170,7 +181,8 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	h.Submit("desk", "other", "x")
 	all := h.Dispatch("")
 	for _, d := range all {
-		h.Exec("update turnkeeper.turns set token = $2, grant_id = $3 where id = $1", d.Grant.TurnID, all[0].Grant.Token, all[0].Grant.GrantID)
+		h.Exec("update turnkeeper.turns set token = $2, grant_id = $3 where id = $1", d.Grant.TurnID,
+			all[0].Grant.Token, all[0].Grant.GrantID)
 	}
 	d := all[1]
 	d.Grant.Token, d.Grant.GrantID, d.Grant.WorkerID = all[0].Grant.Token, all[0].Grant.GrantID, "worker-1"
@@ -182,13 +194,15 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	}
 	h.Exec("update turnkeeper.turns set worker_id = 'worker-1'")
 	happened := p.CutNext(storagetest.Unanswer, storagetest.Sent.Executes)
-	if err := far.Writer(d.Record, d.Grant).Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
+	if err := far.Writer(d.Record, d.Grant).Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)},
+		journal.Ending{}); err != nil {
 		t.Error(err)
 	}
 	if !done(happened) {
 		t.Error("nothing was cut")
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.journal where turn_id = $1", all[0].Grant.TurnID); n != 0 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.journal where turn_id = $1",
+		all[0].Grant.TurnID); n != 0 {
 		t.Errorf("the other turn has %d entries", n)
 	}
 }
@@ -203,14 +217,16 @@ func TestLateAttachmentsNeedTheStart(t *testing.T) {
 		for n := 1; n <= 2; n++ {
 			d.Write(t, turnlog.Entry{Round: storagetest.Round(n, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 		}
-		d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}})
+		d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1,
+			turnkeeper.EffectOnce)}})
 		return d
 	}
 	d, other := calls("one", "own"), calls("other", "another's")
 	attach := func(w *storagetest.Dispatch, k turnkeeper.CallKey, nonce string) (kept int) {
 		t.Helper()
 		r := storagetest.Result(k, nonce, turnkeeper.CallSucceeded, "late")
-		r.Attached = []turnkeeper.Output{{ID: turnkeeper.OutputID(uuid.NewString()), Text: "text", MediaType: "text/plain"}}
+		r.Attached = []turnkeeper.Output{{ID: turnkeeper.OutputID(uuid.NewString()), Text: "text",
+			MediaType: "text/plain"}}
 		if err := w.Late(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}

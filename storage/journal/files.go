@@ -20,9 +20,10 @@ type Files struct{ db *pg.DB }
 // NewFiles returns the Files of an open database.
 func NewFiles(db *storage.DB) Files { return Files{db.Core()} }
 
-// WriteFile runs write, which writes a file, and keeps the labels of the new content in place of those of the old one. path is the
-// file's absolute path without links. While the file is written it has the labels of both, so a reader on any worker sees no content
-// without its labels, whenever a worker is lost. Writers of a labelled file wait for each other.
+// WriteFile runs write, which writes a file, and keeps the labels of the new content in place of those of the old one.
+// path is the file's absolute path without links. While the file is written it has the labels of both, so a reader on
+// any worker sees no content without its labels, whenever a worker is lost. Writers of a labelled file wait for each
+// other.
 func (s Files) WriteFile(ctx context.Context, agent, path string, labels []policy.Mark, write func() error) error {
 	f := labelledFile{path: s.db.Clean(path), agent: agent, labels: []string{}, sources: []string{}}
 	for _, m := range policy.Join(labels) {

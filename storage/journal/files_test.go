@@ -13,11 +13,13 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestLabelsOfFiles writes files in turn, and checks the labels of each and of their folders. A note has the name of a file.
+// TestLabelsOfFiles writes files in turn, and checks the labels of each and of their folders. A note has the name of a
+// file.
 func TestLabelsOfFiles(t *testing.T) {
 	h := newEnv(t)
 	files := journal.NewFiles(h.Store.DB)
-	private, untrusted := policy.Mark{Label: policy.Private, Source: "a mail"}, policy.Mark{Label: policy.Untrusted, Source: "a page"}
+	private, untrusted := policy.Mark{Label: policy.Private, Source: "a mail"}, policy.Mark{Label: policy.Untrusted,
+		Source: "a page"}
 	wants := func(path string, want ...policy.Label) {
 		t.Helper()
 		marks, err := files.FileLabels(t.Context(), path)
@@ -29,7 +31,8 @@ func TestLabelsOfFiles(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", path, got, err, want)
 		}
 	}
-	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "/r/a.txt", "text", []policy.Mark{private}); err != nil {
+	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "/r/a.txt", "text",
+		[]policy.Mark{private}); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("disk full")
@@ -48,18 +51,22 @@ func TestLabelsOfFiles(t *testing.T) {
 			return nil
 		}, nil},
 		{[]policy.Mark{private}, during("/r/a.txt", policy.Private), []policy.Label{policy.Private}},
-		{[]policy.Mark{untrusted, untrusted}, during("/r/a.txt", policy.Private, policy.Untrusted), []policy.Label{policy.Untrusted}},
+		{[]policy.Mark{untrusted, untrusted}, during("/r/a.txt", policy.Private, policy.Untrusted),
+			[]policy.Label{policy.Untrusted}},
 		{nil, during("/r/a.txt", policy.Untrusted), nil},
 		{[]policy.Mark{private}, during("/r/a.txt", policy.Private), []policy.Label{policy.Private}},
 		{[]policy.Mark{untrusted}, func() error { return full }, []policy.Label{policy.Private, policy.Untrusted}},
 		{[]policy.Mark{private}, during("/r/a.txt", policy.Private, policy.Untrusted), []policy.Label{policy.Private}},
 	} {
-		if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", step.labels, step.write); err != nil && !errors.Is(err, full) {
+		if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", step.labels, step.write); err != nil &&
+			!errors.Is(err, full) {
 			t.Error(err)
 		}
 		wants("/r/a.txt", step.after...)
 	}
-	if err := files.WriteFile(t.Context(), "clerk", "/r/b_c/d", []policy.Mark{untrusted}, func() error { return nil }); err != nil {
+	if err := files.WriteFile(t.Context(), "clerk", "/r/b_c/d", []policy.Mark{untrusted}, func() error {
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	wants("/r/", policy.Private, policy.Untrusted)
@@ -70,7 +77,8 @@ func TestLabelsOfFiles(t *testing.T) {
 	wants("/", policy.Private, policy.Untrusted)
 	letter := policy.Mark{Label: policy.Private, Source: "a letter"}
 	for _, mark := range []policy.Mark{letter, private} {
-		if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", []policy.Mark{mark}, during("/r/a.txt", policy.Private)); err != nil {
+		if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", []policy.Mark{mark},
+			during("/r/a.txt", policy.Private)); err != nil {
 			t.Fatal(err)
 		}
 		if marks, err := files.FileLabels(t.Context(), "/r/a.txt"); err != nil || len(marks) != 1 || marks[0] != mark {
@@ -89,7 +97,8 @@ func TestLabelsOfFiles(t *testing.T) {
 	if got := known(); got != "/r/b_c/d" {
 		t.Errorf("files with labels: %s", got)
 	}
-	if _, labels, _, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "/r/a.txt"); err != nil || len(labels) != 1 {
+	if _, labels, _, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"},
+		"/r/a.txt"); err != nil || len(labels) != 1 {
 		t.Errorf("the note has the labels %v, %v", labels, err)
 	}
 }
@@ -106,8 +115,10 @@ func TestWritersOfOtherFiles(t *testing.T) {
 	defer stop()
 	err := files.WriteFile(ctx, "clerk", "/r/a", private, func() error {
 		return errors.Join(
-			files.WriteFile(ctx, "clerk", "/r/labelled", private, nothing), files.WriteFile(ctx, "clerk", "/r/b", private, nothing),
-			files.WriteFile(ctx, "clerk", "/r/labelled", nil, nothing), files.WriteFile(ctx, "clerk", "/r/c", nil, nothing),
+			files.WriteFile(ctx, "clerk", "/r/labelled", private, nothing), files.WriteFile(ctx, "clerk", "/r/b",
+				private, nothing),
+			files.WriteFile(ctx, "clerk", "/r/labelled", nil, nothing), files.WriteFile(ctx, "clerk", "/r/c",
+				nil, nothing),
 		)
 	})
 	if err != nil {
@@ -115,8 +126,8 @@ func TestWritersOfOtherFiles(t *testing.T) {
 	}
 }
 
-// TestWritersOfAFile lets writers of private and of other content write one file at the same time. After each round it has the label
-// if the last content is private.
+// TestWritersOfAFile lets writers of private and of other content write one file at the same time. After each round it
+// has the label if the last content is private.
 func TestWritersOfAFile(t *testing.T) {
 	files := journal.NewFiles(newEnv(t).Store.DB)
 	for round := range 20 {
@@ -140,7 +151,8 @@ func TestWritersOfAFile(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if marks, err := files.FileLabels(t.Context(), "/r/a.txt"); err != nil || content == "secret" && len(marks) != 1 {
+		if marks, err := files.FileLabels(t.Context(), "/r/a.txt"); err != nil || content == "secret" &&
+			len(marks) != 1 {
 			t.Fatalf("round %d: %s has the labels %v, %v", round, content, marks, err)
 		}
 	}

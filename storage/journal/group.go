@@ -15,10 +15,10 @@ import (
 // one transaction is in flight, further writes wait and form the next one. If no transaction is in flight, a
 // write is sent at once, alone.
 //
-// One statement appends the rows of all writes. A write whose turn is fenced fails alone. If someone else has locked the
-// turn's row, the write is sent again alone and waits for the lock. If the server rolls back the transaction because of
-// another error, each write is sent again alone, so that no turn fails because of another. A write or batch that
-// takes longer than lockWait no longer delays the others.
+// One statement appends the rows of all writes. A write whose turn is fenced fails alone. If someone else has locked
+// the turn's row, the write is sent again alone and waits for the lock. If the server rolls back the transaction
+// because of another error, each write is sent again alone, so that no turn fails because of another. A write or batch
+// that takes longer than lockWait no longer delays the others.
 type group struct {
 	db      *pg.DB
 	mu      sync.Mutex
@@ -47,8 +47,8 @@ const (
 // errAlone is the answer to a write that must be sent again alone.
 var errAlone = errors.New("the write was not done with the others")
 
-// write sends a change, alone on the pool or in a batch. If ctx ends while the write is in flight, it is unknown whether
-// it was committed.
+// write sends a change, alone on the pool or in a batch. If ctx ends while the write is in flight, it is unknown
+// whether it was committed.
 func (g *group) write(ctx context.Context, pool pg.Sender, c *change, sent func()) error {
 	alone := func() error {
 		_, err := send(ctx, pool, []*change{c}, true, sent)

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// All writes that wait at once end, however many there are, and each is done once. One of them has lost its grant and fails alone,
-// wherever it is.
+// All writes that wait at once end, however many there are, and each is done once. One of them has lost its grant and
+// fails alone, wherever it is.
 func TestAnyNumberOfWritesEnds(t *testing.T) {
 	h := newEnv(t)
 	all := manyTurns(h, 130)
@@ -23,7 +23,9 @@ func TestAnyNumberOfWritesEnds(t *testing.T) {
 				h.Exec("update turnkeeper.turns set worker_id = 'worker-2' where id = $1", all[fenced].Grant.TurnID)
 			}
 			b := &batch{env: h, turns: all[:n]}
-			b.write(h.Journals, func(i int) turnlog.Entry { return turnlog.Entry{Round: storagetest.Round(wrote[all[i]] + 1)} })
+			b.write(h.Journals, func(i int) turnlog.Entry {
+				return turnlog.Entry{Round: storagetest.Round(wrote[all[i]] + 1)}
+			})
 			b.release()
 			for i, d := range b.turns {
 				err := b.result(i)
@@ -44,7 +46,8 @@ func TestAnyNumberOfWritesEnds(t *testing.T) {
 		}
 	}
 	for i, d := range all {
-		if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds where turn_id = $1", d.Grant.TurnID); n != wrote[d] {
+		if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds where turn_id = $1",
+			d.Grant.TurnID); n != wrote[d] {
 			t.Errorf("turn %d has %d rounds, and wrote %d", i, n, wrote[d])
 		}
 	}

@@ -36,7 +36,8 @@ func batchOf(h *env, store *journal.Store, n int) *batch {
 		d.Writer = store.Writer(d.Record, d.Grant)
 	}
 	b.write(store, func(int) turnlog.Entry {
-		return turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)}
+		return turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart,
+			turnkeeper.EventRoundStart)}
 	})
 	return b
 }
@@ -88,7 +89,8 @@ func (b *batch) result(i int) error {
 // entries returns the numbers of writes of the turns, in the order of their ids.
 func (b *batch) entries() string {
 	b.T.Helper()
-	return storagetest.One[string](b, `select string_agg((select count(*) from turnkeeper.journal j where j.turn_id = t.id) || '/' || (select count(*) from turnkeeper.rounds r where r.turn_id = t.id)
+	return storagetest.One[string](b,
+		`select string_agg((select count(*) from turnkeeper.journal j where j.turn_id = t.id) || '/' || (select count(*) from turnkeeper.rounds r where r.turn_id = t.id)
 		|| '/' || (select count(*) from turnkeeper.turn_events e where e.turn_id = t.id), ' ' order by t.id) from turnkeeper.turns t`)
 }
 
@@ -121,7 +123,8 @@ func TestATurnOfABatchFailsOrWaitsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = hold.Rollback(context.Background()) }()
-	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", b.turns[3].Grant.TurnID); err != nil {
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update",
+		b.turns[3].Grant.TurnID); err != nil {
 		t.Fatal(err)
 	}
 	b.release()
@@ -148,8 +151,8 @@ func TestATurnOfABatchFailsOrWaitsAlone(t *testing.T) {
 	}
 }
 
-// A worker that has lost a turn and one that has it now write in one batch, at the same position of its journal. Each starts a
-// call.
+// A worker that has lost a turn and one that has it now write in one batch, at the same position of its journal. Each
+// starts a call.
 func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
 	h := newEnv(t)
 	for i, staleFirst := range []bool{true, false} {
@@ -165,7 +168,9 @@ func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
 		for n, d := range order {
 			go func() {
 				errs[d] <- d.Append(t.Context(), turnlog.Entry{
-					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, int(d.Grant.Token-stale.Grant.Token)+1), fmt.Sprint(d.Grant.TurnID, " ", d.Grant.Token), 1, turnkeeper.EffectOnce)},
+					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1,
+						int(d.Grant.Token-stale.Grant.Token)+1), fmt.Sprint(d.Grant.TurnID, " ", d.Grant.Token), 1,
+						turnkeeper.EffectOnce)},
 				}, journal.Ending{})
 			}()
 			awaitWaiting(t, waiting, n+1)
@@ -177,7 +182,9 @@ func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
 		if err := <-errs[holder]; err != nil {
 			t.Errorf("stale first: %t; the holder's write: %v", staleFirst, err)
 		}
-		if tokens := storagetest.One[[]int64](h, "select array_agg(token) from turnkeeper.call_starts where turn_id = $1", stale.Grant.TurnID); !slices.Equal(tokens, []int64{holder.Grant.Token}) {
+		if tokens := storagetest.One[[]int64](h,
+			"select array_agg(token) from turnkeeper.call_starts where turn_id = $1",
+			stale.Grant.TurnID); !slices.Equal(tokens, []int64{holder.Grant.Token}) {
 			t.Errorf("stale first: %t; the starts have tokens %d", staleFirst, tokens)
 		}
 	}
@@ -230,7 +237,8 @@ func TestEndsOfABatch(t *testing.T) {
 	for i, d := range b.turns {
 		replies[i] = make(chan error, 1)
 		go func() {
-			replies[i] <- d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded(fmt.Sprint("re: ", i))}, storagetest.Answered)
+			replies[i] <- d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded(fmt.Sprint("re: ", i))},
+				storagetest.Answered)
 		}()
 	}
 	b.results = replies
@@ -241,7 +249,8 @@ func TestEndsOfABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = hold.Rollback(context.Background()) }()
-	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", b.turns[3].Grant.TurnID); err != nil {
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update",
+		b.turns[3].Grant.TurnID); err != nil {
 		t.Fatal(err)
 	}
 	release()
@@ -262,7 +271,8 @@ func TestEndsOfABatch(t *testing.T) {
 	if err := b.result(3); err != nil {
 		t.Error(err)
 	}
-	got := storagetest.One[string](h, `select string_agg(concat_ws(' ', t.state, m.state, r.body, l.turn_id is not null, g.outcome, j.id is not null), ', ' order by t.id)
+	got := storagetest.One[string](h,
+		`select string_agg(concat_ws(' ', t.state, m.state, r.body, l.turn_id is not null, g.outcome, j.id is not null), ', ' order by t.id)
 		from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id left join turnkeeper.replies r on r.turn_id = t.id
 		left join turnkeeper.leases l on l.turn_id = t.id join turnkeeper.lease_log g on g.turn_id = t.id left join turnkeeper.river_job j on j.id = t.job_id`)
 	want := "succeeded succeeded re: 0 f finished f, running running t t, succeeded succeeded re: 2 f finished f, " +
@@ -281,7 +291,8 @@ func TestALockedRowKeepsNobodyWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = hold.Rollback(context.Background()) }()
-	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", locked.Grant.TurnID); err != nil {
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update",
+		locked.Grant.TurnID); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error, 1)
@@ -355,14 +366,16 @@ func TestAStartWithoutItsApprovalFailsAlone(t *testing.T) {
 	b := &batch{env: h, turns: h.Dispatch("worker-1")}
 	key := storagetest.Key(1, 1)
 	for i, d := range b.turns {
-		e := turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectKeyed), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)}
+		e := turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectKeyed),
+			Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)}
 		if i == 1 {
 			e.Gates = []turnkeeper.CallKey{key}
 		}
 		d.Write(t, e)
 	}
 	b.write(h.Journals, func(i int) turnlog.Entry {
-		return turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(key, fmt.Sprint("n", i), 1, turnkeeper.EffectKeyed)}}
+		return turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(key, fmt.Sprint("n", i), 1,
+			turnkeeper.EffectKeyed)}}
 	})
 	b.release()
 	for i := range b.turns {
@@ -374,7 +387,8 @@ func TestAStartWithoutItsApprovalFailsAlone(t *testing.T) {
 			t.Errorf("turn %d: error %v, want %v", i, err, want)
 		}
 	}
-	if got := storagetest.One[string](h, "select string_agg(state, ' ' order by turn_id) from turnkeeper.calls"); got != "started planned started" {
+	if got := storagetest.One[string](h,
+		"select string_agg(state, ' ' order by turn_id) from turnkeeper.calls"); got != "started planned started" {
 		t.Errorf("calls are %s", got)
 	}
 	if got := storagetest.One[int](h, "select count(*) from turnkeeper.journal where n = 2"); got != 2 {

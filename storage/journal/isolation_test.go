@@ -30,8 +30,10 @@ type scene struct {
 func (s scene) calls() {
 	for n := 1; n <= 2; n++ {
 		s.Write(s.T, turnlog.Entry{
-			Round: storagetest.Round(n, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventRoundStart),
-			Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(n, 1), s.nonce(n, 1), 1, turnkeeper.EffectOnce)},
+			Round:  storagetest.Round(n, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
+			Events: storagetest.Events(turnkeeper.EventRoundStart),
+			Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(n, 1), s.nonce(n, 1), 1,
+				turnkeeper.EffectOnce)},
 		})
 	}
 }
@@ -89,7 +91,8 @@ func (s scene) claim(worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 
 func (s scene) claimOf(k turnkeeper.CallKey, worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 	s.T.Helper()
-	c, err := s.Claim(s.T.Context(), turnlog.CallRef{TurnID: s.Grant.TurnID, Key: k, Attempt: 1}, worker, []string{"tool"})
+	c, err := s.Claim(s.T.Context(), turnlog.CallRef{TurnID: s.Grant.TurnID, Key: k, Attempt: 1}, worker,
+		[]string{"tool"})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -125,29 +128,39 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		do     func(scene)
 		want   string
 	}{
-		{"a round", scene.calls, nothing, func(s scene) { s.Write(s.T, turnlog.Entry{Round: storagetest.Round(3)}) }, "round 3, turn"},
+		{"a round", scene.calls, nothing, func(s scene) {
+			s.Write(s.T, turnlog.Entry{Round: storagetest.Round(3)})
+		}, "round 3, turn"},
 		{"a start", scene.calls, nothing, func(s scene) {
-			s.Write(s.T, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), s.nonce(1, 2), 1, turnkeeper.EffectOnce)}})
+			s.Write(s.T, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2),
+				s.nonce(1, 2), 1, turnkeeper.EffectOnce)}})
 		}, "call 1.2, start 1.2 #1, turn"},
 		{"an answer", scene.calls, nothing, func(s scene) {
-			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
+			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1),
+				s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
 		}, "call 1.1, turn"},
 		{"an answer with usage", scene.calls, nothing, func(s scene) {
 			r := storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")
 			r.Usage = turnkeeper.Usage{InputTokens: 5}
 			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{r}})
 		}, "call 1.1, turn"},
-		{"the end", scene.calls, nothing, func(s scene) { s.Finish(s.T, "done") }, "grant, job, lane, message, reply, turn"},
+		{"the end", scene.calls, nothing, func(s scene) {
+			s.Finish(s.T, "done")
+		}, "grant, job, lane, message, reply, turn"},
 		{"a hand-back", scene.calls, nothing, func(s scene) {
-			s.must(s.Append(s.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"}))
+			s.must(s.Append(s.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}},
+				journal.Ending{Log: "handed_back"}))
 		}, "grant, job, lane, turn"},
 		{"a late result", scene.calls, func(s scene) { s.Lose(s.Dispatch) }, func(s scene) {
-			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "late")))
+			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),
+				turnkeeper.CallSucceeded, "late")))
 		}, "call 1.1, turn"},
 		{"a late result after a verdict", scene.calls, func(s scene) {
-			s.Write(s.T, turnlog.Entry{Verdicts: []turnlog.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}}})
+			s.Write(s.T, turnlog.Entry{Verdicts: []turnlog.CallResult{{Key: storagetest.Key(1, 1),
+				State: turnkeeper.CallUnknown, Shown: "?"}}})
 		}, func(s scene) {
-			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "late")))
+			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),
+				turnkeeper.CallSucceeded, "late")))
 		}, "call 1.1, late 1.1"},
 		{"a loss", scene.calls, nothing, func(s scene) { s.Lose(s.Dispatch) }, "grant, job, lane, turn"},
 		{"the request to cancel", scene.calls, nothing, func(s scene) {
@@ -161,23 +174,31 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		{"a cancelled waiting turn", scene.open, nothing, func(s scene) {
 			_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "enough")
 			s.must(err)
-		}, "awaited 1.1, awaited 1.2, awaited 2.1, awaited 2.2, call 1.1, call 1.2, call 2.1, call 2.2, cancellation, " +
-			"detached 1.1, detached 1.2, detached 2.1, detached 2.2, event 2, job 1.1, job 1.2, job 2.1, job 2.2, message, reply, turn"},
-		{"a detached start", scene.plans, nothing, func(s scene) { s.detach(storagetest.Key(1, 1)) }, "awaited 1.1, call 1.1, detached 1.1, job 1.1, start 1.1 #1, turn"},
-		{"work given to an agent", scene.plans, nothing, func(s scene) { s.spawn(storagetest.Key(1, 1), "clerk", "look it up") },
+		},
+			"awaited 1.1, awaited 1.2, awaited 2.1, awaited 2.2, call 1.1, call 1.2, call 2.1, call 2.2, cancellation, " +
+				"detached 1.1, detached 1.2, detached 2.1, detached 2.2, event 2, job 1.1, job 1.2, job 2.1, job 2.2, message, reply, turn"},
+		{"a detached start", scene.plans, nothing, func(s scene) {
+			s.detach(storagetest.Key(1, 1))
+		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, start 1.1 #1, turn"},
+		{"work given to an agent", scene.plans, nothing, func(s scene) {
+			s.spawn(storagetest.Key(1, 1), "clerk", "look it up")
+		},
 			"awaited 1.1, call 1.1, message 4 of another, spawned 1.1, start 1.1 #1, tree, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
 		{"an answer of an open call", scene.openRunning, nothing, func(s scene) {
-			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
+			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1),
+				s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, turn"},
 		{"an arrival", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
-			s.must(s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
+			s.must(s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),
+				turnkeeper.CallSucceeded, "ok")))
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
 		{"an arrival, where all starts have one nonce", scene.open, func(s scene) {
 			s.claim("w")
 			s.Exec("update turnkeeper.awaited_calls set nonce = 'n'")
 		}, func(s scene) {
-			s.must(s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")))
+			s.must(s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), "n",
+				turnkeeper.CallSucceeded, "ok")))
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
 		{"a claim handed on", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
 			s.must(s.Release(s.T.Context(), s.claimed()))
@@ -189,16 +210,22 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		{"a run that never began, rung for again", scene.open, func(s scene) {
 			s.HeartBeat("gone", 1, 15*time.Second)
 			s.must(s.StopBeating(s.T.Context(), "gone"))
-			s.FetchJob(storagetest.One[turnkeeper.JobID](s.env, "select job_id from turnkeeper.detached_calls"+ofCall, s.Grant.TurnID), "gone")
+			s.FetchJob(storagetest.One[turnkeeper.JobID](s.env, "select job_id from turnkeeper.detached_calls"+ofCall,
+				s.Grant.TurnID), "gone")
 		}, func(s scene) {
-			s.Tick(func(ctx context.Context, tick *grants.Tick) error { return tick.RunAgain(ctx, s.lostCall(ctx, tick)) })
+			s.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				return tick.RunAgain(ctx, s.lostCall(ctx, tick))
+			})
 		}, "detached 1.1, job 1.1, job 1.1"},
 		{"a lost run again", scene.open, scene.giveUp, func(s scene) {
-			s.Tick(func(ctx context.Context, tick *grants.Tick) error { return tick.RunAgain(ctx, s.lostCall(ctx, tick)) })
+			s.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				return tick.RunAgain(ctx, s.lostCall(ctx, tick))
+			})
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, job 1.1, start 1.1 #2"},
 		{"a lost run ended", scene.open, scene.giveUp, func(s scene) {
 			s.Tick(func(ctx context.Context, tick *grants.Tick) error {
-				return tick.EndCall(ctx, s.lostCall(ctx, tick), turnlog.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+				return tick.EndCall(ctx, s.lostCall(ctx, tick), turnlog.CallResult{Key: storagetest.Key(1, 1),
+					State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
 			})
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
 	} {
@@ -240,7 +267,8 @@ func (s scene) giveUp() {
 // claimed returns the only claim that is on record.
 func (s scene) claimed() turnlog.ClaimedCall {
 	claim := storagetest.One[string](s.env, "select claim from turnkeeper.detached_calls where claim is not null")
-	return turnlog.ClaimedCall{Ref: s.ref(), Claim: turnlog.ClaimID(claim), Call: s.Call(s.Grant.TurnID, storagetest.Key(1, 1))}
+	return turnlog.ClaimedCall{Ref: s.ref(), Claim: turnlog.ClaimID(claim), Call: s.Call(s.Grant.TurnID,
+		storagetest.Key(1, 1))}
 }
 
 // short returns the name of a row without the turn, if it belongs to this turn. To the names of
@@ -249,7 +277,8 @@ func (s scene) short(name string) string {
 	kind, rest, _ := strings.Cut(name, " ")
 	own, part, _ := strings.Cut(rest, " ")
 	switch {
-	case kind == "lane" && rest == string(s.Grant.Lane), kind == "message" && own == fmt.Sprint(s.Record.Turn.MessageID):
+	case kind == "lane" && rest == string(s.Grant.Lane), kind == "message" &&
+		own == fmt.Sprint(s.Record.Turn.MessageID):
 		return kind
 	case kind == "job" && own == fmt.Sprint(s.Grant.JobID):
 		return kind

@@ -22,28 +22,34 @@ func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
 	if d.Record.Entries != 0 || d.Record.NextBlock != 1 || d.Record.OpenRound != 0 || len(d.Record.Rounds) != 0 {
 		t.Errorf("a new turn is loaded as %+v", d.Record)
 	}
-	if d.Record.Remaining <= 0 || d.Record.Remaining > storagetest.TTL || d.Record.Elapsed < 0 || d.Record.Elapsed+d.Record.Remaining > storagetest.TTL+time.Millisecond {
+	if d.Record.Remaining <= 0 || d.Record.Remaining > storagetest.TTL || d.Record.Elapsed < 0 || d.Record.Elapsed+
+		d.Record.Remaining > storagetest.TTL+time.Millisecond {
 		t.Errorf("remaining %v, elapsed %v of a lease of %v", d.Record.Remaining, d.Record.Elapsed, storagetest.TTL)
 	}
-	first := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectOnce, turnkeeper.EffectKeyed, turnkeeper.EffectNone)
+	first := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectOnce, turnkeeper.EffectKeyed,
+		turnkeeper.EffectNone)
 	first.Text, first.Reasoning, first.Raw = "I look.", "hm", []byte(`{"role":"assistant", "content":"I look."}`)
 	first.Latency = 1500 * time.Millisecond
 	first.Usage = turnkeeper.Usage{InputTokens: 100, OutputTokens: 20, CachedTokens: 30, ReasoningTokens: 4}
 	first.Calls[3].State, first.Calls[3].Shown, first.Calls[3].Preview = turnkeeper.CallDenied, "no", "no"
 	first.Calls[0].RawArgs, first.Calls[0].ProviderID = "{ }", "call_1"
-	d.Write(t, turnlog.Entry{Round: first, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart, turnkeeper.EventBlockStart)})
+	d.Write(t, turnlog.Entry{Round: first, Events: storagetest.Events(turnkeeper.EventTurnStart,
+		turnkeeper.EventRoundStart, turnkeeper.EventBlockStart)})
 	full := &turnkeeper.Output{
 		ID: "out-1", MediaType: "text/plain", Text: "long text", SizeBytes: 9, RawBytes: 10, Chars: 9, Tokens: 3,
 		SHA256: "abc", Incomplete: true, Description: "d",
 	}
 	read := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "long…")
 	read.Output, read.Duration = full, 250*time.Millisecond
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce)}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce)}})
 	d.Write(t, turnlog.Entry{
-		Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "n2", turnkeeper.CallFailed, "tool error")},
-		Starts:  []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectKeyed)},
+		Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "n2", turnkeeper.CallFailed,
+			"tool error")},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectKeyed)},
 	})
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 3), "n3", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 3), "n3",
+		turnkeeper.CallSucceeded, "ok")}})
 	second := storagetest.Round(2)
 	second.Charged, second.Usage = false, turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, Estimated: true}
 	d.Write(t, turnlog.Entry{Round: second})
@@ -52,22 +58,27 @@ func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
 	want := []turnkeeper.Round{*first, *second}
 	want[0].Calls = append([]turnkeeper.ToolCall(nil), first.Calls...)
 	for i, c := range []turnkeeper.ToolCall{
-		{State: turnkeeper.CallSucceeded, Shown: "long…", Preview: "long…", OutputID: "out-1", Duration: 250 * time.Millisecond},
+		{State: turnkeeper.CallSucceeded, Shown: "long…", Preview: "long…", OutputID: "out-1",
+			Duration: 250 * time.Millisecond},
 		{State: turnkeeper.CallFailed, Shown: "tool error", Preview: "tool error", Nonce: "n2", Starts: 1},
 		{State: turnkeeper.CallSucceeded, Shown: "ok", Preview: "ok", Nonce: "n3", Starts: 1},
 	} {
 		to := &want[0].Calls[i]
-		to.State, to.Shown, to.Preview, to.OutputID, to.Duration, to.Nonce, to.Starts = c.State, c.Shown, c.Preview, c.OutputID, c.Duration, c.Nonce, c.Starts
+		to.State, to.Shown, to.Preview, to.OutputID, to.Duration, to.Nonce, to.Starts = c.State, c.Shown, c.Preview,
+			c.OutputID, c.Duration, c.Nonce, c.Starts
 	}
 	times := cmp.Options{
-		cmpopts.IgnoreFields(turnkeeper.Round{}, "EndedAt"), cmpopts.IgnoreFields(turnkeeper.ToolCall{}, "StartedAt", "EndedAt"),
+		cmpopts.IgnoreFields(turnkeeper.Round{}, "EndedAt"), cmpopts.IgnoreFields(turnkeeper.ToolCall{},
+			"StartedAt", "EndedAt"),
 	}
 	if diff := cmp.Diff(want, again.Rounds, times); diff != "" {
 		t.Errorf("the journal (-want +got):\n%s", diff)
 	}
 	turn := again.Turn
-	if turn.InferenceRounds != 2 || turn.ChargedRounds != 1 || turn.ExecutedCalls != 3 || again.Entries != 5 || turn.LastSeq != 3 || again.NextBlock != 1 {
-		t.Errorf("rounds %d, charged %d, executed %d, entries %d, last event %d", turn.InferenceRounds, turn.ChargedRounds, turn.ExecutedCalls, again.Entries, turn.LastSeq)
+	if turn.InferenceRounds != 2 || turn.ChargedRounds != 1 || turn.ExecutedCalls != 3 || again.Entries != 5 ||
+		turn.LastSeq != 3 || again.NextBlock != 1 {
+		t.Errorf("rounds %d, charged %d, executed %d, entries %d, last event %d", turn.InferenceRounds,
+			turn.ChargedRounds, turn.ExecutedCalls, again.Entries, turn.LastSeq)
 	}
 	usage := turnkeeper.Usage{InputTokens: 101, OutputTokens: 22, CachedTokens: 30, ReasoningTokens: 4, Estimated: true}
 	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
@@ -94,14 +105,17 @@ func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
 		storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "page"),
 		storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallSkipped, "skipped"),
 		storagetest.Result(storagetest.Key(1, 3), "", turnkeeper.CallFailed, "failed"),
-	}, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 4), "page", 1, keyed), storagetest.Start(storagetest.Key(1, 5), "first", 1, keyed)}})
+	}, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 4), "page", 1, keyed),
+		storagetest.Start(storagetest.Key(1, 5), "first", 1, keyed)}})
 	// The next worker recognizes paging calls that it did not plan, and a second start does not
 	// count as a second call.
 	d = h.Again(d, "worker-2")
 	d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{
-		storagetest.Start(storagetest.Key(1, 4), "page again", 2, keyed), storagetest.Start(storagetest.Key(1, 5), "second", 2, keyed), storagetest.Start(storagetest.Key(1, 6), "page too", 1, keyed),
+		storagetest.Start(storagetest.Key(1, 4), "page again", 2, keyed), storagetest.Start(storagetest.Key(1, 5),
+			"second", 2, keyed), storagetest.Start(storagetest.Key(1, 6), "page too", 1, keyed),
 	}})
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 5), "second", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 5), "second",
+		turnkeeper.CallSucceeded, "ok")}})
 	if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns_now"); n != 2 {
 		t.Errorf("%d executed calls, want the failed one and the one that was started twice", n)
 	}
@@ -137,10 +151,12 @@ func TestFence(t *testing.T) {
 		if err := d.Append(t.Context(), entry, journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a step %s: %v", when, err)
 		}
-		if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("stale")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
+		if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("stale")},
+			storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a reply %s: %v", when, err)
 		}
-		_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, nil)
+		_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce),
+			time.Minute, nil)
 		if !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a transactional call %s: %v", when, err)
 		}
@@ -177,13 +193,16 @@ func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
 	d := h.Turn("x")
 	twin := h.Writer(d.Record, d.Grant) // a second writer with the same grant and position
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
-	if err := twin.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := twin.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err,
+		turnkeeper.ErrJournalMoved) {
 		t.Errorf("an entry on an older journal: %v", err)
 	}
-	if err := twin.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("twin")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := twin.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("twin")},
+		storagetest.Answered); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("an end on an older journal: %v", err)
 	}
-	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err,
+		turnkeeper.ErrJournalMoved) {
 		t.Errorf("a round twice: %v", err)
 	}
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
@@ -216,7 +235,8 @@ func TestStarts(t *testing.T) {
 			next := h.Again(d, "worker-2")
 			err := next.Append(t.Context(), turnlog.Entry{
 				Events: storagetest.Events(turnkeeper.EventToolStarted),
-				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+c.nonce, c.attempt, c.effect)},
+				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+c.nonce,
+					c.attempt, c.effect)},
 			}, journal.Ending{})
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("error %v, want %q", err, c.refused)
@@ -225,13 +245,16 @@ func TestStarts(t *testing.T) {
 			if c.refused == "" {
 				wantStarts = 2
 			}
-			if n := storagetest.One[int64](h, "select count(*) from turnkeeper.call_starts where turn_id = $1", d.Grant.TurnID); n != wantStarts {
+			if n := storagetest.One[int64](h, "select count(*) from turnkeeper.call_starts where turn_id = $1",
+				d.Grant.TurnID); n != wantStarts {
 				t.Errorf("%d starts on record, want %d", n, wantStarts)
 			}
-			if n := storagetest.One[int64](h, "select count(*) from turnkeeper.turn_events where turn_id = $1", d.Grant.TurnID); n != wantStarts-1 {
+			if n := storagetest.One[int64](h, "select count(*) from turnkeeper.turn_events where turn_id = $1",
+				d.Grant.TurnID); n != wantStarts-1 {
 				t.Errorf("%d events on record: a refused entry is refused whole", n)
 			}
-			if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallStarted || int64(call.Starts) != wantStarts {
+			if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallStarted ||
+				int64(call.Starts) != wantStarts {
 				t.Errorf("the call is %s with %d starts", call.State, call.Starts)
 			}
 			next.Cancel(t)
@@ -242,10 +265,12 @@ func TestStarts(t *testing.T) {
 func TestUnknownCallCannotBeStartedOrAnswered(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	if err := d.Append(t.Context(), turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := d.Append(t.Context(), turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1),
+		"n", 1, turnkeeper.EffectOnce)}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("start: %v", err)
 	}
-	if err := d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1,
+		1), "", turnkeeper.CallSucceeded, "x")}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("result: %v", err)
 	}
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
@@ -259,19 +284,23 @@ func TestResultsNeedTheNonceOfTheNewestStart(t *testing.T) {
 		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "first", 1, turnkeeper.EffectKeyed)},
 	})
 	next := h.Again(d, "worker-2")
-	next.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "second", 2, turnkeeper.EffectKeyed)}})
+	next.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "second", 2,
+		turnkeeper.EffectKeyed)}})
 	for _, nonce := range []string{"first", "", "third"} {
-		err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, journal.Ending{})
+		err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{
+			storagetest.Result(storagetest.Key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, journal.Ending{})
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Errorf("a result with nonce %q: %v", nonce, err)
 		}
 	}
 	twice := storagetest.Result(storagetest.Key(1, 1), "second", turnkeeper.CallSucceeded, "ok")
-	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice, twice}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice, twice}},
+		journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a result twice in one entry: %v", err)
 	}
 	next.Write(t, turnlog.Entry{Results: []turnlog.CallResult{twice}})
-	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice}},
+		journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a result again: %v", err)
 	}
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.Shown != "ok" || call.Nonce != "second" {
@@ -285,7 +314,8 @@ func TestLateResults(t *testing.T) {
 	d.Write(t, turnlog.Entry{
 		Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
 		Starts: []turnlog.CallStart{
-			storagetest.Start(storagetest.Key(1, 1), "n1", 1, turnkeeper.EffectOnce), storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce),
+			storagetest.Start(storagetest.Key(1, 1), "n1", 1, turnkeeper.EffectOnce),
+			storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce),
 			storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectOnce),
 		},
 	})
@@ -303,7 +333,8 @@ func TestLateResults(t *testing.T) {
 	verdict := func(k turnkeeper.CallKey) turnlog.CallResult {
 		return turnlog.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
 	}
-	err := next.Append(t.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 1)), verdict(storagetest.Key(1, 2))}}, journal.Ending{})
+	err := next.Append(t.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 1)),
+		verdict(storagetest.Key(1, 2))}}, journal.Ending{})
 	if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Fatalf("a verdict on a call that has its result: %v", err)
 	}
@@ -337,11 +368,13 @@ func TestLateResults(t *testing.T) {
 	}
 	next.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 3))}, Outcome: nil})
 	if err := next.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
-		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "done"}}, storagetest.Answered); err != nil {
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "done"}},
+		storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
 	late(storagetest.Key(1, 3), "n3", "after the end")
-	if c := h.Call(d.Grant.TurnID, storagetest.Key(1, 3)); c.State != turnkeeper.CallUnknown || c.LateResult != "after the end" {
+	if c := h.Call(d.Grant.TurnID, storagetest.Key(1, 3)); c.State != turnkeeper.CallUnknown ||
+		c.LateResult != "after the end" {
 		t.Errorf("after the end of the turn: %s, late %q", c.State, c.LateResult)
 	}
 }
@@ -354,11 +387,14 @@ func TestLateResultOfAnOlderStart(t *testing.T) {
 		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "old", 1, turnkeeper.EffectKeyed)},
 	})
 	next := h.Again(d, "worker-2")
-	next.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "new", 2, turnkeeper.EffectKeyed)}})
-	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), "old", turnkeeper.CallSucceeded, "old")); err != nil {
+	next.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "new", 2,
+		turnkeeper.EffectKeyed)}})
+	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), "old", turnkeeper.CallSucceeded,
+		"old")); err != nil {
 		t.Fatal(err)
 	}
-	next.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "new", turnkeeper.CallSucceeded, "new")}})
+	next.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "new",
+		turnkeeper.CallSucceeded, "new")}})
 	if c := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); c.Shown != "new" || c.LateResult != "old" {
 		t.Errorf("shows %q, late %q", c.Shown, c.LateResult)
 	}
@@ -370,13 +406,15 @@ func TestEventsAreNumberedWithoutGaps(t *testing.T) {
 	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventRoundStop)})
-	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); err == nil {
+	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1),
+		Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); err == nil {
 		t.Fatal("a round twice")
 	}
 	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)})
 	next := h.Again(d, "worker-2")
 	next.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnResumed)})
-	if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+	if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)},
+		journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Fatalf("an event of a stale writer: %v", err)
 	}
 	e := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnComplete), Outcome: storagetest.Succeeded("done")}
@@ -411,7 +449,8 @@ func TestStreamPositionForTheNextWorker(t *testing.T) {
 		return turnkeeper.Event{Type: typ, Round: round, Block: block}
 	}
 	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{
-		at(turnkeeper.EventTurnStart, 0, 0), at(turnkeeper.EventRoundStart, 1, 0), at(turnkeeper.EventBlockStart, 1, 1), at(turnkeeper.EventBlockStart, 1, 2),
+		at(turnkeeper.EventTurnStart, 0, 0), at(turnkeeper.EventRoundStart, 1, 0), at(turnkeeper.EventBlockStart, 1, 1),
+		at(turnkeeper.EventBlockStart, 1, 2),
 	}})
 	d = h.Again(d, "worker-2")
 	if d.Record.OpenRound != 1 || d.Record.NextBlock != 3 {
@@ -420,9 +459,11 @@ func TestStreamPositionForTheNextWorker(t *testing.T) {
 	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundRollback, 1, 0)}})
 	d = h.Again(d, "worker-3")
 	if d.Record.OpenRound != 0 || d.Record.NextBlock != 3 {
-		t.Errorf("after the rollback: open round %d, next block %d; want 0 and 3", d.Record.OpenRound, d.Record.NextBlock)
+		t.Errorf("after the rollback: open round %d, next block %d; want 0 and 3", d.Record.OpenRound,
+			d.Record.NextBlock)
 	}
-	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundStart, 1, 0)}, Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundStart, 1, 0)},
+		Round: storagetest.Round(1)})
 	d = h.Again(d, "worker-4")
 	if d.Record.OpenRound != 0 || len(d.Record.Rounds) != 1 {
 		t.Errorf("after the answer: open round %d, %d rounds", d.Record.OpenRound, len(d.Record.Rounds))
@@ -436,7 +477,9 @@ func TestHistoryOfAConversation(t *testing.T) {
 		first := storagetest.Round(1, turnkeeper.EffectNone)
 		first.Recipe = &turnkeeper.Recipe{Version: 1, Model: body}
 		d.Write(t, turnlog.Entry{Round: first})
-		d.Write(t, turnlog.Entry{Round: storagetest.Round(2), Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, body)}})
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(2),
+			Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "",
+				turnkeeper.CallSucceeded, body)}})
 		d.Finish(t, "re: "+body)
 	}
 	h.Turn("cancelled").Cancel(t)
@@ -449,7 +492,8 @@ func TestHistoryOfAConversation(t *testing.T) {
 		if p.State == turnkeeper.TurnCancelled {
 			continue
 		}
-		if len(p.Rounds) != 2 || len(p.Rounds[0].Calls) != 1 || p.Rounds[0].Calls[0].Shown != p.Body || len(p.Rounds[1].Calls) != 0 {
+		if len(p.Rounds) != 2 || len(p.Rounds[0].Calls) != 1 || p.Rounds[0].Calls[0].Shown != p.Body ||
+			len(p.Rounds[1].Calls) != 0 {
 			t.Errorf("rounds of %q: %+v", p.Body, p.Rounds)
 		}
 		if r := p.Rounds[0].Recipe; (r != nil) != (p.Body == "two") || r != nil && r.Model != "two" {
@@ -471,7 +515,8 @@ func TestHistoryOfAConversation(t *testing.T) {
 func TestRecentCalls(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone)
+	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone,
+		turnkeeper.EffectNone, turnkeeper.EffectNone)
 	r.Calls[3].ArgsHash = "other"
 	plan := turnlog.Entry{Round: r}
 	for n, nonce := range []string{"a", "b", "c", "d"} { // the fifth call has no start, so it is not found
@@ -479,23 +524,28 @@ func TestRecentCalls(t *testing.T) {
 	}
 	d.Write(t, plan)
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
-		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "a"), storagetest.Result(storagetest.Key(1, 3), "c", turnkeeper.CallCancelled, "c"),
-		storagetest.Result(storagetest.Key(1, 4), "d", turnkeeper.CallSucceeded, "d"), storagetest.Result(storagetest.Key(1, 5), "", turnkeeper.CallSucceeded, "e"),
+		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "a"),
+		storagetest.Result(storagetest.Key(1, 3), "c", turnkeeper.CallCancelled, "c"),
+		storagetest.Result(storagetest.Key(1, 4), "d", turnkeeper.CallSucceeded, "d"),
+		storagetest.Result(storagetest.Key(1, 5), "", turnkeeper.CallSucceeded, "e"),
 	}})
 	// Calls with the same numbers, of a later round and of another agent.
 	later := storagetest.Round(2, turnkeeper.EffectNone)
 	later.Calls[0].ArgsHash = "other"
 	d.Write(t, turnlog.Entry{Round: later})
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), "", turnkeeper.CallSucceeded, "x")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), "",
+		turnkeeper.CallSucceeded, "x")}})
 	other := h.TurnOf("desk", "worker-1")
 	other.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
-	other.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	other.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "",
+		turnkeeper.CallSucceeded, "x")}})
 	for agent, name := range map[string]string{"desk": "tool", "clerk": "another"} {
 		if got, err := h.RecentCalls(t.Context(), agent, name, "hash", time.Minute); err != nil || len(got) != 0 {
 			t.Errorf("recent calls of %s by %s: %+v, error %v", name, agent, got, err)
 		}
 	}
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "b", turnkeeper.CallFailed, "b")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "b",
+		turnkeeper.CallFailed, "b")}})
 	got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -504,7 +554,8 @@ func TestRecentCalls(t *testing.T) {
 		t.Errorf("recent calls: %+v", got)
 	}
 	// A call that was started twice is one call.
-	h.Exec(`insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
+	h.Exec(
+		`insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
 		select turn_id, round, ordinal, 2, effect, 1, token, 'again', worker_id, agent, name, args_hash from turnkeeper.call_starts where nonce = 'b'`)
 	if got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute); err != nil || len(got) != 2 {
 		t.Errorf("after a restart: %+v, error %v", got, err)

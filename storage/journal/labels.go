@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// queueLabels queues the statement that writes labels, if there are any. It must come before the reply, which copies the
-// labels of its turn.
+// queueLabels queues the statement that writes labels, if there are any. It must come before the reply, which copies
+// the labels of its turn.
 func queueLabels(ctx context.Context, q *dbsqlc.Queries, clean func(string) string, rows []turnlog.LabelRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -20,14 +20,15 @@ func queueLabels(ctx context.Context, q *dbsqlc.Queries, clean func(string) stri
 	var p dbsqlc.AddLabelsParams
 	for _, r := range rows {
 		p.Kinds, p.Ids = append(p.Kinds, string(r.Kind)), append(p.Ids, r.ID)
-		p.Rounds, p.Ordinals = append(p.Rounds, int32(r.Call.Round)), append(p.Ordinals, int32(r.Call.Ordinal)) //nolint:gosec // few
+		p.Rounds = append(p.Rounds, int32(r.Call.Round))       //nolint:gosec // few
+		p.Ordinals = append(p.Ordinals, int32(r.Call.Ordinal)) //nolint:gosec // few
 		p.Labels, p.Sources = append(p.Labels, string(r.Label)), append(p.Sources, clean(r.Source))
 	}
 	return q.AddLabels(ctx, p)
 }
 
-// loadLabels reads the labels of a turn, its message and its history. summary is the last turn in the summary of its history;
-// 0: there is none.
+// loadLabels reads the labels of a turn, its message and its history. summary is the last turn in the summary of its
+// history; 0: there is none.
 func (s *Store) loadLabels(ctx context.Context, record *turnlog.Record, summary turnkeeper.TurnID) error {
 	turns := []int64{int64(record.Turn.ID)}
 	for _, past := range record.History {
@@ -43,7 +44,8 @@ func (s *Store) loadLabels(ctx context.Context, record *turnlog.Record, summary 
 
 func labelRow(r dbsqlc.TurnkeeperLabel) turnlog.LabelRow {
 	return turnlog.LabelRow{
-		Kind: turnlog.LabelKind(r.Kind), ID: r.ID, Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+		Kind: turnlog.LabelKind(r.Kind), ID: r.ID, Call: turnkeeper.CallKey{Round: int(r.Round),
+			Ordinal: int(r.Ordinal)},
 		Mark: policy.Mark{Label: policy.Label(r.Label), Source: r.Source},
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestWhatATurnReadsOfLabels stores a label of every kind with each of several ids, and checks which a turn gets: those of its
-// call 1.1, and those of its message, of an earlier turn, and of its own beginning.
+// TestWhatATurnReadsOfLabels stores a label of every kind with each of several ids, and checks which a turn gets: those
+// of its call 1.1, and those of its message, of an earlier turn, and of its own beginning.
 func TestWhatATurnReadsOfLabels(t *testing.T) {
 	h := newEnv(t)
-	h.Exec("select setval(pg_get_serial_sequence('turnkeeper.messages', 'id'), 20)") // so that no message has the id of a turn
+	// so that no message has the id of a turn
+	h.Exec("select setval(pg_get_serial_sequence('turnkeeper.messages', 'id'), 20)")
 	h.Submit("clerk", "c", "x")
 	h.Dispatch("w")[0].Finish(t, "done")
 	h.Submit("clerk", "c", "x")
@@ -23,9 +24,11 @@ func TestWhatATurnReadsOfLabels(t *testing.T) {
 			if id == 0 && kind != "note" { // only a note has no id
 				continue
 			}
-			known := kind == "call" && id == turn || kind == "turn" && (id == turn || id == earlier) || kind == "message" && id == message
+			known := kind == "call" && id == turn || kind == "turn" && (id == turn || id == earlier) ||
+				kind == "message" && id == message
 			h.Exec("delete from turnkeeper.labels")
-			h.Exec("insert into turnkeeper.labels (kind, id, round, ordinal, label, source) values ($1, $2, $3, $3, 'private', 'a file')",
+			h.Exec(
+				"insert into turnkeeper.labels (kind, id, round, ordinal, label, source) values ($1, $2, $3, $3, 'private', 'a file')",
 				kind, id, map[bool]int{true: 1}[kind == "call"])
 			record, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID)
 			if err != nil {
@@ -34,7 +37,8 @@ func TestWhatATurnReadsOfLabels(t *testing.T) {
 			if n := len(record.Labels.Before) + len(record.Labels.Calls); (n == 1) != known {
 				t.Errorf("%s %d (turn %d, message %d, earlier turn %d): %d labels", kind, id, turn, message, earlier, n)
 			}
-			if got := len(record.Labels.Calls[turnkeeper.CallKey{Round: 1, Ordinal: 1}]); (got == 1) != (kind == "call" && id == turn) {
+			got := len(record.Labels.Calls[turnkeeper.CallKey{Round: 1, Ordinal: 1}])
+			if (got == 1) != (kind == "call" && id == turn) {
 				t.Errorf("%s %d: %d labels of the call", kind, id, got)
 			}
 		}

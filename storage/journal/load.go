@@ -96,7 +96,8 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 		return err
 	}
 	n, err := s.db.Q.CountPastTurns(ctx, dbsqlc.CountPastTurnsParams{
-		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(record.History[0].TurnID), MaxRows: countedTurns,
+		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation,
+		Before: int64(record.History[0].TurnID), MaxRows: countedTurns,
 	})
 	record.Older = int(n)
 	return pg.Translate(err)
@@ -107,10 +108,13 @@ func recordOf(row *dbsqlc.TurnForWorkerRow) *turnlog.Record {
 	return &turnlog.Record{
 		Turn: turn,
 		Message: turnkeeper.Message{
-			ID: turn.MessageID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
-			Key: dbrow.OrZero(row.IdempotencyKey), Priority: int(row.Priority), Trigger: turn.Trigger, Schedule: dbrow.OrZero(row.Schedule),
-			Slot: dbrow.OrZero(row.Slot), State: turnkeeper.MessageRunning, Attempts: int(row.MessageAttempts),
-			Faults: int(row.Faults), DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: dbrow.OrZero(row.TraceParent),
+			ID: turn.MessageID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane,
+			Body: row.Body,
+			Key:  dbrow.OrZero(row.IdempotencyKey), Priority: int(row.Priority), Trigger: turn.Trigger,
+			Schedule: dbrow.OrZero(row.Schedule),
+			Slot:     dbrow.OrZero(row.Slot), State: turnkeeper.MessageRunning, Attempts: int(row.MessageAttempts),
+			Faults: int(row.Faults), DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID,
+			TraceParent: dbrow.OrZero(row.TraceParent),
 		},
 		Definition:  []byte(row.Definition),
 		AnswerLimit: int(row.AnswerLimit),
@@ -161,7 +165,8 @@ func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
 
 func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnlog.Past, error) {
 	past, err := s.db.Q.PastTurns(ctx, dbsqlc.PastTurnsParams{
-		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID), MaxRows: pastTurns,
+		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID),
+		MaxRows: pastTurns,
 	})
 	if err != nil {
 		return nil, pg.Translate(err)
@@ -178,7 +183,8 @@ func (s *Store) loadLastRun(ctx context.Context, record *turnlog.Record) (*turnl
 		return nil, nil
 	}
 	rows, err := s.db.Q.LastRun(ctx, dbsqlc.LastRunParams{
-		Agent: turn.Agent, Schedule: record.Message.Schedule, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID),
+		Agent: turn.Agent, Schedule: record.Message.Schedule, UserName: turn.User, Conversation: turn.Conversation,
+		Before: int64(turn.ID),
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, pg.Translate(err)
@@ -197,7 +203,8 @@ func (s *Store) loadLastRun(ctx context.Context, record *turnlog.Record) (*turnl
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx
 // ends.
-func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error) {
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID,
+	grant turnkeeper.GrantID) (*turnlog.Record, error) {
 	return patiently(ctx, s, func() (*turnlog.Record, error) { return s.Load(ctx, turn, grant) })
 }
 
@@ -206,7 +213,8 @@ func (s *Store) CompletePatiently(ctx context.Context, row *dbsqlc.TurnForWorker
 	return patiently(ctx, s, func() (*turnlog.Record, error) { return s.Complete(ctx, row) })
 }
 
-func patiently(ctx context.Context, s *Store, load func() (*turnlog.Record, error)) (record *turnlog.Record, err error) {
+func patiently(ctx context.Context, s *Store, load func() (*turnlog.Record, error)) (
+	record *turnlog.Record, err error) {
 	var newer error // not retried
 	err = s.db.Patiently(ctx, func() error {
 		record, err = load()

@@ -15,7 +15,8 @@ func BenchmarkLoad(b *testing.B) {
 	shown := strings.Repeat("0123456789", 20)
 	write := func(d *storagetest.Dispatch, e turnlog.Entry) {
 		e.Round.Reasoning = strings.Repeat("hm ", 200)
-		e.Round.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "script", Model: "m", Frame: strings.Repeat("a", 64), SHA256: strings.Repeat("b", 64)}
+		e.Round.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "script", Model: "m", Frame: strings.Repeat("a", 64),
+			SHA256: strings.Repeat("b", 64)}
 		d.Write(b, e)
 	}
 	results := func(round int) []turnlog.CallResult {
@@ -27,7 +28,8 @@ func BenchmarkLoad(b *testing.B) {
 	for range 40 {
 		d := h.Turn("message")
 		write(d, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone)})
-		write(d, turnlog.Entry{Round: storagetest.Round(2, turnkeeper.EffectNone, turnkeeper.EffectNone), Results: results(1)})
+		write(d, turnlog.Entry{Round: storagetest.Round(2, turnkeeper.EffectNone, turnkeeper.EffectNone),
+			Results: results(1)})
 		write(d, turnlog.Entry{Round: storagetest.Round(3), Results: results(2)})
 		d.Finish(b, "done")
 	}

@@ -22,8 +22,10 @@ func TestLossesOfAMessageOutliveAFailedTurn(t *testing.T) {
 		if n := d.Record.Turn.Losses; n != losses {
 			t.Fatalf("%d losses, want %d", n, losses)
 		}
-		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
+		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			Error: "no", Retry: true}
+		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
+			journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		h.Exec("update turnkeeper.leases set not_before = null")

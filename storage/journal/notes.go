@@ -19,12 +19,14 @@ type Note struct {
 	Labels    []policy.Mark
 }
 
-// WriteNote stores a note with its labels, in the transaction of the transactional tool if ctx carries one. Its owner is an agent's
-// user, without a user a conversation, or with neither the agent itself.
-func (s *Store) WriteNote(ctx context.Context, owner turnkeeper.ConversationKey, name, text string, labels []policy.Mark) error {
+// WriteNote stores a note with its labels, in the transaction of the transactional tool if ctx carries one. Its owner
+// is an agent's user, without a user a conversation, or with neither the agent itself.
+func (s *Store) WriteNote(ctx context.Context, owner turnkeeper.ConversationKey, name, text string,
+	labels []policy.Mark) error {
 	p := dbsqlc.WriteNoteParams{
-		Agent: owner.Agent, UserName: owner.User, Conversation: owner.Name, Name: s.db.Clean(name), Content: s.db.Clean(text),
-		Labels: []string{}, Sources: []string{},
+		Agent: owner.Agent, UserName: owner.User, Conversation: owner.Name, Name: s.db.Clean(name),
+		Content: s.db.Clean(text),
+		Labels:  []string{}, Sources: []string{},
 	}
 	for _, m := range policy.Join(labels) {
 		p.Labels, p.Sources = append(p.Labels, string(m.Label)), append(p.Sources, s.db.Clean(m.Source))

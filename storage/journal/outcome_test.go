@@ -64,10 +64,13 @@ func (h *env) after(d *storagetest.Dispatch) after {
 	a := after{
 		Turn: view.Turn.State, Stop: view.Turn.StopReason, TurnEnded: !view.Turn.EndedAt.IsZero(),
 		TurnWaits: !view.Turn.DueAt.IsZero(), TurnDue: span(view.Turn.DueAt),
-		Message: view.Message.State, Closed: !view.Message.ClosedAt.IsZero(), LastError: view.Message.LastError, Inner: view.Turn.InnerDialogue,
+		Message: view.Message.State, Closed: !view.Message.ClosedAt.IsZero(), LastError: view.Message.LastError,
+		Inner:    view.Turn.InnerDialogue,
 		LaneHeld: lanes[0].Lease.Held(), Failures: lanes[0].Lease.Failures, LaneWaits: span(lanes[0].Lease.NotBefore),
-		Log: last.Outcome, LogEnded: !last.EndedAt.IsZero(), GrantKept: view.Turn.GrantID != "", ErrorClass: view.Turn.ErrorClass,
-		Job: storagetest.One[string](h, "select coalesce((select state::text from turnkeeper.river_job where id = $1), '')", d.Grant.JobID),
+		Log: last.Outcome, LogEnded: !last.EndedAt.IsZero(), GrantKept: view.Turn.GrantID != "",
+		ErrorClass: view.Turn.ErrorClass,
+		Job: storagetest.One[string](h,
+			"select coalesce((select state::text from turnkeeper.river_job where id = $1), '')", d.Grant.JobID),
 	}
 	if view.Reply != nil {
 		a.Reply, a.Outcome = view.Reply.Body, view.Reply.Outcome
@@ -84,74 +87,94 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"succeeded": {
 			failuresBefore: 2,
-			outcome:        turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done", Backoff: time.Hour},
-			ending:         storagetest.Answered,
+			outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+				Reply: "done", Backoff: time.Hour},
+			ending: storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageSucceeded, Closed: true,
+				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true,
+				Message: turnkeeper.MessageSucceeded, Closed: true,
 				Reply: "done", Outcome: turnkeeper.TurnSucceeded, Log: "finished", GrantKept: true,
 			},
 		},
 		"degraded": {
 			failuresBefore: 2,
 			outcome: turnlog.Outcome{
-				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: "Tool results: 1 succeeded, 0 failed.",
+				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError,
+				Reply:      "Tool results: 1 succeeded, 0 failed.",
 				ErrorClass: "overloaded", Error: "the model is overloaded",
 			},
 			ending: journal.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"},
 			want: after{
-				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
+				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true,
+				Message: turnkeeper.MessageDegraded, Closed: true,
 				LastError: "the model is overloaded", ErrorClass: "overloaded",
-				Reply: "Tool results: 1 succeeded, 0 failed.", Outcome: turnkeeper.TurnDegraded, Log: "finished", GrantKept: true,
+				Reply: "Tool results: 1 succeeded, 0 failed.", Outcome: turnkeeper.TurnDegraded, Log: "finished",
+				GrantKept: true,
 			},
 		},
 		"without a reply": {
-			outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "nothing to do"},
-			ending:  storagetest.Answered,
+			outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+				InnerDialogue: "nothing to do"},
+			ending: storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageSucceeded, Closed: true,
+				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true,
+				Message: turnkeeper.MessageSucceeded, Closed: true,
 				Inner: "nothing to do", Log: "finished", GrantKept: true,
 			},
 		},
 		"failed, to be tried again": {
 			failuresBefore: 1,
-			outcome:        turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", ErrorClass: "transport", Retry: true},
-			ending:         journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 4 * time.Second},
+			outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+				Error: "no", ErrorClass: "transport", Retry: true},
+			ending: journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished",
+				LaneBackoff: 4 * time.Second},
 			want: after{
-				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageWaiting, LastError: "no",
+				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true,
+				Message: turnkeeper.MessageWaiting, LastError: "no",
 				ErrorClass: "transport", Failures: 2, LaneWaits: 4 * time.Second, Log: "finished", GrantKept: true,
 			},
 		},
 		"failed for good": {
 			failuresBefore: 2,
-			outcome:        turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "could not be answered"},
-			ending:         journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished", LaneBackoff: 8 * time.Second},
+			outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+				Error: "no", Reply: "could not be answered"},
+			ending: journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished",
+				LaneBackoff: 8 * time.Second},
 			want: after{
-				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageFailed, Closed: true,
-				LastError: "no", Reply: "could not be answered", Outcome: turnkeeper.TurnFailed, Failures: 3, LaneWaits: 8 * time.Second,
-				Log: "finished", GrantKept: true,
+				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true,
+				Message: turnkeeper.MessageFailed, Closed: true,
+				LastError: "no", Reply: "could not be answered", Outcome: turnkeeper.TurnFailed, Failures: 3,
+				LaneWaits: 8 * time.Second,
+				Log:       "finished", GrantKept: true,
 			},
 		},
 		"cancelled": {
 			failuresBefore: 2,
-			outcome:        turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."},
-			ending:         journal.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"},
+			outcome: turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
+				Reply: "This turn was cancelled."},
+			ending: journal.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"},
 			want: after{
-				Turn: turnkeeper.TurnCancelled, Stop: turnkeeper.StopCancelled, TurnEnded: true, Message: turnkeeper.MessageCancelled, Closed: true,
-				Reply: "This turn was cancelled.", Outcome: turnkeeper.TurnCancelled, Failures: 2, Log: "finished", GrantKept: true,
+				Turn: turnkeeper.TurnCancelled, Stop: turnkeeper.StopCancelled, TurnEnded: true,
+				Message: turnkeeper.MessageCancelled, Closed: true,
+				Reply: "This turn was cancelled.", Outcome: turnkeeper.TurnCancelled, Failures: 2, Log: "finished",
+				GrantKept: true,
 			},
 		},
 		"handed back": {
 			failuresBefore: 2,
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"},
 			ending:         journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "handed_back"},
-			want:           after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Failures: 2, Log: "handed_back"},
+			want: after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Failures: 2,
+				Log: "handed_back"},
 		},
 		"deferred": {
 			failuresBefore: 2,
-			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget", Backoff: time.Hour},
-			ending:         journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "deferred"},
+			outcome: turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget",
+				Backoff: time.Hour},
+			ending: journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "deferred"},
 			want: after{
-				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning, ErrorClass: "budget", Failures: 2, Log: "deferred",
+				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning,
+				ErrorClass: "budget", Failures: 2, Log: "deferred",
 			},
 		},
 	}
@@ -165,13 +188,15 @@ func TestOutcomes(t *testing.T) {
 			h.Submit("agent", "", "x")
 			all := h.Dispatch("worker-1")
 			d := all[len(all)-1]
-			h.Exec("update turnkeeper.leases set failures = $1, not_before = timestamptz '2100-01-01'", c.failuresBefore)
+			h.Exec("update turnkeeper.leases set failures = $1, not_before = timestamptz '2100-01-01'",
+				c.failuresBefore)
 			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 				t.Fatal(err)
 			}
 			c.want.LogEnded = true
 			got := h.after(d)
-			kept := storagetest.One[bool](h, "select not_before is not distinct from timestamptz '2100-01-01' from turnkeeper.leases where lane = $1", d.Grant.Lane)
+			kept := storagetest.One[bool](h,
+				"select not_before is not distinct from timestamptz '2100-01-01' from turnkeeper.leases where lane = $1", d.Grant.Lane)
 			if kept {
 				got.LaneWaits = 0
 			}
@@ -195,7 +220,8 @@ func TestOutcomes(t *testing.T) {
 // has no open call, or if a result has arrived for it. Results for another turn have no effect.
 func TestWhetherATurnWaits(t *testing.T) {
 	h, other, _ := openCalls(t)
-	other.must(h.Arrive(t.Context(), other.claim("w"), storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
+	other.must(h.Arrive(t.Context(), other.claim("w"), storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1),
+		turnkeeper.CallSucceeded, "ok")))
 	const arrived = "update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"
 	const closed = "update turnkeeper.awaited_calls set closed_at = clock_timestamp()"
 	const asks = `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
@@ -211,18 +237,20 @@ func TestWhetherATurnWaits(t *testing.T) {
 		changes []string
 		want    turnkeeper.TurnState
 	}{
-		"none is open":                     {false, nil, turnkeeper.TurnQueued},
-		"four are open":                    {true, nil, turnkeeper.TurnWaiting},
-		"one has arrived":                  {true, []string{arrived + ofCall}, turnkeeper.TurnQueued},
-		"one is in the journal":            {true, []string{arrived + ofCall, closed + ofCall}, turnkeeper.TurnWaiting},
-		"one is, and another has arrived":  {true, []string{arrived + " where turn_id = $1", closed + ofCall}, turnkeeper.TurnQueued},
-		"all are in the journal":           {true, []string{closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
-		"all are, and so is what has come": {true, []string{arrived + ofCall, closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
-		"it asks":                          {false, []string{asks}, turnkeeper.TurnWaiting},
-		"an answer has come":               {false, []string{asks, answered}, turnkeeper.TurnQueued},
-		"one of two answers has come":      {true, []string{asks, asks, answered}, turnkeeper.TurnQueued},
-		"the answer was seen":              {false, []string{asks, answered, seen}, turnkeeper.TurnQueued},
-		"one of two answers was seen":      {false, []string{asks, asks, answered, seen}, turnkeeper.TurnWaiting},
+		"none is open":          {false, nil, turnkeeper.TurnQueued},
+		"four are open":         {true, nil, turnkeeper.TurnWaiting},
+		"one has arrived":       {true, []string{arrived + ofCall}, turnkeeper.TurnQueued},
+		"one is in the journal": {true, []string{arrived + ofCall, closed + ofCall}, turnkeeper.TurnWaiting},
+		"one is, and another has arrived": {true, []string{arrived + " where turn_id = $1", closed + ofCall},
+			turnkeeper.TurnQueued},
+		"all are in the journal": {true, []string{closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
+		"all are, and so is what has come": {true, []string{arrived + ofCall, closed + " where turn_id = $1"},
+			turnkeeper.TurnQueued},
+		"it asks":                     {false, []string{asks}, turnkeeper.TurnWaiting},
+		"an answer has come":          {false, []string{asks, answered}, turnkeeper.TurnQueued},
+		"one of two answers has come": {true, []string{asks, asks, answered}, turnkeeper.TurnQueued},
+		"the answer was seen":         {false, []string{asks, answered, seen}, turnkeeper.TurnQueued},
+		"one of two answers was seen": {false, []string{asks, asks, answered, seen}, turnkeeper.TurnWaiting},
 	} {
 		h.Submit("desk", name, "x")
 		for _, d := range h.Dispatch("worker-1") {
@@ -236,10 +264,12 @@ func TestWhetherATurnWaits(t *testing.T) {
 				h.Exec(change, d.Grant.TurnID)
 			}
 			d.Wait(t)
-			if got := storagetest.One[turnkeeper.TurnState](h, "select state from turnkeeper.turns where id = $1", d.Grant.TurnID); got != c.want {
+			if got := storagetest.One[turnkeeper.TurnState](h, "select state from turnkeeper.turns where id = $1",
+				d.Grant.TurnID); got != c.want {
 				t.Errorf("%s: the turn is %s, want %s", name, got, c.want)
 			}
-			parked := storagetest.One[bool](h, "select home_lane is not null from turnkeeper.turns where id = $1", d.Grant.TurnID)
+			parked := storagetest.One[bool](h, "select home_lane is not null from turnkeeper.turns where id = $1",
+				d.Grant.TurnID)
 			if want := c.want == turnkeeper.TurnWaiting && slices.Contains(c.changes, asks); parked != want {
 				t.Errorf("%s: parked: %v, want %v", name, parked, want)
 			}
@@ -263,17 +293,22 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 		ending      journal.Ending
 		want, asked string // states of the turn and of its message, without and with a request
 	}{
-		"handed back":       {turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: "handed_back"}, "queued running", "cancelled cancelled"},
-		"waits":             {turnlog.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
-		"fails, once":       {failed, again, "failed waiting", "failed cancelled"},
-		"fails for good":    {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "failed failed", "failed failed"},
-		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded succeeded", "succeeded succeeded"},
+		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: "handed_back"},
+			"queued running", "cancelled cancelled"},
+		"waits": {turnlog.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"},
+			"waiting running", "cancelled cancelled"},
+		"fails, once": {failed, again, "failed waiting", "failed cancelled"},
+		"fails for good": {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"},
+			"failed failed", "failed failed"},
+		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded succeeded",
+			"succeeded succeeded"},
 	} {
 		for _, asked := range []bool{false, true} {
 			conversation := fmt.Sprint(name, asked)
 			h.Submit("desk", conversation, "x")
 			for _, d := range h.Dispatch("worker-1") {
-				if d.Record.Turn.Conversation != conversation { // a turn of an earlier case, which was handed back or failed once
+				// a turn of an earlier case, which was handed back or failed once
+				if d.Record.Turn.Conversation != conversation {
 					continue
 				}
 				if c.outcome.State == turnkeeper.TurnWaiting {
@@ -288,13 +323,15 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 				if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 					t.Fatal(err)
 				}
-				got := storagetest.One[string](h, "select t.state || ' ' || m.state from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = $1", d.Grant.TurnID)
+				got := storagetest.One[string](h,
+					"select t.state || ' ' || m.state from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = $1", d.Grant.TurnID)
 				if got != want {
 					t.Errorf("%s, asked for: %t: turn and message are %s, want %s", name, asked, got, want)
 				}
 				// A message whose turn has failed is closed with a new turn, which has the reason.
 				made := storagetest.One[int](h, "select count(*) from turnkeeper.requested_ends") - before
-				reason := storagetest.One[string](h, "select coalesce(min(c.reason), '') from turnkeeper.requested_ends c join turnkeeper.turns t on t.id = c.turn_id and t.message_id = $1 and t.id <> $2",
+				reason := storagetest.One[string](h,
+					"select coalesce(min(c.reason), '') from turnkeeper.requested_ends c join turnkeeper.turns t on t.id = c.turn_id and t.message_id = $1 and t.id <> $2",
 					d.Record.Turn.MessageID, d.Grant.TurnID)
 				if own := want == "failed cancelled"; made == 1 != own || own && reason != name {
 					t.Errorf("%s, asked for: %t: %d cancellations more, for %q", name, asked, made, reason)
@@ -315,7 +352,8 @@ func TestAnEndOfAnotherGrant(t *testing.T) {
 			return err
 		}
 		return tick.Requeue(ctx, granting.LostGrant{
-			TurnID: d.Grant.TurnID, GrantID: turnkeeper.GrantID(uuid.NewString()), JobID: d.Grant.JobID, WorkerID: d.Grant.WorkerID,
+			TurnID: d.Grant.TurnID, GrantID: turnkeeper.GrantID(uuid.NewString()), JobID: d.Grant.JobID,
+			WorkerID: d.Grant.WorkerID,
 		})
 	})
 	if !errors.Is(err, turnkeeper.ErrFenced) {
@@ -336,10 +374,12 @@ func TestWhoIsToldOfAnEnd(t *testing.T) {
 		ending  journal.Ending
 		want    string
 	}{
-		"succeeded":      {*storagetest.Succeeded("done"), storagetest.Answered, "inbox freed"},
-		"failed":         {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "inbox freed"},
-		"failed, once":   {failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Minute}, "inbox"},
-		"is handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}, journal.Ending{Log: "handed_back"}, "inbox"},
+		"succeeded": {*storagetest.Succeeded("done"), storagetest.Answered, "inbox freed"},
+		"failed":    {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "inbox freed"},
+		"failed, once": {failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished",
+			LaneBackoff: time.Minute}, "inbox"},
+		"is handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute},
+			journal.Ending{Log: "handed_back"}, "inbox"},
 	} {
 		h.Submit("desk", name, "x")
 		d := h.Dispatch("worker-1")[0]
@@ -362,11 +402,13 @@ func TestAnOutcomeIsWrittenWholeOrNotAtAll(t *testing.T) {
 		"a state that no turn ends in": {State: turnkeeper.TurnRunning, StopReason: turnkeeper.StopNone, Reply: "x"},
 		"an unknown stop reason":       {State: turnkeeper.TurnSucceeded, StopReason: "bored", Reply: "x"},
 	} {
-		if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice), Outcome: &o}, storagetest.Answered); err == nil {
+		if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice), Outcome: &o},
+			storagetest.Answered); err == nil {
 			t.Errorf("%s was written", name)
 		}
 	}
-	if n := storagetest.One[int](h, "select (select count(*) from turnkeeper.replies) + (select count(*) from turnkeeper.turn_events)"); n != 0 {
+	if n := storagetest.One[int](h,
+		"select (select count(*) from turnkeeper.replies) + (select count(*) from turnkeeper.turn_events)"); n != 0 {
 		t.Errorf("refused ends left %d rows", n)
 	}
 	d.Finish(t, "after all")
@@ -387,7 +429,8 @@ func TestDeferredTurnWaitsAndKeepsItsLane(t *testing.T) {
 		t.Errorf("next due in %v, error %v", due, err)
 	}
 	h.Exec("update turnkeeper.turns set due_at = clock_timestamp() where state = 'queued'")
-	if all := h.Dispatch("w"); len(all) != 1 || all[0].Record.Message.Body != "first" || all[0].Record.Turn.Dispatches != 2 {
+	if all := h.Dispatch("w"); len(all) != 1 || all[0].Record.Message.Body != "first" ||
+		all[0].Record.Turn.Dispatches != 2 {
 		t.Fatalf("dispatched %+v", all)
 	}
 }
@@ -396,8 +439,10 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("first")
 	h.Submit("clerk", "", "second")
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "no", Retry: true}
+	err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting,
+		Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,12 +454,14 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	}
 	h.Exec("update turnkeeper.leases set not_before = clock_timestamp()")
 	all := h.Dispatch("w")
-	if len(all) != 1 || all[0].Record.Message.Body != "first" || all[0].Record.Turn.Attempt != 2 || all[0].Record.Failures != 1 {
+	if len(all) != 1 || all[0].Record.Message.Body != "first" || all[0].Record.Turn.Attempt != 2 ||
+		all[0].Record.Failures != 1 {
 		t.Fatalf("dispatched %+v", all)
 	}
 	all[0].Finish(t, "done")
 	turns, err := h.TurnsOf(t.Context(), d.Record.Message.ID)
-	if err != nil || len(turns) != 2 || turns[0].State != turnkeeper.TurnFailed || turns[1].State != turnkeeper.TurnSucceeded {
+	if err != nil || len(turns) != 2 || turns[0].State != turnkeeper.TurnFailed ||
+		turns[1].State != turnkeeper.TurnSucceeded {
 		t.Errorf("turns %+v, error %v", turns, err)
 	}
 }
@@ -425,12 +472,14 @@ func TestLostDispatches(t *testing.T) {
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 	h.Lose(d)
 	got := h.after(d)
-	want := after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Log: "lost", LogEnded: true, Job: "cancelled"}
+	want := after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Log: "lost", LogEnded: true,
+		Job: "cancelled"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	next := h.Dispatch("worker-2")[0]
-	if next.Grant.Token != d.Grant.Token+1 || next.Record.Turn.Losses != 1 || next.Record.Turn.Dispatches != 2 || len(next.Record.Rounds) != 1 {
+	if next.Grant.Token != d.Grant.Token+1 || next.Record.Turn.Losses != 1 || next.Record.Turn.Dispatches != 2 ||
+		len(next.Record.Rounds) != 1 {
 		t.Errorf("dispatched again as %+v", next.Record.Turn)
 	}
 	// This worker is lost before it writes anything. The log and the views still name it, and not
@@ -491,12 +540,15 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 			t.Errorf("settled as %s and %s", rounds[0].Calls[0].State, rounds[0].Calls[1].State)
 		}
 		return tick.Close(ctx, lost[0], turnlog.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "sorry", ErrorClass: "worker_lost",
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "sorry",
+			ErrorClass: "worker_lost",
 		}, storagetest.Events(turnkeeper.EventTurnComplete))
 	})
 	want := after{
-		Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopWorkerLost, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
-		Reply: "sorry", Outcome: turnkeeper.TurnDegraded, Log: "lost", LogEnded: true, Job: "cancelled", GrantKept: true, ErrorClass: "worker_lost",
+		Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopWorkerLost, TurnEnded: true,
+		Message: turnkeeper.MessageDegraded, Closed: true,
+		Reply: "sorry", Outcome: turnkeeper.TurnDegraded, Log: "lost", LogEnded: true, Job: "cancelled",
+		GrantKept: true, ErrorClass: "worker_lost",
 	}
 	if diff := cmp.Diff(want, h.after(d)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -505,14 +557,16 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 	if err != nil || len(stream) != 2 || stream[1].Type != turnkeeper.EventTurnComplete {
 		t.Errorf("events %+v, error %v", stream, err)
 	}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("late")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("late")},
+		storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Errorf("its worker after all: %v", err)
 	}
 }
 
 func TestScheduledTurn(t *testing.T) {
 	h := newEnv(t)
-	h.Register("clerk", false, turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "UTC", Conversation: "log", Message: "Wake up."})
+	h.Register("clerk", false, turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "UTC",
+		Conversation: "log", Message: "Wake up."})
 	slot := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
 	for range 2 { // a slot makes one message, even if it is decided twice
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
@@ -533,7 +587,8 @@ func TestScheduledTurn(t *testing.T) {
 		t.Fatalf("%d turns, want 1", len(all))
 	}
 	m := all[0].Record.Message
-	if m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "morning" || !m.Slot.Equal(slot) || m.Conversation != "log" || m.Body != "Wake up." || !m.DueAt.Equal(slot) {
+	if m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "morning" || !m.Slot.Equal(slot) ||
+		m.Conversation != "log" || m.Body != "Wake up." || !m.DueAt.Equal(slot) {
 		t.Errorf("the message is %+v", m)
 	}
 	if all[0].Record.Turn.Trigger != turnkeeper.TriggerSchedule {

@@ -9,8 +9,8 @@ import (
 	"turnkeeper"
 )
 
-// TestWhichTurnsAreParked checks which turns park_turn moves out of their lane, and which messages go with them. Another turn
-// asks, too, and is a sub-agent.
+// TestWhichTurnsAreParked checks which turns park_turn moves out of their lane, and which messages go with them.
+// Another turn asks, too, and is a sub-agent.
 func TestWhichTurnsAreParked(t *testing.T) {
 	h := newEnv(t)
 	turnOf := func(agent, conversation string) turnkeeper.TurnID {
@@ -35,10 +35,12 @@ func TestWhichTurnsAreParked(t *testing.T) {
 		subAgent bool
 		want     string // lane, home, whether it holds its conversation, and messages that were moved
 	}{
-		"it holds, in the agent's lane":               {clerk, []string{"holds"}, false, "clerk#%d clerk true clerk a"},
-		"it goes on, in the agent's lane":             {clerk, []string{"goes on"}, false, "clerk#%d clerk false"},
-		"one of two holds":                            {clerk, []string{"goes on", "holds"}, false, "clerk#%d clerk true clerk a"},
-		"what held has an answer":                     {clerk, []string{"denied", "goes on"}, false, "clerk#%d clerk false"},
+		"it holds, in the agent's lane":   {clerk, []string{"holds"}, false, "clerk#%d clerk true clerk a"},
+		"it goes on, in the agent's lane": {clerk, []string{"goes on"}, false, "clerk#%d clerk false"},
+		"one of two holds": {clerk, []string{"goes on", "holds"}, false,
+			"clerk#%d clerk true clerk a"},
+		"what held has an answer": {clerk, []string{"denied", "goes on"}, false,
+			"clerk#%d clerk false"},
 		"it has only an answer":                       {clerk, []string{"denied"}, false, "clerk false"},
 		"it asks nobody":                              {clerk, nil, false, "clerk false"},
 		"it is a sub-agent":                           {clerk, []string{"goes on"}, true, "clerk false"},

@@ -76,9 +76,10 @@ func readPast(ctx context.Context, q *dbsqlc.Queries, ids []int64) (map[int64][]
 	return read, nil
 }
 
-// pasts caches what histories show of ended turns, which no longer change. Without it, each turn of a conversation would decode
-// the same journals again. It holds about maxPasts bytes, and evicts any turns: the turns of a conversation read the same ones in
-// the same order, so evicting the oldest first would evict each one shortly before it is read.
+// pasts caches what histories show of ended turns, which no longer change. Without it, each turn of a conversation
+// would decode the same journals again. It holds about maxPasts bytes, and evicts any turns: the turns of a
+// conversation read the same ones in the same order, so evicting the oldest first would evict each one shortly before
+// it is read.
 type pasts struct {
 	mu    sync.Mutex
 	turns map[int64][]turnkeeper.Round // immutable

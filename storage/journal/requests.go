@@ -25,8 +25,8 @@ func recipeJSON(r turnkeeper.Recipe) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// knownParts caches the hashes of request parts that this process has stored recently. Parts are never deleted, so they need
-// not be written again. The cache expires, because a database may be restored to an earlier state.
+// knownParts caches the hashes of request parts that this process has stored recently. Parts are never deleted, so they
+// need not be written again. The cache expires, because a database may be restored to an earlier state.
 type knownParts struct {
 	mu    sync.Mutex
 	since time.Time
@@ -79,7 +79,8 @@ func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]
 
 // summaryUpTo returns the summary of a turn's conversation up to the turn upTo, or zero
 // if there is none.
-func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnlog.Summary, error) {
+func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn,
+	upTo turnkeeper.TurnID) (turnlog.Summary, error) {
 	if upTo == 0 {
 		return turnlog.Summary{}, nil
 	}

@@ -22,7 +22,8 @@ func (s scene) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.Messag
 	return s.spawnIn(turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 9}, k, agent, task, "")
 }
 
-func (s scene) spawnIn(limits turnlog.TreeLimits, k turnkeeper.CallKey, agent, task, trace string) turnkeeper.MessageID {
+func (s scene) spawnIn(limits turnlog.TreeLimits, k turnkeeper.CallKey, agent, task,
+	trace string) turnkeeper.MessageID {
 	s.T.Helper()
 	message, err := s.NewMessage(s.T.Context())
 	s.must(err)
@@ -32,12 +33,14 @@ func (s scene) spawnIn(limits turnlog.TreeLimits, k turnkeeper.CallKey, agent, t
 		Agents: []string{s.Record.Turn.Agent, agent}, TraceParent: trace,
 	}
 	s.Write(s.T, turnlog.Entry{
-		Starts: []turnlog.CallStart{begun}, Results: []turnlog.CallResult{storagetest.Result(k, begun.Nonce, turnkeeper.CallRunning, "not yet")},
+		Starts: []turnlog.CallStart{begun}, Results: []turnlog.CallResult{storagetest.Result(k, begun.Nonce,
+			turnkeeper.CallRunning, "not yet")},
 	})
 	return message
 }
 
-var spawnKeys = []turnkeeper.CallKey{storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1), storagetest.Key(2, 2)}
+var spawnKeys = []turnkeeper.CallKey{storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1),
+	storagetest.Key(2, 2)}
 
 // A family is a turn with the messages to its sub-agents, by call.
 type family struct {
@@ -57,7 +60,8 @@ func families(t *testing.T, later ...turnkeeper.CallKey) (h *env, it, other fami
 	h.Submit("desk", "it", "x")
 	both := make([]family, 2)
 	for i, d := range h.Dispatch("worker-1") {
-		f := family{scene{h, d}, map[turnkeeper.CallKey]turnkeeper.MessageID{}, map[turnkeeper.CallKey]*storagetest.Dispatch{}}
+		f := family{scene{h, d}, map[turnkeeper.CallKey]turnkeeper.MessageID{},
+			map[turnkeeper.CallKey]*storagetest.Dispatch{}}
 		f.plans()
 		for _, k := range spawnKeys {
 			f.messages[k] = f.spawn(k, "clerk", "look it up")
@@ -110,7 +114,9 @@ func (f family) settle(timely bool) (n int) {
 // spawned returns an expression over the spawned_calls row of a call, as text.
 func (f family) spawned(k turnkeeper.CallKey, column string) string {
 	f.T.Helper()
-	return storagetest.One[string](f.env, "select coalesce(("+column+")::text, '') from turnkeeper.spawned_calls where turn_id = $1 and round = $2 and ordinal = $3", f.Grant.TurnID, k.Round, k.Ordinal)
+	return storagetest.One[string](f.env, "select coalesce(("+column+
+		")::text, '') from turnkeeper.spawned_calls where turn_id = $1 and round = $2 and ordinal = $3", f.Grant.TurnID,
+		k.Round, k.Ordinal)
 }
 
 // TestWhatMayBeGivenToAgents starts sub-agents up to each limit and beyond it. A refused call gets
@@ -122,7 +128,8 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 	}
 	h.Submit("desk", "other", "x")
 	h.Submit("desk", "it", "x")
-	h.Exec("update turnkeeper.messages set priority = id, trace_parent = 'trace-' || conversation, due_at = timestamptz '2026-01-01' + id * interval '1 h'")
+	h.Exec(
+		"update turnkeeper.messages set priority = id, trace_parent = 'trace-' || conversation, due_at = timestamptz '2026-01-01' + id * interval '1 h'")
 	all := h.Dispatch("worker-1")
 	other, it := scene{h, all[0]}, scene{h, all[1]}
 	for _, s := range []scene{other, it} {
@@ -152,7 +159,8 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 				t.Errorf("%s: %s changed", c.key, row)
 			}
 		}
-		got := storagetest.One[string](h, `select concat_ws(' ', s.trouble, a.state, s.ended_at is not null, s.told_at is not null, s.message_id is not null)
+		got := storagetest.One[string](h,
+			`select concat_ws(' ', s.trouble, a.state, s.ended_at is not null, s.told_at is not null, s.message_id is not null)
 			from turnkeeper.spawned_calls s join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
 			where turn_id = $1 and round = $2 and ordinal = $3`, it.Grant.TurnID, c.key.Round, c.key.Ordinal)
 		want := "f f t"
@@ -162,7 +170,8 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %s, want %s", c.key, got, want)
 		}
-		got = storagetest.One[string](h, `select coalesce((select concat_ws(' ', agent, lane = agent || '/' || conversation, length(body), priority, trace_parent, due_at at time zone 'UTC')
+		got = storagetest.One[string](h,
+			`select coalesce((select concat_ws(' ', agent, lane = agent || '/' || conversation, length(body), priority, trace_parent, due_at at time zone 'UTC')
 			from turnkeeper.messages where id = $1), '')`, message)
 		want = ""
 		if c.trouble == "" {
@@ -183,20 +192,26 @@ func TestHowSubAgentsEnd(t *testing.T) {
 		message turnkeeper.MessageState
 		state   string
 	}{
-		storagetest.Key(1, 1): {turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}, turnkeeper.MessageSucceeded, "succeeded"},
-		storagetest.Key(1, 2): {turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds}, turnkeeper.MessageDegraded, "succeeded"},
-		storagetest.Key(2, 1): {turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError}, turnkeeper.MessageFailed, "failed"},
-		storagetest.Key(2, 2): {turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled}, turnkeeper.MessageCancelled, "failed"},
+		storagetest.Key(1, 1): {turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone},
+			turnkeeper.MessageSucceeded, "succeeded"},
+		storagetest.Key(1, 2): {turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds},
+			turnkeeper.MessageDegraded, "succeeded"},
+		storagetest.Key(2, 1): {turnlog.Outcome{State: turnkeeper.TurnFailed,
+			StopReason: turnkeeper.StopInferenceError}, turnkeeper.MessageFailed, "failed"},
+		storagetest.Key(2, 2): {turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled},
+			turnkeeper.MessageCancelled, "failed"},
 	} {
 		child := it.children[k]
 		c.outcome.Reply = "reply " + k.String()
 		var rings []string
 		own, others := it.changed(func() {
 			rings = h.Heard(func() {
-				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, journal.Ending{Message: c.message, Log: "finished"}))
+				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, journal.Ending{Message: c.message,
+					Log: "finished"}))
 			})
 		})
-		if want := fmt.Sprintf("awaited %d.%d, spawned %[1]d.%d", k.Round, k.Ordinal); own != want || others != 6 { // the sub-agent's grant, job, lane, message, reply and turn
+		// the sub-agent's grant, job, lane, message, reply and turn
+		if want := fmt.Sprintf("awaited %d.%d, spawned %[1]d.%d", k.Round, k.Ordinal); own != want || others != 6 {
 			t.Errorf("%s: changed %s and %d others, want %s", c.outcome.State, own, others, want)
 		}
 		if got := strings.Join(rings, ", "); got != "inbox freed" {
@@ -206,12 +221,15 @@ func TestHowSubAgentsEnd(t *testing.T) {
 		if want := fmt.Sprintf("%d %s %s t t", child.Grant.TurnID, c.outcome.State, c.outcome.StopReason); got != want {
 			t.Errorf("it is on record as %s, want %s", got, want)
 		}
-		if got := storagetest.One[string](h, "select state from turnkeeper.awaited_calls where turn_id = $1 and round = $2 and ordinal = $3", it.Grant.TurnID, k.Round, k.Ordinal); got != c.state {
+		if got := storagetest.One[string](h,
+			"select state from turnkeeper.awaited_calls where turn_id = $1 and round = $2 and ordinal = $3",
+			it.Grant.TurnID, k.Round, k.Ordinal); got != c.state {
 			t.Errorf("a sub-agent that %s: its call has %s, want %s", c.outcome.State, got, c.state)
 		}
 	}
 	other.children[storagetest.Key(1, 2)].Finish(t, "reply of the other")
-	got := storagetest.One[string](h, "select string_agg(coalesce(parent_turn_id, 0)::text, ' ' order by id) from turnkeeper.replies")
+	got := storagetest.One[string](h,
+		"select string_agg(coalesce(parent_turn_id, 0)::text, ' ' order by id) from turnkeeper.replies")
 	if id := it.Grant.TurnID; got != fmt.Sprintf("0 %d %d %d %d %d", id, id, id, id, other.Grant.TurnID) {
 		t.Errorf("replies are of the parents %s", got)
 	}
@@ -226,7 +244,8 @@ func TestHowSubAgentsEnd(t *testing.T) {
 				reply = "reply of the other"
 			}
 			s := a.Spawned
-			if s == nil || s.Reply != reply || !s.Replied || s.Open || s.Message != f.messages[a.Key] || s.Turn != f.children[a.Key].Grant.TurnID || s.Agent != "clerk" {
+			if s == nil || s.Reply != reply || !s.Replied || s.Open || s.Message != f.messages[a.Key] ||
+				s.Turn != f.children[a.Key].Grant.TurnID || s.Agent != "clerk" {
 				t.Errorf("of %s has arrived %+v", a.Key, s)
 			}
 		}
@@ -242,12 +261,15 @@ func TestAParentThatIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", it.Grant.TurnID); err != nil {
+	if _, err := tx.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update",
+		it.Grant.TurnID); err != nil {
 		t.Fatal(err)
 	}
 	k := storagetest.Key(2, 1)
 	own, _ := it.changed(func() {
-		if rings := h.Heard(func() { it.children[k].Finish(t, "done") }); strings.Join(rings, ", ") != "inbox, inbox freed" {
+		if rings := h.Heard(func() {
+			it.children[k].Finish(t, "done")
+		}); strings.Join(rings, ", ") != "inbox, inbox freed" {
 			t.Errorf("it rings %q", rings)
 		}
 	})
@@ -282,7 +304,8 @@ func TestAParentThatIsLocked(t *testing.T) {
 func TestASubAgentIsOverdue(t *testing.T) {
 	h, it, _ := families(t)
 	k := storagetest.Key(2, 1)
-	h.Exec("update turnkeeper.spawned_calls set deadline = now() - interval '1 s' where turn_id = $1 and round = 2 and ordinal = 1", it.Grant.TurnID)
+	h.Exec(
+		"update turnkeeper.spawned_calls set deadline = now() - interval '1 s' where turn_id = $1 and round = 2 and ordinal = 1", it.Grant.TurnID)
 	for _, c := range []struct {
 		timely bool
 		want   string
@@ -300,7 +323,8 @@ func TestASubAgentIsOverdue(t *testing.T) {
 	if trouble := it.spawned(k, "trouble"); trouble != "timeout" || told == "" {
 		t.Errorf("trouble %q, told at %q", trouble, told)
 	}
-	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 || arrived[0].Spawned == nil || !arrived[0].Spawned.Open ||
+	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 || arrived[0].Spawned == nil ||
+		!arrived[0].Spawned.Open ||
 		arrived[0].Spawned.Turn != it.children[k].Grant.TurnID || arrived[0].Spawned.Message != it.messages[k] {
 		t.Errorf("of one that runs still has arrived %+v, error %v", arrived, err)
 	}
@@ -310,7 +334,8 @@ func TestASubAgentIsOverdue(t *testing.T) {
 	if at := it.spawned(k, "told_at"); at != told {
 		t.Errorf("told at %s, and again at %s", told, at)
 	}
-	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 || arrived[0].State != turnkeeper.CallFailed {
+	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 ||
+		arrived[0].State != turnkeeper.CallFailed {
 		t.Errorf("arrived are %+v, error %v", arrived, err)
 	}
 }
@@ -328,8 +353,11 @@ func TestAReplyThatNobodyAwaits(t *testing.T) {
 			t.Errorf("changed %s and %d others", own, others)
 		}
 	}
-	h.Exec("update turnkeeper.spawned_calls set ended_at = timestamptz '2026-01-01' where turn_id = $1 and round = 2 and ordinal = 1", it.Grant.TurnID)
-	if own, others := it.changed(func() { it.children[storagetest.Key(2, 1)].Finish(t, "done") }); own != "" || others != 6 {
+	h.Exec(
+		"update turnkeeper.spawned_calls set ended_at = timestamptz '2026-01-01' where turn_id = $1 and round = 2 and ordinal = 1", it.Grant.TurnID)
+	if own, others := it.changed(func() {
+		it.children[storagetest.Key(2, 1)].Finish(t, "done")
+	}); own != "" || others != 6 {
 		t.Errorf("what has ended changed: %s and %d others", own, others)
 	}
 }
@@ -340,14 +368,17 @@ func TestAReplyThatNobodyAwaits(t *testing.T) {
 func TestACallThatDropsItsSubAgent(t *testing.T) {
 	h, it, _ := families(t)
 	k, replied := storagetest.Key(2, 1), storagetest.Key(1, 2)
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	it.must(it.children[k].Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}))
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "no", Retry: true}
+	it.must(it.children[k].Append(t.Context(), turnlog.Entry{Outcome: &failed},
+		journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}))
 	h.Exec("update turnkeeper.leases set not_before = null")
 	open := h.Dispatch("worker-2")[0]
 	it.children[replied].Finish(t, "done")
 	answer := func(k turnkeeper.CallKey) func() {
 		return func() {
-			it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, it.nonce(k.Round, k.Ordinal), turnkeeper.CallSucceeded, "ok")}})
+			it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, it.nonce(k.Round, k.Ordinal),
+				turnkeeper.CallSucceeded, "ok")}})
 		}
 	}
 	for key, c := range map[turnkeeper.CallKey]struct {
@@ -360,10 +391,12 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 		var rings []string
 		own, others := it.changed(func() { rings = h.Heard(answer(key)) })
 		if own != c.own || others != c.others || strings.Join(rings, ", ") != c.rings {
-			t.Errorf("the answer of %s changed %s and %d others, and rings %q; want %s, %d, %s", key, own, others, rings, c.own, c.others, c.rings)
+			t.Errorf("the answer of %s changed %s and %d others, and rings %q; want %s, %d, %s", key, own, others,
+				rings, c.own, c.others, c.rings)
 		}
 	}
-	reason := storagetest.One[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1", open.Grant.TurnID)
+	reason := storagetest.One[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1",
+		open.Grant.TurnID)
 	if want := fmt.Sprintf("its parent, turn %d, no longer waits for it", it.Grant.TurnID); reason != want {
 		t.Errorf("it is to be cancelled because %q", reason)
 	}
@@ -376,19 +409,23 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 // tick closes those that no worker runs, and requests the cancellation of those that run. Another
 // family in the same states does not change.
 func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
-	waiting, running, queued, waits := storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1), storagetest.Key(2, 2)
+	waiting, running, queued, waits := storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1),
+		storagetest.Key(2, 2)
 	h, it, other := families(t, waiting)
 	for _, f := range []family{other, it} {
 		h.Lose(f.children[queued])
 		d := f.children[waits]
 		h.Exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.Grant.TurnID)
-		h.Exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", d.Grant.Lane)
+		h.Exec(
+			"update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", d.Grant.Lane)
 	}
 	h.Lose(it.Dispatch)
 	h.AskCancel(it.Dispatch)
-	h.Exec("delete from turnkeeper.requested_ends where turn_id = $1", it.children[running].Grant.TurnID) // as if the turn had been granted after the request
+	// as if the turn had been granted after the request
+	h.Exec("delete from turnkeeper.requested_ends where turn_id = $1", it.children[running].Grant.TurnID)
 	states := func(f family) string {
-		return storagetest.One[string](h, `select string_agg(concat_ws(' ', m.state, t.state, c.turn_id is not null), ', ' order by s.round, s.ordinal) from turnkeeper.spawned_calls s
+		return storagetest.One[string](h,
+			`select string_agg(concat_ws(' ', m.state, t.state, c.turn_id is not null), ', ' order by s.round, s.ordinal) from turnkeeper.spawned_calls s
 			join turnkeeper.messages m on m.id = s.message_id left join turnkeeper.turns t on t.id = m.turn_id left join turnkeeper.requested_ends c on c.turn_id = t.id
 			where s.turn_id = $1`, f.Grant.TurnID)
 	}
@@ -406,10 +443,12 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 			t.Errorf("look %d: it rings %q, and changed %d rows", n, rings, changed)
 		}
 	}
-	if got, want := states(it), "cancelled cancelled t, running running t, cancelled cancelled t, cancelled cancelled t"; got != want {
+	if got, want := states(it),
+		"cancelled cancelled t, running running t, cancelled cancelled t, cancelled cancelled t"; got != want {
 		t.Errorf("sub-agents are %s, want %s", got, want)
 	}
-	if got, want := states(other), "waiting f, running running f, running queued f, running waiting f"; got != want || got != before {
+	if got, want := states(other), "waiting f, running running f, running queued f, running waiting f"; got != want ||
+		got != before {
 		t.Errorf("those of the other are %s, were %s, want %s", got, before, want)
 	}
 }
@@ -418,19 +457,26 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 // replied end, too.
 func TestALostParentsCalls(t *testing.T) {
 	h, it, _ := families(t)
-	it.Write(t, turnlog.Entry{Round: storagetest.Round(3, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)}})
+	it.Write(t, turnlog.Entry{Round: storagetest.Round(3, turnkeeper.EffectOnce),
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)}})
 	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
-		storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "ok"), storagetest.Result(storagetest.Key(3, 1), "third", turnkeeper.CallRunning, "handle"), // in the background
+		// in the background
+		storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "ok"),
+		storagetest.Result(storagetest.Key(3, 1), "third", turnkeeper.CallRunning, "handle"),
 	}})
 	own, others := it.changed(func() {
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			return tick.SettleCalls(ctx, it.Grant.TurnID, "unknown", "not run", "not run", "ended")
 		})
 	})
-	if want := "awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2, turn"; own != want || others != 3 { // requests to cancel
+	// requests to cancel
+	if want :=
+		"awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2, turn"; own != want || others != 3 {
 		t.Errorf("changed %s and %d others, want %s", own, others, want)
 	}
-	for k, want := range map[turnkeeper.CallKey]string{storagetest.Key(1, 1): "succeeded ok", storagetest.Key(1, 2): "cancelled ended", storagetest.Key(2, 2): "cancelled ended", storagetest.Key(3, 1): "unknown unknown"} {
+	for k, want := range map[turnkeeper.CallKey]string{storagetest.Key(1, 1): "succeeded ok",
+		storagetest.Key(1, 2): "cancelled ended", storagetest.Key(2, 2): "cancelled ended",
+		storagetest.Key(3, 1): "unknown unknown"} {
 		if c := h.Call(it.Grant.TurnID, k); fmt.Sprint(c.State, " ", c.Preview) != want {
 			t.Errorf("call %s is %s %s, want %s", k, c.State, c.Preview, want)
 		}
@@ -441,21 +487,26 @@ func TestALostParentsCalls(t *testing.T) {
 // parent.
 func TestFamiliesThatArePurged(t *testing.T) {
 	h, it, other := families(t)
-	h.Exec("insert into turnkeeper.spend (scope, period) values ('tree:' || $1::bigint, ''), ('tree:' || $2::bigint, '')", it.Grant.TurnID, other.Grant.TurnID)
+	h.Exec(
+		"insert into turnkeeper.spend (scope, period) values ('tree:' || $1::bigint, ''), ('tree:' || $2::bigint, '')",
+		it.Grant.TurnID, other.Grant.TurnID)
 	purge := func(agent string, turn turnkeeper.TurnID) {
 		conversation := storagetest.One[string](h, "select conversation from turnkeeper.turns where id = $1", turn)
-		if done, err := h.Purge(t.Context(), operate.PurgeScope{Agent: agent, Conversation: conversation}); err != nil || done.Turns != 1 {
+		if done, err := h.Purge(t.Context(), operate.PurgeScope{Agent: agent,
+			Conversation: conversation}); err != nil || done.Turns != 1 {
 			t.Fatalf("purged are %+v, error %v", done, err)
 		}
 	}
 	kept := func() string {
-		return storagetest.One[string](h, `select concat_ws('; ', (select string_agg(format('%s %s.%s', case turn_id when $1 then 'it' else 'other' end, round, ordinal), ', ' order by turn_id desc, round, ordinal) from turnkeeper.spawned_calls),
+		return storagetest.One[string](h,
+			`select concat_ws('; ', (select string_agg(format('%s %s.%s', case turn_id when $1 then 'it' else 'other' end, round, ordinal), ', ' order by turn_id desc, round, ordinal) from turnkeeper.spawned_calls),
 			(select string_agg(case root when $1 then 'it' else 'other' end, ' ' order by root desc) from turnkeeper.agent_trees),
 			(select string_agg(case scope when 'tree:' || $1 then 'it' else 'other' end, ' ' order by scope desc) from turnkeeper.spend where scope like 'tree:%'))`, it.Grant.TurnID)
 	}
 	silent := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}
 	for _, f := range []family{it, other} { // a sub-agent that has ended without a reply
-		it.must(f.children[storagetest.Key(2, 1)].Append(t.Context(), turnlog.Entry{Outcome: &silent}, storagetest.Answered))
+		it.must(f.children[storagetest.Key(2, 1)].Append(t.Context(), turnlog.Entry{Outcome: &silent},
+			storagetest.Answered))
 	}
 	h.Lose(it.Dispatch)
 	h.AskCancel(it.Dispatch)
@@ -477,7 +528,9 @@ func TestFamiliesThatArePurged(t *testing.T) {
 	if got, want := kept(), "it 1.1, it 1.2, it 2.2, "+others+"; it other; other"; got != want {
 		t.Errorf("with a parent is gone: kept are %s, want %s", got, want)
 	}
-	if rings := h.Heard(func() { it.children[storagetest.Key(1, 2)].Cancel(t) }); strings.Join(rings, ", ") != "inbox freed" {
+	if rings := h.Heard(func() {
+		it.children[storagetest.Key(1, 2)].Cancel(t)
+	}); strings.Join(rings, ", ") != "inbox freed" {
 		t.Errorf("it rings %q", rings)
 	}
 	if got, want := kept(), "it 1.1, it 2.2, "+others+"; it other; other"; got != want {

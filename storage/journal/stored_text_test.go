@@ -19,8 +19,10 @@ import (
 
 // hostile holds texts that Postgres or JSON may refuse.
 var hostile = []string{
-	"", "plain", "a\x00b", "\x00", "a\xff\xfeb", "\xed\xa0\x80", "\xc3", `\u0000`, `\ud800`, `"\ud800\u0000"`, "\u2028\ufeff\ufffd",
-	"🌍 Grüße", "'; drop table turnkeeper.turns; --", `\`, "{\"a\":\"\x00\"}", strings.Repeat("ä", 3000), "\r\n\t\x01\x1f\x7f", "1e999999",
+	"", "plain", "a\x00b", "\x00", "a\xff\xfeb", "\xed\xa0\x80", "\xc3", `\u0000`, `\ud800`, `"\ud800\u0000"`,
+	"\u2028\ufeff\ufffd",
+	"🌍 Grüße", "'; drop table turnkeeper.turns; --", `\`, "{\"a\":\"\x00\"}", strings.Repeat("ä", 3000),
+	"\r\n\t\x01\x1f\x7f", "1e999999",
 }
 
 // writeEverywhere writes a text to every free-text field of a turn, and returns the stored values.
@@ -34,7 +36,8 @@ func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 		c.WireID, c.ProviderID, c.Name, c.Arguments, c.RawArgs = fmt.Sprint(i, text), text, text, text, text
 	}
 	r.Calls = append(r.Calls, turnkeeper.ToolCall{
-		Key: storagetest.Key(1, 3), WireID: "third", Name: "t", Effect: turnkeeper.EffectNone, State: turnkeeper.CallDenied, Shown: text, Preview: text,
+		Key: storagetest.Key(1, 3), WireID: "third", Name: "t", Effect: turnkeeper.EffectNone,
+		State: turnkeeper.CallDenied, Shown: text, Preview: text,
 	})
 	data, err := json.Marshal(map[string]string{"text": text})
 	if err != nil {
@@ -42,19 +45,22 @@ func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 	}
 	d.Write(t, turnlog.Entry{
 		Round: r, Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Data: data}},
-		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), 1, turnkeeper.EffectOnce)},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), 1,
+			turnkeeper.EffectOnce)},
 	})
 	read := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, text)
 	outputID := turnkeeper.OutputID(fmt.Sprint("out-", d.Grant.TurnID))
 	read.Output = &turnkeeper.Output{ID: outputID, Text: text, MediaType: text, Description: text}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
 	h.Lose(d)
-	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), turnkeeper.CallSucceeded, text)); err != nil {
+	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID),
+		turnkeeper.CallSucceeded, text)); err != nil {
 		t.Fatal(err)
 	}
 	d = h.Dispatch("worker-2")[0]
 	err = d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
-		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "re: " + text, InnerDialogue: text, Error: text, ErrorClass: text,
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "re: " + text, InnerDialogue: text,
+		Error: text, ErrorClass: text,
 	}}, storagetest.Answered)
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
@@ -65,7 +71,8 @@ func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 	return h.readEverywhere(t, d.Grant.TurnID, outputID, text)
 }
 
-func (h *env) readEverywhere(t testing.TB, turn turnkeeper.TurnID, id turnkeeper.OutputID, note string) map[string]string {
+func (h *env) readEverywhere(t testing.TB, turn turnkeeper.TurnID, id turnkeeper.OutputID,
+	note string) map[string]string {
 	t.Helper()
 	view, err := h.ViewTurn(t.Context(), turn)
 	if err != nil {
@@ -90,11 +97,16 @@ func (h *env) readEverywhere(t testing.TB, turn turnkeeper.TurnID, id turnkeeper
 	r := view.Rounds[0]
 	a, b, c := r.Calls[0], r.Calls[1], r.Calls[2]
 	return map[string]string{
-		"provider": r.Provider, "model": r.Model, "finish reason": r.FinishReason, "text": r.Text, "reasoning": r.Reasoning, "raw": string(r.Raw),
-		"wire id": strings.TrimPrefix(a.WireID, "0"), "provider id": a.ProviderID, "name": a.Name, "arguments": a.Arguments, "raw arguments": a.RawArgs,
-		"shown": a.Shown, "preview": a.Preview, "late shown": b.Shown, "late preview": b.Preview, "denied": c.Shown, "denied preview": c.Preview,
-		"output": output.Text, "media type": output.MediaType, "description": output.Description, "event": data["text"],
-		"reply": strings.TrimPrefix(view.Reply.Body, "re: "), "inner dialogue": view.Turn.InnerDialogue, "error": view.Turn.Error,
+		"provider": r.Provider, "model": r.Model, "finish reason": r.FinishReason, "text": r.Text,
+		"reasoning": r.Reasoning, "raw": string(r.Raw),
+		"wire id": strings.TrimPrefix(a.WireID, "0"), "provider id": a.ProviderID, "name": a.Name,
+		"arguments": a.Arguments, "raw arguments": a.RawArgs,
+		"shown": a.Shown, "preview": a.Preview, "late shown": b.Shown, "late preview": b.Preview, "denied": c.Shown,
+		"denied preview": c.Preview,
+		"output":         output.Text, "media type": output.MediaType, "description": output.Description,
+		"event": data["text"],
+		"reply": strings.TrimPrefix(view.Reply.Body, "re: "), "inner dialogue": view.Turn.InnerDialogue,
+		"error":       view.Turn.Error,
 		"error class": view.Turn.ErrorClass, "last error": view.Message.LastError, "note": text,
 	}
 }
@@ -113,7 +125,8 @@ func checkStored(t testing.TB, h *env, text string) {
 	}
 	// JSON encodes each invalid byte in its own way, and may keep NUL.
 	want["event"] = got["event"]
-	if !utf8.ValidString(got["event"]) || strings.ReplaceAll(got["event"], "\x00", "") != stored(text) && utf8.ValidString(text) {
+	if !utf8.ValidString(got["event"]) || strings.ReplaceAll(got["event"], "\x00", "") != stored(text) &&
+		utf8.ValidString(text) {
 		t.Errorf("%q became the event %q", text, got["event"])
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -146,7 +159,8 @@ func TestEventDataKeepsEveryEscape(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	for _, data := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"n":1e400}`, `{"a":1,"a":2}`, `[]`, `null`} {
-		d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice, Data: json.RawMessage(data)}}})
+		d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice,
+			Data: json.RawMessage(data)}}})
 		got, err := h.Events(t.Context(), d.Grant.TurnID, 0, 100)
 		if err != nil {
 			t.Fatalf("%s: %v", data, err)
@@ -188,18 +202,21 @@ func TestMaskedTextReachesNoTable(t *testing.T) {
 		}
 	}
 	h.Turn("y")
-	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	h.Exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		lost, err := tick.Lost(ctx, 1)
 		if err != nil {
 			return err
 		}
 		return tick.Close(ctx, lost[0], turnlog.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: secret, Error: secret, InnerDialogue: secret, ErrorClass: secret,
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: secret, Error: secret,
+			InnerDialogue: secret, ErrorClass: secret,
 		}, []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"reply":"` + secret + `"}`)}})
 	})
 	for _, table := range tables(h) {
-		if n := storagetest.One[int](h, "select count(*) from turnkeeper."+table+" r where r::text like '%'||$1||'%'", secret); n != 0 {
+		if n := storagetest.One[int](h, "select count(*) from turnkeeper."+table+" r where r::text like '%'||$1||'%'",
+			secret); n != 0 {
 			t.Errorf("%d rows of %s hold the secret", n, table)
 		}
 	}
@@ -207,7 +224,8 @@ func TestMaskedTextReachesNoTable(t *testing.T) {
 
 func tables(h *env) (names []string) {
 	h.T.Helper()
-	all := storagetest.One[string](h, "select string_agg(relname, ' ') from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r'")
+	all := storagetest.One[string](h,
+		"select string_agg(relname, ' ') from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r'")
 	return strings.Fields(all)
 }
 

@@ -33,7 +33,8 @@ func (w *Writer) Transact(ctx context.Context, start turnlog.CallStart, within t
 	err = w.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) error {
 		return pg.Translate(w.inTx(ctx, func(tx pgx.Tx) error {
 			w.calls = before
-			if err := w.sendIn(ctx, tx, step{id: id}, turnlog.Entry{Starts: []turnlog.CallStart{start}, Events: w.noteWait(nil)}); err != nil {
+			if err := w.sendIn(ctx, tx, step{id: id}, turnlog.Entry{Starts: []turnlog.CallStart{start},
+				Events: w.noteWait(nil)}); err != nil {
 				return err
 			}
 			if err := w.letWait(ctx, tx, within); err != nil {
@@ -100,7 +101,8 @@ func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnlog.Entry
 // runInSavepoint runs a tool in a savepoint, so that a failure undoes its writes and
 // leaves the transaction usable for recording the failure. A tool that reports success
 // after one of its statements failed counts as failed.
-func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
+func runInSavepoint(ctx context.Context, tx pgx.Tx,
+	run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
 	save, err := tx.Begin(ctx)
 	if err != nil {
 		return turnlog.CallResult{}, err

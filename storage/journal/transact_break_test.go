@@ -21,14 +21,16 @@ func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), storagetest.Patience) // the time of the turn
 	defer stop()
 	runs := 0
-	_, err := d.Transact(ctx, storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-		runs++
-		own, stop := context.WithTimeout(ctx, 300*time.Millisecond) // its tool_timeout
-		defer stop()
-		tx, _ := storage.TxFrom(ctx)
-		_, err := tx.Exec(own, "select pg_sleep(60)")
-		return storagetest.Result(k, "n", turnkeeper.CallFailed, "tool error: 'tool' timed out after 0.3 s: "+err.Error())
-	})
+	_, err := d.Transact(ctx, storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute,
+		func(ctx context.Context) turnlog.CallResult {
+			runs++
+			own, stop := context.WithTimeout(ctx, 300*time.Millisecond) // its tool_timeout
+			defer stop()
+			tx, _ := storage.TxFrom(ctx)
+			_, err := tx.Exec(own, "select pg_sleep(60)")
+			return storagetest.Result(k, "n", turnkeeper.CallFailed,
+				"tool error: 'tool' timed out after 0.3 s: "+err.Error())
+		})
 	if err != nil || runs != 1 {
 		t.Fatalf("ran %d times, error %v", runs, err)
 	}
@@ -54,25 +56,30 @@ func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 			k := storagetest.Key(1, 1)
 			runs, idle := 0, ""
-			_, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), c.within, func(ctx context.Context) turnlog.CallResult {
-				runs++
-				ctx = context.WithoutCancel(ctx) // the tool ignores its timeout
-				tx, _ := storage.TxFrom(ctx)
-				var pid int
-				if err := tx.QueryRow(ctx, "select pg_backend_pid(), current_setting('idle_in_transaction_session_timeout')").Scan(&pid, &idle); err != nil {
-					t.Error(err)
-				}
-				if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', 'of the tool', 'x')"); err != nil {
-					t.Error(err)
-				}
-				if runs == 1 {
-					h.Exec("select pg_terminate_backend($1, 60000)", pid)
-				}
-				if _, err := tx.Exec(ctx, "select"); err != nil {
-					return storagetest.Result(k, "n", turnkeeper.CallFailed, "tool error: "+err.Error())
-				}
-				return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "done")
-			})
+			_, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), c.within,
+				func(ctx context.Context) turnlog.CallResult {
+					runs++
+					ctx = context.WithoutCancel(ctx) // the tool ignores its timeout
+					tx, _ := storage.TxFrom(ctx)
+					var pid int
+					if err := tx.QueryRow(ctx,
+						"select pg_backend_pid(), current_setting('idle_in_transaction_session_timeout')").Scan(&pid,
+						&idle); err != nil {
+						t.Error(err)
+					}
+					if _,
+						err := tx.Exec(ctx,
+						"insert into turnkeeper.notes (agent, name, content) values ('clerk', 'of the tool', 'x')"); err != nil {
+						t.Error(err)
+					}
+					if runs == 1 {
+						h.Exec("select pg_terminate_backend($1, 60000)", pid)
+					}
+					if _, err := tx.Exec(ctx, "select"); err != nil {
+						return storagetest.Result(k, "n", turnkeeper.CallFailed, "tool error: "+err.Error())
+					}
+					return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "done")
+				})
 			if err != nil || runs != c.runs {
 				t.Fatalf("ran %d times, error %v", runs, err)
 			}
@@ -97,19 +104,21 @@ func TestTransactionalToolWhoseConnectionBreaksAfterIt(t *testing.T) {
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
 	runs := 0
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-		runs++
-		tx, _ := storage.TxFrom(ctx)
-		var pid int
-		if err := tx.QueryRow(ctx, `insert into turnkeeper.notes (agent, name, content) values ('clerk', 'of the tool', 'x')
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute,
+		func(ctx context.Context) turnlog.CallResult {
+			runs++
+			tx, _ := storage.TxFrom(ctx)
+			var pid int
+			if err := tx.QueryRow(ctx,
+				`insert into turnkeeper.notes (agent, name, content) values ('clerk', 'of the tool', 'x')
 			returning pg_backend_pid()`).Scan(&pid); err != nil {
-			t.Error(err)
-		}
-		if runs == 1 {
-			h.Exec("select pg_terminate_backend($1, 60000)", pid)
-		}
-		return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "done")
-	})
+				t.Error(err)
+			}
+			if runs == 1 {
+				h.Exec("select pg_terminate_backend($1, 60000)", pid)
+			}
+			return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "done")
+		})
 	if err != nil || runs != 2 || recorded.State != turnkeeper.CallSucceeded {
 		t.Fatalf("ran %d times, recorded as %s %q, error %v", runs, recorded.State, recorded.Shown, err)
 	}

@@ -23,22 +23,25 @@ func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 	d.Writer = store.Writer(d.Record, d.Grant)
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k, runs := storagetest.Key(1, 1), 0
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-		if runs++; runs > 1 {
-			return storagetest.Result(k, "n", turnkeeper.CallFailed, "once more")
-		}
-		tx, _ := storage.TxFrom(ctx)
-		if _, err := tx.Exec(ctx, "create table public.kept ()"); err != nil {
-			t.Error(err)
-		}
-		h.awaitIdle(tx.Conn().PgConn().PID(), statementTimeout+statementTimeout/4)
-		return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "all is well")
-	})
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute,
+		func(ctx context.Context) turnlog.CallResult {
+			if runs++; runs > 1 {
+				return storagetest.Result(k, "n", turnkeeper.CallFailed, "once more")
+			}
+			tx, _ := storage.TxFrom(ctx)
+			if _, err := tx.Exec(ctx, "create table public.kept ()"); err != nil {
+				t.Error(err)
+			}
+			h.awaitIdle(tx.Conn().PgConn().PID(), statementTimeout+statementTimeout/4)
+			return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "all is well")
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if call := h.Call(d.Grant.TurnID, k); runs != 1 || recorded.State != turnkeeper.CallSucceeded || call.State != turnkeeper.CallSucceeded {
-		t.Errorf("it ran %d times and is recorded as %s, the call is %s: %s", runs, recorded.State, call.State, recorded.Shown)
+	if call := h.Call(d.Grant.TurnID, k); runs != 1 || recorded.State != turnkeeper.CallSucceeded ||
+		call.State != turnkeeper.CallSucceeded {
+		t.Errorf("it ran %d times and is recorded as %s, the call is %s: %s", runs, recorded.State, call.State,
+			recorded.Shown)
 	}
 	d.Finish(t, "done")
 	if n := storagetest.One[int](h, "select count(*)::int from pg_class where relname = 'kept'"); n != 1 {

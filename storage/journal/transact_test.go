@@ -17,27 +17,33 @@ import (
 func TestTransactionalCall(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce,
+		turnkeeper.EffectOnce)})
 	run := func(k turnkeeper.CallKey, state turnkeeper.CallState, also func(ctx context.Context)) error {
-		_, err := d.Transact(t.Context(), storagetest.Start(k, k.String(), 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-			if err := h.WriteNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, k.String(), "from the tool", nil); err != nil {
-				t.Error(err)
-			}
-			if text, _, found, err := h.ReadNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, k.String()); err != nil || !found || text != "from the tool" {
-				t.Errorf("the tool does not see its own note: %q, %v, %v", text, found, err)
-			}
-			if notes, err := h.ListNotes(ctx, turnkeeper.ConversationKey{Agent: "clerk"}); err != nil || len(notes) == 0 {
-				t.Errorf("the tool does not list its own note: %v, %v", notes, err)
-			}
-			// Other connections do not see it yet.
-			if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, k.String()); err != nil || found {
-				t.Errorf("seen from outside before the commit: %v, %v", found, err)
-			}
-			if also != nil {
-				also(ctx)
-			}
-			return storagetest.Result(k, k.String(), state, string(state))
-		})
+		_, err := d.Transact(t.Context(), storagetest.Start(k, k.String(), 1, turnkeeper.EffectOnce), time.Minute,
+			func(ctx context.Context) turnlog.CallResult {
+				if err := h.WriteNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, k.String(), "from the tool",
+					nil); err != nil {
+					t.Error(err)
+				}
+				if text, _, found, err := h.ReadNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"},
+					k.String()); err != nil || !found || text != "from the tool" {
+					t.Errorf("the tool does not see its own note: %q, %v, %v", text, found, err)
+				}
+				if notes, err := h.ListNotes(ctx, turnkeeper.ConversationKey{Agent: "clerk"}); err != nil ||
+					len(notes) == 0 {
+					t.Errorf("the tool does not list its own note: %v, %v", notes, err)
+				}
+				// Other connections do not see it yet.
+				if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"},
+					k.String()); err != nil || found {
+					t.Errorf("seen from outside before the commit: %v, %v", found, err)
+				}
+				if also != nil {
+					also(ctx)
+				}
+				return storagetest.Result(k, k.String(), state, string(state))
+			})
 		return err
 	}
 	broken := func(ctx context.Context) {
@@ -50,15 +56,18 @@ func TestTransactionalCall(t *testing.T) {
 		state turnkeeper.CallState
 		also  func(context.Context)
 		kept  bool
-	}{{turnkeeper.CallSucceeded, nil, true}, {turnkeeper.CallFailed, nil, false}, {turnkeeper.CallFailed, broken, false}} {
+	}{{turnkeeper.CallSucceeded, nil, true}, {turnkeeper.CallFailed, nil, false}, {turnkeeper.CallFailed,
+		broken, false}} {
 		k := storagetest.Key(1, i+1)
 		if err := run(k, c.state, c.also); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, k.String()); err != nil || found != c.kept {
+		if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"},
+			k.String()); err != nil || found != c.kept {
 			t.Errorf("call %d: note kept %v, want %v (error %v)", i+1, found, c.kept, err)
 		}
-		if call := h.Call(d.Grant.TurnID, k); call.State != c.state || call.Shown != string(c.state) || call.Starts != 1 {
+		if call := h.Call(d.Grant.TurnID, k); call.State != c.state || call.Shown != string(c.state) ||
+			call.Starts != 1 {
 			t.Errorf("call %d is %s, shows %q", i+1, call.State, call.Shown)
 		}
 	}
@@ -79,10 +88,11 @@ func TestTransactionalCallOfALostLeaseLeavesNothing(t *testing.T) {
 	d := h.Turn("x")
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	h.Lose(d)
-	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnlog.CallResult {
-		t.Error("the tool ran")
-		return turnlog.CallResult{}
-	})
+	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce),
+		time.Minute, func(context.Context) turnlog.CallResult {
+			t.Error("the tool ran")
+			return turnlog.CallResult{}
+		})
 	if !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Errorf("error %v", err)
 	}
@@ -94,17 +104,19 @@ func TestSchedulerDoesNotWaitForATransactionalTool(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
-	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnlog.CallResult {
-		h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
-		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
-			lost, err := tick.Lost(ctx, 10)
-			if len(lost) != 0 {
-				t.Errorf("took %v", lost)
-			}
-			return err
+	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce),
+		time.Minute, func(context.Context) turnlog.CallResult {
+			h.Exec(
+				"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				lost, err := tick.Lost(ctx, 10)
+				if len(lost) != 0 {
+					t.Errorf("took %v", lost)
+				}
+				return err
+			})
+			return storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")
 		})
-		return storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")
-	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +130,12 @@ func TestNotes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if text, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "b"); err != nil || !found || text != "second" {
+	if text, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "b"); err != nil ||
+		!found || text != "second" {
 		t.Errorf("%q, %v, %v", text, found, err)
 	}
-	if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "b"); err != nil || found {
+	if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"},
+		"b"); err != nil || found {
 		t.Errorf("another agent's note: %v, %v", found, err)
 	}
 	notes, err := h.ListNotes(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"})
@@ -135,14 +149,15 @@ func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	d := h.Turn("x")
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-		tx, _ := storage.TxFrom(ctx)
-		if err := h.WriteNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, "n", "lost", nil); err != nil {
-			t.Error(err)
-		}
-		_, _ = tx.Exec(ctx, "select 1/0")
-		return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "all is well")
-	})
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute,
+		func(ctx context.Context) turnlog.CallResult {
+			tx, _ := storage.TxFrom(ctx)
+			if err := h.WriteNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, "n", "lost", nil); err != nil {
+				t.Error(err)
+			}
+			_, _ = tx.Exec(ctx, "select 1/0")
+			return storagetest.Result(k, "n", turnkeeper.CallSucceeded, "all is well")
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +167,8 @@ func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	if call := h.Call(d.Grant.TurnID, k); call.State != turnkeeper.CallFailed || call.Shown != recorded.Shown {
 		t.Errorf("the call is %s, shows %q", call.State, call.Shown)
 	}
-	if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "n"); err != nil || found {
+	if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"},
+		"n"); err != nil || found {
 		t.Errorf("the note was kept: %v, %v", found, err)
 	}
 	d.Finish(t, "done")

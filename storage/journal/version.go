@@ -31,19 +31,22 @@ func Readable(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) e
 	}
 	for _, c := range calls {
 		if !knownCall(c.State, c.Effect) {
-			return fmt.Errorf("%w: tool call %d of round %d has effect %q and state %q", ErrNewerJournal, c.Ordinal, c.Round, c.Effect, c.State)
+			return fmt.Errorf("%w: tool call %d of round %d has effect %q and state %q", ErrNewerJournal, c.Ordinal,
+				c.Round, c.Effect, c.State)
 		}
 	}
 	return nil
 }
 
 func knownCall(state, effect string) bool {
-	return slices.Contains(knownStates, turnkeeper.CallState(state)) && slices.Contains(knownEffects, turnkeeper.Effect(effect))
+	return slices.Contains(knownStates, turnkeeper.CallState(state)) && slices.Contains(knownEffects,
+		turnkeeper.Effect(effect))
 }
 
 var (
 	knownStates = []turnkeeper.CallState{
-		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+		turnkeeper.CallFailed,
 		turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
 	}
 	knownEffects = []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce}

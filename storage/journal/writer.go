@@ -57,7 +57,8 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 	}
 	var c *change // of the newest attempt
 	events := e.Events
-	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) (err error) {
+	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+		id string) (err error) {
 		e.Events = w.noteWait(events)
 		if c == nil || len(e.Events) > len(events) { // each attempt has the same id
 			if c, err = w.change(step{id: id}, e, ending); err != nil {
@@ -79,12 +80,16 @@ func (w *Writer) Late(ctx context.Context, r turnlog.CallResult) error {
 	return w.store.keepLate(ctx, w.grant.TurnID, w.grant.GrantID, r)
 }
 
-// keepLate stores a late result of the start with its nonce, which was made under the grant (empty: none). It does nothing if
-// there is no such start.
-func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, r turnlog.CallResult) error {
+// keepLate stores a late result of the start with its nonce, which was made under the grant (empty: none). It does
+// nothing if there is no such start.
+func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+	r turnlog.CallResult) error {
 	p := dbsqlc.LateResultParams{
-		GrantID: string(grant), Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
-		State: string(r.State), Shown: s.db.Clean(r.Shown), Preview: s.db.Clean(r.Preview),
+		GrantID: string(grant), Turn: int64(turn),
+		Round:   int32(r.Key.Round),   //nolint:gosec // few
+		Ordinal: int32(r.Key.Ordinal), //nolint:gosec // few
+		Nonce:   r.Nonce,
+		State:   string(r.State), Shown: s.db.Clean(r.Shown), Preview: s.db.Clean(r.Preview),
 	}
 	if len(r.Attached) == 0 && len(r.Labels) == 0 {
 		return pg.Translate(s.db.Q.LateResult(ctx, p))
@@ -96,7 +101,8 @@ func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, grant turn
 	both := &pg.Pipeline{}
 	err = errors.Join(
 		both.Queries().LateResult(ctx, p),
-		s.queueOutputs(ctx, both.Queries(), turnkeeper.Grant{TurnID: turn}, []turnlog.CallResult{{Key: r.Key, Attached: r.Attached}}),
+		s.queueOutputs(ctx, both.Queries(), turnkeeper.Grant{TurnID: turn},
+			[]turnlog.CallResult{{Key: r.Key, Attached: r.Attached}}),
 		queueLabels(ctx, both.Queries(), s.db.Clean, r.LabelRows(turn)),
 	)
 	if err != nil {

@@ -17,8 +17,9 @@ func (s *Views) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, err
 	rows, err := s.db.Q.ListAgents(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.ListAgentsRow) turnkeeper.AgentRegistration {
 		return turnkeeper.AgentRegistration{
-			Name: r.Name, Description: r.Description, DefinitionHash: r.DefinitionHash, Models: r.Models, LanePerConversation: r.LanePerConversation,
-			RetiredAt: dbrow.OrZero(r.RetiredAt), LeftWaiting: int(r.LeftWaiting), PausedSchedules: r.Paused,
+			Name: r.Name, Description: r.Description, DefinitionHash: r.DefinitionHash, Models: r.Models,
+			LanePerConversation: r.LanePerConversation,
+			RetiredAt:           dbrow.OrZero(r.RetiredAt), LeftWaiting: int(r.LeftWaiting), PausedSchedules: r.Paused,
 		}
 	}), pg.Translate(err)
 }

@@ -15,8 +15,9 @@ func (s *Reports) Aside(ctx context.Context) ([]granting.Aside, error) {
 	rows, err := s.db.Q.ListAside(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.TurnkeeperSetAside) granting.Aside {
 		return granting.Aside{
-			Subject: granting.Subject{Kind: granting.SubjectKind(r.Kind), ID: r.ID}, Since: r.Since, Failures: int(r.Failures),
-			LastAt: r.LastAt, NextTry: r.NextTry, Code: r.Code, Error: r.Error,
+			Subject: granting.Subject{Kind: granting.SubjectKind(r.Kind), ID: r.ID}, Since: r.Since,
+			Failures: int(r.Failures),
+			LastAt:   r.LastAt, NextTry: r.NextTry, Code: r.Code, Error: r.Error,
 		}
 	}), pg.Translate(err)
 }
@@ -34,8 +35,8 @@ func (s *Reports) CountAside(ctx context.Context) (map[granting.SubjectKind]int,
 	return counts, pg.Translate(err)
 }
 
-// RetryAside makes rows that are set aside due for their next try: all of them, or the one of the subject. It fails with ErrNotFound if
-// that one is not set aside.
+// RetryAside makes rows that are set aside due for their next try: all of them, or the one of the subject. It fails
+// with ErrNotFound if that one is not set aside.
 func (s *Control) RetryAside(ctx context.Context, one granting.Subject) (int, error) {
 	n, err := s.db.Q.RetryAside(ctx, string(one.Kind), one.ID)
 	if err == nil && n == 0 && one.Kind != "" {

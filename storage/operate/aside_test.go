@@ -17,8 +17,10 @@ import (
 // poison makes each write of an event to the rows of a table fail, until heal is called.
 func (h *env) poison(on, condition string) (heal func()) {
 	h.T.Helper()
-	h.Exec("create function poison() returns trigger language plpgsql as $$ begin raise exception 'a fault of the test'; end $$")
-	h.Exec(fmt.Sprintf("create trigger poison before %s for each row when (%s) execute function poison()", on, condition))
+	h.Exec(
+		"create function poison() returns trigger language plpgsql as $$ begin raise exception 'a fault of the test'; end $$")
+	h.Exec(fmt.Sprintf("create trigger poison before %s for each row when (%s) execute function poison()",
+		on, condition))
 	return func() {
 		h.T.Helper()
 		h.Exec("drop function poison cascade")
@@ -39,8 +41,8 @@ func (h *env) aside() string {
 	return strings.Join(all, "; ")
 }
 
-// A function that works on many rows does so for all but the one that fails, which it sets aside until its next try. Once it is well, it
-// is worked on like any other.
+// A function that works on many rows does so for all but the one that fails, which it sets aside until its next try.
+// Once it is well, it is worked on like any other.
 func TestOneRowFailsInALoop(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -55,22 +57,27 @@ func TestOneRowFailsInALoop(t *testing.T) {
 			name: "expire_asks",
 			setUp: `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, opened_at, expires_at)
 				select t.id, 1, 1, 'approve', 1, 'pay', '{}', 'h', '', '', '{}', true, now() - interval '2 h', now() - interval '1 h' from turnkeeper.turns t`,
-			poison: [2]string{"update on turnkeeper.asks", "old.turn_id = %d"}, run: "select turnkeeper.expire_asks(10)",
-			done: "select count(*) from turnkeeper.asks where state = 'expired'", want: "ask 1: a fault of the test",
+			poison: [2]string{"update on turnkeeper.asks", "old.turn_id = %d"},
+			run:    "select turnkeeper.expire_asks(10)",
+			done:   "select count(*) from turnkeeper.asks where state = 'expired'", want: "ask 1: a fault of the test",
 		},
 		{
 			name:   "move_lanes",
 			setUp:  "update turnkeeper.agents set lane_per_conversation = false, lanes_changed_at = now() where name = 'desk'",
-			poison: [2]string{"update on turnkeeper.messages", "old.body = 'waits 1'"}, run: "select turnkeeper.move_lanes(true)",
-			done: "select count(*) from turnkeeper.messages where state = 'waiting' and lane = 'desk'", want: "message 3: a fault of the test",
+			poison: [2]string{"update on turnkeeper.messages", "old.body = 'waits 1'"},
+			run:    "select turnkeeper.move_lanes(true)",
+			done:   "select count(*) from turnkeeper.messages where state = 'waiting' and lane = 'desk'",
+			want:   "message 3: a fault of the test",
 		},
 		{
 			name: "settle_spawned",
 			setUp: `with roots as (insert into turnkeeper.agent_trees (root, max_depth, max_agents) select id, 1, 1 from turnkeeper.turns returning root)
 				insert into turnkeeper.spawned_calls (turn_id, round, ordinal, agent, root, agents, deadline, trouble, ended_at)
 				select root, 1, 1, 'desk', root, '{desk,desk}', now(), 'unknown_agent', now() from roots`,
-			poison: [2]string{"update on turnkeeper.spawned_calls", "old.turn_id = %d"}, run: "select turnkeeper.settle_spawned(true, 10)",
-			done: "select count(*) from turnkeeper.spawned_calls where told_at is not null", want: "sub_agent %d/1/1: a fault of the test",
+			poison: [2]string{"update on turnkeeper.spawned_calls", "old.turn_id = %d"},
+			run:    "select turnkeeper.settle_spawned(true, 10)",
+			done:   "select count(*) from turnkeeper.spawned_calls where told_at is not null",
+			want:   "sub_agent %d/1/1: a fault of the test",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,7 +115,8 @@ func TestOneRowFailsInALoop(t *testing.T) {
 // A fault that concerns all is not blamed on a row.
 func TestAFullDiskSetsNothingAside(t *testing.T) {
 	h := newEnv(t)
-	for code, want := range map[string]bool{"P0001": true, "23505": true, "22P02": true, "55P03": true, "40P01": true, "57014": true, "53100": false, "57P01": false, "08006": false, "25006": false, "58030": false} {
+	for code, want := range map[string]bool{"P0001": true, "23505": true, "22P02": true, "55P03": true, "40P01": true,
+		"57014": true, "53100": false, "57P01": false, "08006": false, "25006": false, "58030": false} {
 		if got := storagetest.One[bool](h, "select turnkeeper.belongs_to_row('"+code+"')"); got != want {
 			t.Errorf("%s belongs to a row: %v", code, got)
 		}
@@ -127,10 +135,12 @@ func TestAPurgeGoesOnAfterAFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left := storagetest.One[string](h, "select string_agg(body, ', ') from turnkeeper.messages"); left != "message 2" || done.Kept != 1 {
+		if left := storagetest.One[string](h,
+			"select string_agg(body, ', ') from turnkeeper.messages"); left != "message 2" || done.Kept != 1 {
 			t.Errorf("left are %s, and %d are kept", left, done.Kept)
 		}
-		if n := storagetest.One[int](h, "select count(*) from turnkeeper.journal j where exists (select from turnkeeper.turns t where t.id = j.turn_id)"); n == 0 {
+		if n := storagetest.One[int](h,
+			"select count(*) from turnkeeper.journal j where exists (select from turnkeeper.turns t where t.id = j.turn_id)"); n == 0 {
 			t.Error("the journal of the message that is kept was deleted")
 		}
 		if got := h.aside(); got != "purge 3: a fault of the test" {
@@ -177,13 +187,15 @@ func TestClaimsWithoutADeliveryThatFails(t *testing.T) {
 
 // A journal that cannot be read, in any part, makes no list fail, and the turn is shown with the reason.
 func TestListsWithAnUnreadableJournal(t *testing.T) {
-	for _, broken := range []string{"answer = '[1]'", `answer = '{"attempts": "many"}'`, "calls = '5'", "results = '{}'", "data = array_fill('{'::text, array[cardinality(data)])"} {
+	for _, broken := range []string{"answer = '[1]'", `answer = '{"attempts": "many"}'`, "calls = '5'",
+		"results = '{}'", "data = array_fill('{'::text, array[cardinality(data)])"} {
 		t.Run(broken, func(t *testing.T) {
 			h := newEnv(t)
 			d := h.Turn("unreadable")
 			d.Write(t, turnlog.Entry{
-				Round:  storagetest.Round(1, turnkeeper.EffectNone),
-				Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2, Data: []byte(`{}`)}, {Type: turnkeeper.EventBlockDelta, Round: 2, Data: []byte(`{"text":"a"}`)}},
+				Round: storagetest.Round(1, turnkeeper.EffectNone),
+				Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2, Data: []byte(`{}`)},
+					{Type: turnkeeper.EventBlockDelta, Round: 2, Data: []byte(`{"text":"a"}`)}},
 			})
 			h.Submit("desk", "b", "readable")
 			h.Dispatch("w")
@@ -198,7 +210,8 @@ func TestListsWithAnUnreadableJournal(t *testing.T) {
 			if _, err := h.Messages(t.Context(), operate.Page{}); err != nil {
 				t.Errorf("messages: %v", err)
 			}
-			if _, _, err := h.Transcript(t.Context(), operate.Page{Agent: d.Record.Turn.Agent}, d.Record.Turn.Conversation); err != nil {
+			if _, _, err := h.Transcript(t.Context(), operate.Page{Agent: d.Record.Turn.Agent},
+				d.Record.Turn.Conversation); err != nil {
 				t.Errorf("transcript: %v", err)
 			}
 			if _, err := h.LossyTurns(t.Context(), time.Hour); err != nil {
@@ -218,7 +231,8 @@ func TestInfiniteTimesAreRead(t *testing.T) {
 	h.Exec("alter table turnkeeper.turns drop constraint times_in_range")
 	h.Exec("update turnkeeper.turns set granted_at = '-infinity', ended_at = 'infinity'")
 	turns, err := h.Turns(t.Context(), operate.Page{})
-	if err != nil || len(turns) == 0 || turns[len(turns)-1].EndedAt.Year() != 9999 || turns[len(turns)-1].GrantedAt.IsZero() {
+	if err != nil || len(turns) == 0 || turns[len(turns)-1].EndedAt.Year() != 9999 ||
+		turns[len(turns)-1].GrantedAt.IsZero() {
 		t.Errorf("%+v, %v", turns, err)
 	}
 }
@@ -229,13 +243,15 @@ func TestAMessageSaysThatItIsSetAside(t *testing.T) {
 	id := h.Submit("desk", "b", "waits")
 	h.Exec("select turnkeeper.put_aside('message', $1, '22023', 'the message fails')", fmt.Sprint(id))
 	m, err := h.WaitingMessage(t.Context(), id)
-	if err != nil || len(m.Waits) == 0 || m.Waits[0].Reason != waiting.SetAside || m.Waits[0].Why != "the message fails" {
+	if err != nil || len(m.Waits) == 0 || m.Waits[0].Reason != waiting.SetAside ||
+		m.Waits[0].Why != "the message fails" {
 		t.Errorf("it waits for %+v, %v", m.Waits, err)
 	}
 	if _, err := h.Retry(t.Context(), id, false); err != nil {
 		t.Error(err)
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.set_aside where next_try <= clock_timestamp()"); n != 1 {
+	if n := storagetest.One[int](h,
+		"select count(*) from turnkeeper.set_aside where next_try <= clock_timestamp()"); n != 1 {
 		t.Errorf("%d are tried at once, want 1", n)
 	}
 }
@@ -245,8 +261,9 @@ func TestTheIdsOfWhatIsSetAside(t *testing.T) {
 	h := newEnv(t)
 	number, call := []string{"17"}, []string{"17/1/2"}
 	for kind, ids := range map[string][]string{
-		"message": number, "turn": number, "ask": number, "delivery": number, "purge": number, "call": call, "sub_agent": call,
-		"schedule": {"daily/morning"}, "agent": {"daily"}, "step": {"grants"}, "tick": {""},
+		"message": number, "turn": number, "ask": number, "delivery": number, "purge": number, "call": call,
+		"sub_agent": call,
+		"schedule":  {"daily/morning"}, "agent": {"daily"}, "step": {"grants"}, "tick": {""},
 	} {
 		for _, id := range ids {
 			h.Exec("select turnkeeper.put_aside($1, $2, '22023', 'x')", kind, id)
@@ -254,8 +271,10 @@ func TestTheIdsOfWhatIsSetAside(t *testing.T) {
 		if kind == "schedule" || kind == "agent" || kind == "step" || kind == "tick" {
 			continue
 		}
-		for _, id := range []string{"", "x", "-1", "17 ", " 17", "1e3", "17/1", "17/x/2", "17/1/2/3", "9223372036854775808", "17/1/99999999999", "17\n"} {
-			if _, err := h.Pool().Exec(t.Context(), "select turnkeeper.put_aside($1, $2, '22023', 'x')", kind, id); err == nil || !strings.Contains(err.Error(), "id_fits_kind") {
+		for _, id := range []string{"", "x", "-1", "17 ", " 17", "1e3", "17/1", "17/x/2", "17/1/2/3",
+			"9223372036854775808", "17/1/99999999999", "17\n"} {
+			if _, err := h.Pool().Exec(t.Context(), "select turnkeeper.put_aside($1, $2, '22023', 'x')", kind,
+				id); err == nil || !strings.Contains(err.Error(), "id_fits_kind") {
 				t.Errorf("%s %q: %v", kind, id, err)
 			}
 		}
@@ -264,7 +283,8 @@ func TestTheIdsOfWhatIsSetAside(t *testing.T) {
 		t.Error("an unknown kind is taken")
 	}
 	h.Exec("select turnkeeper.forget_aside()")
-	if left := storagetest.One[string](h, "select string_agg(kind, ' ' order by kind) from turnkeeper.set_aside"); left != "agent step tick" {
+	if left := storagetest.One[string](h,
+		"select string_agg(kind, ' ' order by kind) from turnkeeper.set_aside"); left != "agent step tick" {
 		t.Errorf("left are %s", left)
 	}
 }

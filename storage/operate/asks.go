@@ -56,12 +56,15 @@ func (s *AskStore) ListAsks(ctx context.Context, f AskFilter) ([]Ask, error) {
 	switch {
 	case f.Turn != 0:
 		rows, err := s.db.Q.ListAsksOfTurn(ctx, dbsqlc.ListAsksOfTurnParams{
-			Turn: int64(f.Turn), State: string(f.State), Agent: f.Agent, UserName: f.User, Before: int64(f.Before), MaxRows: limit,
+			Turn: int64(f.Turn), State: string(f.State), Agent: f.Agent, UserName: f.User, Before: int64(f.Before),
+			MaxRows: limit,
 		})
-		return dbrow.Map(rows, func(r dbsqlc.ListAsksOfTurnRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
+		return dbrow.Map(rows, func(r dbsqlc.ListAsksOfTurnRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }),
+			pg.Translate(err)
 	case f.State == asks.Open:
 		rows, err := s.db.Q.ListOpenAsks(ctx, f.Agent, f.User, int64(f.Before), limit)
-		return dbrow.Map(rows, func(r dbsqlc.ListOpenAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
+		return dbrow.Map(rows, func(r dbsqlc.ListOpenAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }),
+			pg.Translate(err)
 	}
 	rows, err := s.db.Q.ListAsks(ctx, dbsqlc.ListAsksParams{
 		State: string(f.State), Agent: f.Agent, UserName: f.User, Before: int64(f.Before), MaxRows: limit,
@@ -88,24 +91,28 @@ func (s *AskStore) Ask(ctx context.Context, id asks.ID) (Ask, error) {
 	}
 	ask.CallState = turnkeeper.CallState(call.State)
 	again := ask.Kind == asks.KindSettle && int(call.Starts) > ask.N
-	if ask.CallState == turnkeeper.CallDenied || ask.CallState == turnkeeper.CallFailed && ask.Kind == asks.KindSettle && !again {
+	if ask.CallState == turnkeeper.CallDenied || ask.CallState == turnkeeper.CallFailed &&
+		ask.Kind == asks.KindSettle && !again {
 		ask.NotRun = call.Preview
 	}
 	return ask, nil
 }
 
-// AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer by the same person does nothing. It
-// fails with asks.ErrClosed if the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if the answer is invalid for the ask, and with
-// turnkeeper.ErrNotFound. It returns the state of the ask.
+// AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer by the same person does nothing. It fails
+// with asks.ErrClosed if the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if the answer
+// is invalid for the ask, and with turnkeeper.ErrNotFound. It returns the state of the ask.
 func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
 	state, err := s.db.Q.AnswerAsk(ctx, dbsqlc.AnswerAskParams{
-		ID: int64(id), Decision: string(a.Decision), AnsweredBy: s.db.Clean(a.By), Channel: a.Channel, Comment: dbrow.OrNull(s.db.Clean(a.Comment)),
-		Answer: dbrow.OrNull(s.db.Clean(a.Answer)), Edited: dbrow.OrNull(s.db.Clean(a.Edited)), Hash: dbrow.OrNull(s.db.Clean(a.Hash)),
+		ID: int64(id), Decision: string(a.Decision), AnsweredBy: s.db.Clean(a.By), Channel: a.Channel,
+		Comment: dbrow.OrNull(s.db.Clean(a.Comment)),
+		Answer:  dbrow.OrNull(s.db.Clean(a.Answer)), Edited: dbrow.OrNull(s.db.Clean(a.Edited)),
+		Hash: dbrow.OrNull(s.db.Clean(a.Hash)),
 	})
 	return asks.State(state), pg.Translate(err)
 }
 
-// AskSender returns the token that sent the message of the root of the ask's tree; 0: none, or not sent over the HTTP API.
+// AskSender returns the token that sent the message of the root of the ask's tree; 0: none, or not sent over the HTTP
+// API.
 func (s *AskStore) AskSender(ctx context.Context, id asks.ID) (token int64, err error) {
 	token, err = s.db.Q.AskSender(ctx, int64(id))
 	return token, pg.Translate(err)
@@ -125,11 +132,13 @@ func askOf(r dbsqlc.AskByIDRow) Ask {
 	}
 	_ = json.Unmarshal(r.Path, &steps) // the database makes it
 	ask := Ask{
-		Ask: dbrow.Ask(r.TurnkeeperAsk), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Message: turnkeeper.MessageID(r.MessageID),
+		Ask: dbrow.Ask(r.TurnkeeperAsk), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation,
+		Message:   turnkeeper.MessageID(r.MessageID),
 		TurnState: turnkeeper.TurnState(r.TurnState),
 	}
 	for _, step := range steps {
-		ask.Path = append(ask.Path, AskStep{step.Turn, step.Agent, turnkeeper.CallKey{Round: step.Round, Ordinal: step.Ordinal}})
+		ask.Path = append(ask.Path, AskStep{step.Turn, step.Agent, turnkeeper.CallKey{Round: step.Round,
+			Ordinal: step.Ordinal}})
 	}
 	return ask
 }

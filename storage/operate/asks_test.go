@@ -22,7 +22,8 @@ func TestAnswersBySQL(t *testing.T) {
 	open := func(kind asks.Kind) (id asks.ID) {
 		n++
 		d.Write(t, turnlog.Entry{Asks: []asks.Question{{
-			Call: storagetest.Key(n, 1), Kind: kind, N: 1, Tool: "pay", Arguments: `{"amount":900}`, Terms: asks.Terms{Timeout: time.Hour},
+			Call: storagetest.Key(n, 1), Kind: kind, N: 1, Tool: "pay", Arguments: `{"amount":900}`,
+			Terms: asks.Terms{Timeout: time.Hour},
 		}}})
 		return storagetest.One[asks.ID](h, "select max(id) from turnkeeper.asks")
 	}
@@ -49,8 +50,9 @@ func TestAnswersBySQL(t *testing.T) {
 		"a long comment":    answer(id, "denied", "ann", "sql", long(asks.MaxComment+1), nil, nil),
 		"long arguments":    answer(id, "approved", "ann", "sql", nil, nil, object(256<<10+1)),
 		"no JSON arguments": answer(id, "approved", "ann", "sql", nil, nil, `{"a":"\u0000"}`),
-		"a long answer":     answer(open(asks.KindQuestion), "answered", "ann", "sql", nil, text(asks.MaxAnswer+1), nil),
-		"no JSON":           answer(open(asks.KindQuestion), "answered", "ann", "sql", nil, "x", nil),
+		"a long answer": answer(open(asks.KindQuestion), "answered", "ann", "sql", nil,
+			text(asks.MaxAnswer+1), nil),
+		"no JSON": answer(open(asks.KindQuestion), "answered", "ann", "sql", nil, "x", nil),
 	} {
 		want := "TK014"
 		if name == "no ask" {
@@ -70,7 +72,8 @@ func TestAnswersBySQL(t *testing.T) {
 	if got := answer(open(asks.KindQuestion), "answered", "ann", nil, nil, text(asks.MaxAnswer), nil); got != "" {
 		t.Errorf("the longest answer: %s", got)
 	}
-	if channel := storagetest.One[string](h, "select channel from turnkeeper.asks where state = 'answered'"); channel != "sql" {
+	if channel := storagetest.One[string](h,
+		"select channel from turnkeeper.asks where state = 'answered'"); channel != "sql" {
 		t.Errorf("the channel is %q", channel)
 	}
 }
@@ -81,12 +84,14 @@ func TestAnAnswerWaitsForItsTurn(t *testing.T) {
 	other, d := h.TurnOf("desk", "w"), h.TurnOf("clerk", "w")
 	for _, turn := range []*storagetest.Dispatch{other, d} {
 		turn.Write(t, turnlog.Entry{Asks: []asks.Question{{
-			Call: storagetest.Key(1, 1), Kind: asks.KindSettle, N: 1, Tool: "pay", Arguments: "{}", Terms: asks.Terms{Timeout: time.Hour},
+			Call: storagetest.Key(1, 1), Kind: asks.KindSettle, N: 1, Tool: "pay", Arguments: "{}",
+			Terms: asks.Terms{Timeout: time.Hour},
 		}}})
 	}
 	id := storagetest.One[asks.ID](h, "select id from turnkeeper.asks where turn_id = $1", d.Grant.TurnID)
 	answer := func(ctx context.Context, db *storagetest.DB) error {
-		_, err := db.AnswerAsk(ctx, id, asks.Answer{Decision: asks.Answered, Answer: asks.Happened, By: "ann", Channel: "test"})
+		_, err := db.AnswerAsk(ctx, id, asks.Answer{Decision: asks.Answered, Answer: asks.Happened, By: "ann",
+			Channel: "test"})
 		return err
 	}
 	unlocked := func() { h.Exec("select from turnkeeper.asks where id = $1 for update nowait", id) }
@@ -96,8 +101,10 @@ func TestAnAnswerWaitsForItsTurn(t *testing.T) {
 			t.Errorf("the answer waits for turn %d: %v", turn.Grant.TurnID, waits)
 		}
 	}
-	for decision, want := range map[asks.State]string{asks.Denied: "an ask of kind settle can be answered, not denied", asks.Approved: "can be answered, not approved"} {
-		if _, err := h.AnswerAsk(t.Context(), id, asks.Answer{Decision: decision, By: "ann"}); err == nil || !strings.Contains(err.Error(), want) {
+	for decision, want := range map[asks.State]string{asks.Denied: "an ask of kind settle can be answered, not denied",
+		asks.Approved: "can be answered, not approved"} {
+		if _, err := h.AnswerAsk(t.Context(), id, asks.Answer{Decision: decision, By: "ann"}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", decision, err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestBlockersReadFewRows checks that a list of messages with what they wait for reads no table from end to end, in a long queue of
-// one lane and after many closed messages.
+// TestBlockersReadFewRows checks that a list of messages with what they wait for reads no table from end to end, in a
+// long queue of one lane and after many closed messages.
 func TestBlockersReadFewRows(t *testing.T) {
 	h := newEnv(t)
 	h.serves("worker-1", 10)
@@ -23,13 +23,15 @@ func TestBlockersReadFewRows(t *testing.T) {
 	h.Dispatch("worker-1")
 	h.Exec("analyze turnkeeper.messages")
 	err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), `select count(*) from (select id from turnkeeper.messages where state = 'waiting' and lane = 'clerk'
+		if _, err := tx.Exec(t.Context(),
+			`select count(*) from (select id from turnkeeper.messages where state = 'waiting' and lane = 'clerk'
 			order by rank, id offset $1 limit 100) m, lateral turnkeeper.blockers(m.id) b`, queued/2); err != nil {
 			return err
 		}
 		// The offset reads the first half of the queue, once.
 		var scanned, fetched int64
-		if err := tx.QueryRow(t.Context(), `select coalesce(sum(seq_tup_read), 0), coalesce(sum(idx_tup_fetch), 0) from pg_stat_xact_user_tables
+		if err := tx.QueryRow(t.Context(),
+			`select coalesce(sum(seq_tup_read), 0), coalesce(sum(idx_tup_fetch), 0) from pg_stat_xact_user_tables
 			where schemaname = 'turnkeeper' and relname in ('messages', 'turns', 'leases')`).Scan(&scanned, &fetched); err != nil {
 			return err
 		}
@@ -47,5 +49,6 @@ func TestBlockersReadFewRows(t *testing.T) {
 	if err != nil || len(all) != 100 || len(all[0].Waits) != 2 || all[0].Waits[0].Count != 100 {
 		t.Errorf("%d messages, the first waits for %+v, error %v", len(all), all[0].Waits, err)
 	}
-	t.Logf("a list of 100 of %d took %v", storagetest.One[int64](h.DB, "select count(*) from turnkeeper.messages"), time.Since(began))
+	t.Logf("a list of 100 of %d took %v", storagetest.One[int64](h.DB, "select count(*) from turnkeeper.messages"),
+		time.Since(began))
 }

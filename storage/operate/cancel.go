@@ -31,7 +31,8 @@ func (s *Control) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason s
 
 // endTurn records the request and then carries it out if no worker runs the turn, in two transactions. An end of a
 // dispatch after the first transaction sees the request. The second transaction waits for an end that began earlier.
-func (s *Control) endTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd, reason string) (Ended, error) {
+func (s *Control) endTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd,
+	reason string) (Ended, error) {
 	if err := s.db.Q.AskEnd(ctx, int64(id), string(how), s.db.Clean(reason)); err != nil {
 		return Ended{}, pg.Translate(err)
 	}
@@ -51,7 +52,8 @@ func (s *Control) endTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog
 }
 
 // settled returns the result for a turn in this state.
-func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd, state turnkeeper.TurnState) (Ended, error) {
+func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd,
+	state turnkeeper.TurnState) (Ended, error) {
 	if how == turnlog.EndFinish {
 		return s.finishing(ctx, id, state)
 	}
@@ -80,7 +82,8 @@ func (s *Control) cancelled(ctx context.Context, id turnkeeper.TurnID, state tur
 
 // ErrHeldUp means that a scheduler held its lock for too long, as when its process is
 // stopped in a tick, or another transaction the turn's row.
-var ErrHeldUp = errors.New("a scheduler process, or another transaction, holds a lock and does not end; try again in a moment")
+var ErrHeldUp = errors.New(
+	"a scheduler process, or another transaction, holds a lock and does not end; try again in a moment")
 
 // endLater returns the result if the turn's row or the scheduler's lock was not free.
 // The request is on record: a worker that is in a transaction finds it afterwards.
@@ -148,10 +151,12 @@ func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, re
 		case m.State == turnkeeper.MessageCancelled:
 			return Ended{Turn: m.TurnID, Closed: true}, nil
 		case !m.ClosedAt.IsZero():
-			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it %s", id, endedAs(turnkeeper.TurnState(m.State)))
+			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it %s", id,
+				endedAs(turnkeeper.TurnState(m.State)))
 		}
 		done, err := s.CancelTurn(ctx, m.TurnID, reason)
-		if !errors.Is(err, turnkeeper.ErrWrongState) { // else its turn has failed in the meantime, and the message may wait again
+		// else its turn has failed in the meantime, and the message may wait again
+		if !errors.Is(err, turnkeeper.ErrWrongState) {
 			return done, err
 		}
 	}
@@ -160,9 +165,10 @@ func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, re
 
 // A RequestedEnd is a request to end a turn.
 type RequestedEnd struct {
-	How     turnlog.WantedEnd
-	Turn    turnkeeper.TurnID // that it names: the turn itself, an earlier one of its message, or, of a sub-agent, one above it
-	Reason  string            // empty: none was given
+	How turnlog.WantedEnd
+	// that it names: the turn itself, an earlier one of its message, or, of a sub-agent, one above it
+	Turn    turnkeeper.TurnID
+	Reason  string // empty: none was given
 	AskedAt time.Time
 }
 

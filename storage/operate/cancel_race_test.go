@@ -18,8 +18,10 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	h.Exec("select turnkeeper.ask_end($1, 'cancel', '')", d.Grant.TurnID) // the first half of CancelTurn
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "no", Retry: true}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting,
+		Log: "finished", LaneBackoff: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := h.Message(t.Context(), d.Record.Message.ID); err != nil || m.State != turnkeeper.MessageCancelled {
@@ -30,8 +32,8 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	}
 }
 
-// A cancellation that waits for the row of a waiting turn, as while somebody answers its ask in a long transaction, keeps
-// nobody from the scheduler's lock, without which nothing is granted.
+// A cancellation that waits for the row of a waiting turn, as while somebody answers its ask in a long transaction,
+// keeps nobody from the scheduler's lock, without which nothing is granted.
 func TestACancellationWaitsForARowWithoutTheSchedulersLock(t *testing.T) {
 	h := newEnv(t)
 	d := h.Waiting("x")

@@ -30,7 +30,8 @@ func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
 				continue // nothing was streamed
 			}
 			n++
-			h.Exec("select turnkeeper.add_events($1, array[$2::text], array[$3::integer], '{0}', array[''])", d.Grant.TurnID, kind, round)
+			h.Exec("select turnkeeper.add_events($1, array[$2::text], array[$3::integer], '{0}', array[''])",
+				d.Grant.TurnID, kind, round)
 		}
 		h.Exec("update turnkeeper.journal set inference_rounds = 1 where turn_id = $1", d.Grant.TurnID)
 		return n
@@ -50,7 +51,8 @@ func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
 		n := stream(d, streamed)
 		h.Lose(d)
 		h.AskCancel(d)
-		got := storagetest.One[string](h, "select coalesce(string_agg(round::text, ' '), '') from turnkeeper.turn_events where turn_id = $1 and seq > $2 and type = 'round_rollback'", d.Grant.TurnID, n)
+		got := storagetest.One[string](h,
+			"select coalesce(string_agg(round::text, ' '), '') from turnkeeper.turn_events where turn_id = $1 and seq > $2 and type = 'round_rollback'", d.Grant.TurnID, n)
 		if got != want {
 			t.Errorf("after %s: void is %q, want %q", streamed, got, want)
 		}
@@ -64,7 +66,8 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 	said := func(agent, trigger string, calls int, texts ...string) *storagetest.Dispatch {
 		h.Submit(agent, "", "x")
 		if trigger == "schedule" {
-			h.Exec("update turnkeeper.messages set trigger = 'schedule', schedule = 's', slot = now() where state = 'waiting'")
+			h.Exec(
+				"update turnkeeper.messages set trigger = 'schedule', schedule = 's', slot = now() where state = 'waiting'")
 		}
 		d := h.Dispatch("worker-1")[0]
 		for i, text := range texts {
@@ -84,11 +87,13 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 	for d, want := range map[*storagetest.Dispatch]string{
 		ofMessage: `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled.\n\nBefore that it had written:\n\naloud"}` +
 			"; This turn was cancelled.\n\nBefore that it had written:\n\naloud; ",
-		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; no reply; first` + "\n\n" + `second`,
+		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; no reply; first` +
+			"\n\n" + `second`,
 	} {
 		h.Lose(d)
 		h.AskCancel(d)
-		got := storagetest.One[string](h, `select concat(e.data::text, '; ', coalesce(r.body, 'no reply'), '; ', t.inner_dialogue) from turnkeeper.turns t
+		got := storagetest.One[string](h,
+			`select concat(e.data::text, '; ', coalesce(r.body, 'no reply'), '; ', t.inner_dialogue) from turnkeeper.turns t
 			join turnkeeper.turn_events e on e.turn_id = t.id and e.type = 'turn_error' left join turnkeeper.replies r on r.turn_id = t.id where t.id = $1`, d.Grant.TurnID)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -114,14 +119,16 @@ func TestACancelledMessageHasATurn(t *testing.T) {
 		t.Fatalf("%+v, error %v", done, err)
 	}
 	want := []string{
-		fmt.Sprintf("cancellation %d", done.Turn), fmt.Sprintf("event %d 1", done.Turn), fmt.Sprintf("message %d", ids[1]),
+		fmt.Sprintf("cancellation %d", done.Turn), fmt.Sprintf("event %d 1", done.Turn),
+		fmt.Sprintf("message %d", ids[1]),
 		fmt.Sprintf("reply %d", done.Turn), fmt.Sprintf("turn %d", done.Turn),
 	}
 	if diff := cmp.Diff(want, storagetest.Changed(before, h.Rows())); diff != "" {
 		t.Errorf("rows changed (-want +got):\n%s", diff)
 	}
 	view, err := h.ViewTurn(t.Context(), done.Turn)
-	if err != nil || view.Turn.Token != 2 || view.Turn.Attempt != 1 || view.Message.State != turnkeeper.MessageCancelled || view.End == nil || view.End.Reason != "enough" {
+	if err != nil || view.Turn.Token != 2 || view.Turn.Attempt != 1 ||
+		view.Message.State != turnkeeper.MessageCancelled || view.End == nil || view.End.Reason != "enough" {
 		t.Errorf("%+v, error %v", view, err)
 	}
 	if other, err := h.ViewTurn(t.Context(), done.Turn-1); err != nil || other.End != nil {
@@ -157,8 +164,10 @@ func TestWhichGrantsAreCancelled(t *testing.T) {
 	if _, err := h.FinishTurn(t.Context(), all[3].Grant.TurnID, "enough"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := h.EndsRequested(t.Context(), []turnkeeper.GrantID{all[0].Grant.GrantID, all[1].Grant.GrantID, all[3].Grant.GrantID, all[4].Grant.GrantID})
-	want := map[turnkeeper.GrantID]turnlog.WantedEnd{all[1].Grant.GrantID: turnlog.EndCancel, all[3].Grant.GrantID: turnlog.EndFinish}
+	got, err := h.EndsRequested(t.Context(), []turnkeeper.GrantID{all[0].Grant.GrantID, all[1].Grant.GrantID,
+		all[3].Grant.GrantID, all[4].Grant.GrantID})
+	want := map[turnkeeper.GrantID]turnlog.WantedEnd{all[1].Grant.GrantID: turnlog.EndCancel,
+		all[3].Grant.GrantID: turnlog.EndFinish}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got):\n%s", err, diff)
 	}
@@ -182,7 +191,8 @@ func TestACancellationWaitsForATick(t *testing.T) {
 		}
 	}
 	h.Exec("update turnkeeper.turns set state = 'queued', grant_id = null where id = $1", queued.Grant.TurnID)
-	h.Exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", queued.Grant.Lane)
+	h.Exec(
+		"update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", queued.Grant.Lane)
 	for _, c := range []struct {
 		name      string
 		meanwhile func()
@@ -197,7 +207,8 @@ func TestACancellationWaitsForATick(t *testing.T) {
 			return err
 		}, true},
 		{"a message that is answered meanwhile", func() {
-			h.Exec("update turnkeeper.messages set state = 'succeeded', closed_at = clock_timestamp() where id = $1", messages[1])
+			h.Exec("update turnkeeper.messages set state = 'succeeded', closed_at = clock_timestamp() where id = $1",
+				messages[1])
 		}, func(ctx context.Context, far *storagetest.DB) error {
 			if _, err := far.CancelMessage(ctx, messages[1], ""); !errors.Is(err, turnkeeper.ErrWrongState) {
 				return fmt.Errorf("cancelled: %w", err)
@@ -248,7 +259,8 @@ func TestRetries(t *testing.T) {
 	end(begin("other-deferred"), deferred, journal.Ending{Log: "deferred"})
 	end(begin("other-pauses"), *storagetest.Succeeded("done"), storagetest.Answered)
 	h.Exec(pauses, "other-pauses", "1 h")
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "no"}
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "no", Reply: "no"}
 	degraded := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"}
 	for name, c := range map[string]struct {
 		before  func(name string)
@@ -258,7 +270,9 @@ func TestRetries(t *testing.T) {
 		"failed": {func(name string) {
 			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"})
 		}, "new, repeated", "message"},
-		"answered": {func(name string) { end(begin(name), *storagetest.Succeeded("done"), storagetest.Answered) }, "refused, refused", ""},
+		"answered": {func(name string) {
+			end(begin(name), *storagetest.Succeeded("done"), storagetest.Answered)
+		}, "refused, refused", ""},
 		"degraded": {func(name string) { end(begin(name), degraded, storagetest.Answered) }, "risky, new", "message"},
 		"waiting":  {func(name string) { h.Submit("desk", name, "x") }, "refused, refused", ""},
 		"later":    {later, "due, refused", "message"},
@@ -268,13 +282,16 @@ func TestRetries(t *testing.T) {
 		}, "refused, refused", ""},
 		"due since a while": {func(name string) {
 			h.Submit("desk", name, "x")
-			h.Exec("update turnkeeper.messages set due_at = now() - interval '1 h', accepted_at = now() - interval '2 h' where conversation = $1", name)
+			h.Exec(
+				"update turnkeeper.messages set due_at = now() - interval '1 h', accepted_at = now() - interval '2 h' where conversation = $1", name)
 		}, "refused, refused", ""},
 		"failed once, and its lane pauses": {func(name string) {
-			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished",
+				LaneBackoff: time.Hour})
 		}, "due, refused", "lane"},
 		"failed once, and its lane has paused": {func(name string) {
-			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished",
+				LaneBackoff: time.Hour})
 			h.Exec(pauses, name, "-1 s")
 		}, "refused, refused", ""},
 		"running, and its lane pauses": {func(name string) {
@@ -283,16 +300,20 @@ func TestRetries(t *testing.T) {
 		}, "refused, refused", ""},
 		"running, due at a time": {func(name string) {
 			begin(name)
-			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() + interval '1 h' where conversation = $1", name)
+			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() + interval '1 h' where conversation = $1",
+				name)
 		}, "refused, refused", ""},
-		"deferred": {func(name string) { end(begin(name), deferred, journal.Ending{Log: "deferred"}) }, "due, refused", "turn"},
+		"deferred": {func(name string) {
+			end(begin(name), deferred, journal.Ending{Log: "deferred"})
+		}, "due, refused", "turn"},
 		"deferred until now": {func(name string) {
 			end(begin(name), deferred, journal.Ending{Log: "deferred"})
 			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() where conversation = $1", name)
 		}, "refused, refused", ""},
 	} {
 		c.before(name)
-		id := storagetest.One[turnkeeper.MessageID](h, "select id from turnkeeper.messages where conversation = $1", name)
+		id := storagetest.One[turnkeeper.MessageID](h, "select id from turnkeeper.messages where conversation = $1",
+			name)
 		var got, kinds []string
 		var made turnkeeper.MessageID
 		for _, anyway := range []bool{false, true} {
@@ -325,7 +346,8 @@ func TestRetries(t *testing.T) {
 			if what == "new" {
 				made = done.Message
 			}
-			if made != 0 && err == nil && (done.Message != made || made == id) || err == nil && made == 0 && done.Message != id {
+			if made != 0 && err == nil && (done.Message != made || made == id) || err == nil && made == 0 &&
+				done.Message != id {
 				t.Errorf("%s: %+v, of %d", name, done, id)
 			}
 		}

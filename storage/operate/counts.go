@@ -37,8 +37,10 @@ func (s *Reports) Totals(ctx context.Context, window time.Duration) (Totals, err
 	waits, err := s.waitingTurns(ctx)
 	return Totals{
 		Waits:   waits,
-		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Running: int(r.Running), Queued: int(r.Queued),
-		WaitingTurns: int(r.WaitingTurns), Ended: int(r.Ended), Succeeded: int(r.Good), Degraded: int(r.Degraded), Failed: int(r.Bad),
+		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Running: int(r.Running),
+		Queued:       int(r.Queued),
+		WaitingTurns: int(r.WaitingTurns), Ended: int(r.Ended), Succeeded: int(r.Good), Degraded: int(r.Degraded),
+		Failed: int(r.Bad),
 		Tokens: r.Tokens, Now: r.Now,
 	}, err
 }
@@ -62,7 +64,8 @@ func (s *Reports) Queue(ctx context.Context) (Totals, error) {
 func (s *Reports) waitingTurns(ctx context.Context) ([]waiting.Tally, error) {
 	rows, err := s.db.Q.WaitingTurns(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.WaitingTurnsRow) waiting.Tally {
-		return waiting.Tally{Reason: waiting.Reason(r.Reason), Turns: int(r.Turns), Since: known(r.Since), Until: known(r.Until)}
+		return waiting.Tally{Reason: waiting.Reason(r.Reason), Turns: int(r.Turns), Since: known(r.Since),
+			Until: known(r.Until)}
 	}), pg.Translate(err)
 }
 

@@ -20,7 +20,8 @@ func TestFiguresCountEndsByState(t *testing.T) {
 		{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"},
 		{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, Reply: "so far"},
 	} {
-		if err := h.Turn(string(o.StopReason)).Append(t.Context(), turnlog.Entry{Outcome: &o}, storagetest.Answered); err != nil {
+		if err := h.Turn(string(o.StopReason)).Append(t.Context(), turnlog.Entry{Outcome: &o},
+			storagetest.Answered); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +31,8 @@ func TestFiguresCountEndsByState(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := operate.Totals{Running: 1, Ended: 3, Succeeded: 1, Degraded: 2}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(operate.Totals{}, "Now", "Tokens"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(operate.Totals{}, "Now", "Tokens"),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

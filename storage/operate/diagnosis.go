@@ -41,12 +41,13 @@ type LongWait struct {
 	Messages int // of the agent that have waited too long; counted up to 10,000
 }
 
-// LongWaits lists, for each agent with messages that have been due for longer than dueFor, the message
-// that has waited longest. A message whose turn the workers have handed back counts at once. The longest wait comes first.
+// LongWaits lists, for each agent with messages that have been due for longer than dueFor, the message that has waited
+// longest. A message whose turn the workers have handed back counts at once. The longest wait comes first.
 func (s *Reports) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWait, error) {
 	rows, err := s.db.Q.LongWaits(ctx, dueFor)
 	return dbrow.Map(rows, func(r dbsqlc.LongWaitsRow) LongWait {
-		return LongWait{Agent: r.Agent, Message: turnkeeper.MessageID(r.MessageID), DueAt: r.DueAt, Messages: int(r.Messages)}
+		return LongWait{Agent: r.Agent, Message: turnkeeper.MessageID(r.MessageID), DueAt: r.DueAt,
+			Messages: int(r.Messages)}
 	}), pg.Translate(err)
 }
 
@@ -68,8 +69,10 @@ func (s *Reports) LossyTurns(ctx context.Context, endedWithin time.Duration) ([]
 	rows, err := s.db.Q.LossyTurns(ctx, endedWithin)
 	return dbrow.Map(rows, func(r dbsqlc.LossyTurnsRow) LossyTurn {
 		return LossyTurn{
-			Turn: turnkeeper.TurnID(r.ID), Message: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Losses: int(r.Losses),
-			State: turnkeeper.TurnState(r.State), EndedAt: dbrow.OrZero(r.EndedAt), Tools: r.Tools, GivenUp: r.ErrorClass == string(turnkeeper.StopWorkerLost),
+			Turn: turnkeeper.TurnID(r.ID), Message: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
+			Losses: int(r.Losses),
+			State:  turnkeeper.TurnState(r.State), EndedAt: dbrow.OrZero(r.EndedAt), Tools: r.Tools,
+			GivenUp: r.ErrorClass == string(turnkeeper.StopWorkerLost),
 		}
 	}), pg.Translate(err)
 }

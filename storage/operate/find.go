@@ -42,7 +42,8 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 		return nil, 0, err
 	}
 	rows, err := s.db.Q.FindMessages(ctx, dbsqlc.FindMessagesParams{
-		Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Agent: p.Agent, UserName: p.UserName, Conversation: p.Conversation, Ids: p.Ids,
+		Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Agent: p.Agent, UserName: p.UserName,
+		Conversation: p.Conversation, Ids: p.Ids,
 		State: p.State, Since: p.Since, Until: p.Until, Words: p.Words, ErrorClass: p.ErrorClass, MaxRows: p.MaxRows,
 	})
 	if err != nil {
@@ -56,7 +57,8 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 		next = int64(found[len(found)-1].ID)
 	case p.Source != sourceIDs:
 		next, err = s.db.Q.LastOfMessages(ctx, dbsqlc.LastOfMessagesParams{
-			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, UserName: p.UserName, Conversation: p.Conversation,
+			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent,
+			UserName: p.UserName, Conversation: p.Conversation,
 		})
 		if err != nil {
 			return nil, 0, pg.Translate(err)
@@ -70,7 +72,9 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 
 // withOutcomes sets the outcome of closed messages from the turns that closed them.
 func (s *Views) withOutcomes(ctx context.Context, messages []waiting.Message) error {
-	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m waiting.Message) int64 { return int64(m.TurnID) }))
+	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m waiting.Message) int64 {
+		return int64(m.TurnID)
+	}))
 	if err != nil {
 		return pg.Translate(err)
 	}
@@ -98,7 +102,8 @@ func (s *Views) FindTurns(ctx context.Context, f Search) (turns []waiting.Turn, 
 		next = int64(found[len(found)-1].ID)
 	case p.Source != sourceIDs:
 		next, err = s.db.Q.LastOfTurns(ctx, dbsqlc.LastOfTurnsParams{
-			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, UserName: p.UserName, Conversation: p.Conversation,
+			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent,
+			UserName: p.UserName, Conversation: p.Conversation,
 		})
 	}
 	if err != nil {
@@ -118,10 +123,13 @@ const (
 )
 
 // prepare chooses the source of a search. near returns roughly the first id at or after a time.
-func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context, time.Time) (int64, error)) (dbsqlc.FindTurnsParams, error) {
+func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context,
+	time.Time) (int64, error)) (dbsqlc.FindTurnsParams, error) {
 	p := dbsqlc.FindTurnsParams{
-		Source: sourceAll, Agent: f.Agent, UserName: f.User, Conversation: f.Conversation, State: f.State, Words: pg.Storable(f.Words), ErrorClass: f.ErrorClass,
-		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Most: s.maxSearched, MaxRows: f.limit(),
+		Source: sourceAll, Agent: f.Agent, UserName: f.User, Conversation: f.Conversation, State: f.State,
+		Words: pg.Storable(f.Words), ErrorClass: f.ErrorClass,
+		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Most: s.maxSearched,
+		MaxRows: f.limit(),
 	}
 	switch {
 	case f.Agent != "" && f.Conversation != "":
@@ -168,7 +176,8 @@ type Exchange struct {
 
 // Transcript lists the exchanges of a conversation of p's agent and user, newest first, below p's cursor. next is the
 // cursor to continue with, or 0 at the end.
-func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (exchanges []Exchange, next int64, err error) {
+func (s *Views) Transcript(ctx context.Context, p Page,
+	conversation string) (exchanges []Exchange, next int64, err error) {
 	// Messages are read first, so that the reply of a closed one is found.
 	messages, next, err := s.FindMessages(ctx, Search{Page: p, Conversation: conversation})
 	if err != nil {
@@ -196,7 +205,9 @@ func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (ex
 		}
 	}
 	calls := map[turnkeeper.TurnID][]turnkeeper.ReplyCall{}
-	soFar, _, err := pg.Apart(open, func(ids []int64) ([]dbsqlc.CallsSoFarRow, error) { return s.db.Q.CallsSoFar(ctx, ids) })
+	soFar, _, err := pg.Apart(open, func(ids []int64) ([]dbsqlc.CallsSoFarRow, error) {
+		return s.db.Q.CallsSoFar(ctx, ids)
+	})
 	if err != nil {
 		return nil, 0, err
 	}

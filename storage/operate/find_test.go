@@ -34,7 +34,8 @@ func TestFinding(t *testing.T) {
 			(array['desk', 'a', 'is it late? grüße',             'succeeded', '2026-01-01 13:00Z', '14']),
 			(array['desk', 'a', 'thank you',                     'waiting',  '2026-01-01 14:00Z', '']),
 			(array['clerk', 'a', 'nothing',                      'waiting',  '2026-01-01 15:00Z', ''])) v (c)`)
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, error_class)
+	h.Exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, error_class)
 		select m.turn_id, m.id, 1, m.agent, m.conversation, m.lane, 'message', repeat('a', 64), case m.state when 'failed' then 'failed' else 'succeeded' end, 1,
 			m.accepted_at, m.accepted_at, 'none', case m.state when 'failed' then 'auth' end
 		from turnkeeper.messages m where turn_id is not null`)
@@ -66,7 +67,9 @@ func TestFinding(t *testing.T) {
 			messages := pages(t, c.search, func(s operate.Search) ([]waiting.Message, int64, error) {
 				return h.FindMessages(t.Context(), s)
 			})
-			turns := pages(t, c.search, func(s operate.Search) ([]waiting.Turn, int64, error) { return h.FindTurns(t.Context(), s) })
+			turns := pages(t, c.search, func(s operate.Search) ([]waiting.Turn, int64, error) {
+				return h.FindTurns(t.Context(), s)
+			})
 			var got [2][]string
 			for _, m := range messages {
 				got[0] = append(got[0], fmt.Sprint(m.ID))
@@ -115,7 +118,8 @@ func TestTranscripts(t *testing.T) {
 	}
 	first := h.Dispatch("worker-1")[0]
 	first.Write(t, asks("look"))
-	first.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	first.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "",
+		turnkeeper.CallSucceeded, "x")}})
 	first.Finish(t, "done")
 	for _, d := range h.Dispatch("worker-1") {
 		d.Write(t, asks("search"))
@@ -135,7 +139,8 @@ func TestTranscripts(t *testing.T) {
 		}
 		got = append(got, said)
 	}
-	if want := "third waiting; second running search planned; first succeeded look succeeded: done"; strings.Join(got, "; ") != want {
+	if want := "third waiting; second running search planned; first succeeded look succeeded: done"; strings.Join(got,
+		"; ") != want {
 		t.Errorf("the conversation is %q, want %q", got, want)
 	}
 }
@@ -163,7 +168,8 @@ func TestSearchesUseIndexes(t *testing.T) {
 		select a, case when i % 50 = 0 then 'anna' else '' end, 'c' || i % 100, a, case when i % 200 = 0 then 'rare ' else '' end || 'common', 'succeeded', now(),
 			now() - interval '1 day' + i * interval '1 second'
 		from generate_series(1, $1::int) i, lateral (select case when i % 50 = 0 then 'clerk' else 'desk' end as a) a`, rows)
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)
+	h.Exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)
 		select id, id, 1, agent, user_name, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none', accepted_at from turnkeeper.messages`)
 	ids := storagetest.One[string](h, "select array_agg(id)::text from turnkeeper.messages where body like 'rare%'")
 	agent := map[string]string{"agent": "clerk", "conversation": "clerk"}
@@ -171,8 +177,11 @@ func TestSearchesUseIndexes(t *testing.T) {
 	conversation := map[string]string{"conversation": "c50"}
 	find := func(source, state, words, ids string) map[string]string {
 		return map[string]string{
-			"source": "'" + source + "'", "agent": "'" + agent[source] + "'", "user_name": "'" + user[source] + "'", "conversation": "'" + conversation[source] + "'", "state": "'" + state + "'", "words": "'" + words + "'", "ids": "'" + ids + "'",
-			"before": "2900", "from_id": "1", "most": fmt.Sprint(looks), "skip": fmt.Sprint(looks - 1), "max_rows": "25", "error_class": "''",
+			"source": "'" + source + "'", "agent": "'" + agent[source] + "'", "user_name": "'" + user[source] + "'",
+			"conversation": "'" + conversation[source] + "'", "state": "'" + state + "'", "words": "'" + words + "'",
+			"ids":    "'" + ids + "'",
+			"before": "2900", "from_id": "1", "most": fmt.Sprint(looks), "skip": fmt.Sprint(looks - 1),
+			"max_rows": "25", "error_class": "''",
 			"since": "null", "until": "null", "at": "now() - interval '12 hours'",
 		}
 	}
@@ -181,10 +190,14 @@ func TestSearchesUseIndexes(t *testing.T) {
 		values  map[string]string
 		pages   int
 	}{
-		"all":             {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("all", "", "", "{}"), 20},
-		"an agent":        {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("agent", "", "", "{}"), 150},
-		"a user":          {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("user", "", "", "{}"), 150},
-		"a conversation":  {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("conversation", "", "", "{}"), 150},
+		"all": {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"},
+			find("all", "", "", "{}"), 20},
+		"an agent": {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"},
+			find("agent", "", "", "{}"), 150},
+		"a user": {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"},
+			find("user", "", "", "{}"), 150},
+		"a conversation": {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"},
+			find("conversation", "", "", "{}"), 150},
 		"a rare state":    {[]string{"FindMessages", "FindTurns"}, find("agent", "failed", "", "{}"), 150},
 		"a common word":   {[]string{"FindMessages"}, find("all", "", "common", "{}"), 20},
 		"in turns":        {[]string{"FindTurns"}, find("all", "", "common", "{}"), 300},
@@ -227,7 +240,8 @@ func (h *env) explainUnknowing(name string, values map[string]string) storagetes
 	_, sql, _ = strings.Cut(sql, "\n")
 	sql, _, _ = strings.Cut(sql, "-- name: ")
 	types := map[string]string{
-		"before": "bigint", "from_id": "bigint", "most": "integer", "skip": "integer", "max_rows": "integer", "ids": "bigint[]",
+		"before": "bigint", "from_id": "bigint", "most": "integer", "skip": "integer", "max_rows": "integer",
+		"ids":   "bigint[]",
 		"since": "timestamptz", "until": "timestamptz", "at": "timestamptz",
 	}
 	var order, kinds, given []string
@@ -236,7 +250,8 @@ func (h *env) explainUnknowing(name string, values map[string]string) storagetes
 		i := slices.Index(order, name)
 		if i < 0 {
 			i = len(order)
-			order, kinds, given = append(order, name), append(kinds, cmp.Or(types[name], "text")), append(given, values[name])
+			order, kinds, given = append(order, name), append(kinds, cmp.Or(types[name], "text")),
+				append(given, values[name])
 		}
 		return fmt.Sprintf("$%d", i+1)
 	})
@@ -248,7 +263,8 @@ func (h *env) explainUnknowing(name string, values map[string]string) storagetes
 	var plan []byte
 	_, err = conn.Exec(h.T.Context(), fmt.Sprintf("prepare asked (%s) as %s", strings.Join(kinds, ", "), sql))
 	if err == nil {
-		err = conn.QueryRow(h.T.Context(), fmt.Sprintf("explain (analyze, buffers, format json) execute asked (%s)", strings.Join(given, ", ")), pgx.QueryExecModeSimpleProtocol).Scan(&plan)
+		err = conn.QueryRow(h.T.Context(), fmt.Sprintf("explain (analyze, buffers, format json) execute asked (%s)",
+			strings.Join(given, ", ")), pgx.QueryExecModeSimpleProtocol).Scan(&plan)
 	}
 	if err == nil {
 		_, err = conn.Exec(h.T.Context(), "deallocate asked")
@@ -274,7 +290,8 @@ func TestSearchIgnoresCase(t *testing.T) {
 					values ('clerk', 'main', 'clerk', $1, $2::text, case when $2::text <> 'waiting' then now() end)`, body, state)
 			}
 		}
-		for words, want := range map[string]int{"köln": 2, "KÖLN": 2, "GRÜßE": 2, "αθήνα": 2, "МОСКВА": 2, "москва -köln": 2, "koln": 0} {
+		for words, want := range map[string]int{"köln": 2, "KÖLN": 2, "GRÜßE": 2, "αθήνα": 2, "МОСКВА": 2,
+			"москва -köln": 2, "koln": 0} {
 			found, _, err := h.FindMessages(t.Context(), operate.Search{Words: words})
 			if err != nil || len(found) != want {
 				t.Errorf("%s: %q finds %d messages, want %d (%v)", locale, words, len(found), want, err)

@@ -10,9 +10,9 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// FinishTurn lets a turn end with what it has: its next model call is announced to the model as the last
-// one, without tools. No other call starts, running calls of effect none are stopped, and calls with an effect end first. Asks
-// of a parked turn are withdrawn. The turns of its sub-agents finish likewise. A repeat does nothing more. It fails with
+// FinishTurn lets a turn end with what it has: its next model call is announced to the model as the last one, without
+// tools. No other call starts, running calls of effect none are stopped, and calls with an effect end first. Asks of a
+// parked turn are withdrawn. The turns of its sub-agents finish likewise. A repeat does nothing more. It fails with
 // turnkeeper.ErrWrongState if the turn has ended otherwise, or is being cancelled, and with ErrNotFound if there is no
 // such turn. reason is for operators; it may be empty.
 func (s *Control) FinishTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (Ended, error) {
@@ -43,7 +43,8 @@ func (s *Control) finishing(ctx context.Context, id turnkeeper.TurnID, state tur
 		if err != nil {
 			return Ended{}, pg.Translate(err)
 		}
-		if stop := row.TurnkeeperTurnsNow.StopReason; stop != nil && turnkeeper.StopReason(*stop) == turnkeeper.StopFinished {
+		if stop := row.TurnkeeperTurnsNow.StopReason; stop != nil &&
+			turnkeeper.StopReason(*stop) == turnkeeper.StopFinished {
 			return Ended{Turn: id, Closed: true}, nil
 		}
 		return Ended{}, endedAlready(id, state)
@@ -55,8 +56,8 @@ func (s *Control) finishing(ctx context.Context, id turnkeeper.TurnID, state tur
 	return Ended{Turn: id}, err
 }
 
-// FinishMessage is FinishTurn of the turn that handles a message. A message that waits has nothing to finish with: it can be
-// cancelled.
+// FinishMessage is FinishTurn of the turn that handles a message. A message that waits has nothing to finish with: it
+// can be cancelled.
 func (s *Control) FinishMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (Ended, error) {
 	for range settleTries {
 		m, err := s.views.Message(ctx, id)
@@ -64,14 +65,16 @@ func (s *Control) FinishMessage(ctx context.Context, id turnkeeper.MessageID, re
 		case err != nil:
 			return Ended{}, err
 		case m.State == turnkeeper.MessageWaiting:
-			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d still waits, and has nothing to finish with; cancel it instead", id)
+			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState,
+				"message %d still waits, and has nothing to finish with; cancel it instead", id)
 		}
 		done, err := s.FinishTurn(ctx, m.TurnID, reason)
 		if !errors.Is(err, turnkeeper.ErrWrongState) {
 			return done, err
 		}
 		if !m.ClosedAt.IsZero() {
-			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it %s", id, endedAs(turnkeeper.TurnState(m.State)))
+			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it %s", id,
+				endedAs(turnkeeper.TurnState(m.State)))
 		}
 	}
 	return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d keeps changing its state; try again", id)

@@ -18,7 +18,8 @@ func TestAFinishKeepsItsReason(t *testing.T) {
 		t.Fatalf("%+v, error %v", done, err)
 	}
 	view, err := h.ViewTurn(t.Context(), d.Grant.TurnID)
-	if err != nil || view.End == nil || view.End.How != turnlog.EndFinish || view.End.Reason != "enough is known" || view.End.Turn != d.Grant.TurnID {
+	if err != nil || view.End == nil || view.End.How != turnlog.EndFinish || view.End.Reason != "enough is known" ||
+		view.End.Turn != d.Grant.TurnID {
 		t.Errorf("%+v, error %v", view.End, err)
 	}
 }
@@ -33,7 +34,8 @@ func TestACreatedConversationIsReadBack(t *testing.T) {
 	}
 	h.Exec("update turnkeeper.api_conversations set created_at = created_at - interval '3 hours'")
 	got, err := h.CreatedConversation(t.Context(), want.ID, 0, "anna")
-	if err != nil || !got.At.Equal(at.Add(-3*time.Hour)) || got.ID != want.ID || got.Metadata["k"] != "v" || string(got.Items) != string(want.Items) {
+	if err != nil || !got.At.Equal(at.Add(-3*time.Hour)) || got.ID != want.ID || got.Metadata["k"] != "v" ||
+		string(got.Items) != string(want.Items) {
 		t.Errorf("got %+v, created %s, error %v", got, at, err)
 	}
 	if _, err := h.CreatedConversation(t.Context(), want.ID, 0, "bob"); err == nil {

@@ -39,10 +39,12 @@ func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 		v := LaneView{
 			Lease: turnkeeper.Lease{
 				Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)),
-				TurnID: turnkeeper.TurnID(dbrow.OrZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder), GrantedAt: dbrow.OrZero(r.GrantedAt),
-				Until: dbrow.OrZero(r.LeaseUntil), Failures: int(r.Failures), NotBefore: dbrow.OrZero(r.NotBefore),
+				TurnID: turnkeeper.TurnID(dbrow.OrZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder),
+				GrantedAt: dbrow.OrZero(r.GrantedAt),
+				Until:     dbrow.OrZero(r.LeaseUntil), Failures: int(r.Failures), NotBefore: dbrow.OrZero(r.NotBefore),
 			},
-			TurnState: turnkeeper.TurnState(r.TurnState), OpenTurn: turnkeeper.TurnID(r.OpenTurn), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
+			TurnState: turnkeeper.TurnState(r.TurnState), OpenTurn: turnkeeper.TurnID(r.OpenTurn),
+			Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
 			Waits: waits[turnkeeper.MessageID(r.Head)], Outside: waits[turnkeeper.MessageID(r.Outside)],
 		}
 		if v.Lease.Held() {
@@ -60,9 +62,11 @@ func (s *Reports) Workers(ctx context.Context) ([]presence.Heartbeat, error) {
 	rows, err := s.db.Q.ListWorkers(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.ListWorkersRow) presence.Heartbeat {
 		return presence.Heartbeat{
-			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version, Slots: int(r.Slots),
-			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt, StoppedAt: dbrow.OrZero(r.StoppedAt),
-			Silent: time.Duration(r.SilentMs) * time.Millisecond, Roles: r.Roles,
+			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version,
+			Slots:         int(r.Slots),
+			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt,
+			StoppedAt: dbrow.OrZero(r.StoppedAt),
+			Silent:    time.Duration(r.SilentMs) * time.Millisecond, Roles: r.Roles,
 			Refused: dbrow.Refused(r.Refused, r.SilentMs),
 		}
 	}), pg.Translate(err)

@@ -41,7 +41,8 @@ type Levels struct {
 	Agents []AgentLevel // that have a budget of a day, rules for levels or a pin, by name
 }
 
-// For returns the levels of some agents. It hides who pinned the level of all agents: that name is of another agent's operator.
+// For returns the levels of some agents. It hides who pinned the level of all agents: that name is of another agent's
+// operator.
 func (l Levels) For(sees func(agent string) bool) Levels {
 	hide := func(p *Pin) *Pin {
 		if p == nil || p.Agent != "" {
@@ -73,13 +74,15 @@ func (s *Reports) Levels(ctx context.Context) (Levels, error) {
 	}
 	by := map[string]*Pin{}
 	for _, p := range pins {
-		by[p.Agent] = &Pin{Agent: p.Agent, Level: survival.Level(p.Level), By: p.PinnedBy, At: p.PinnedAt, Until: dbrow.OrZero(p.Until), Reason: p.Reason}
+		by[p.Agent] = &Pin{Agent: p.Agent, Level: survival.Level(p.Level), By: p.PinnedBy, At: p.PinnedAt,
+			Until: dbrow.OrZero(p.Until), Reason: p.Reason}
 	}
 	all := Levels{All: by[""]}
 	for _, r := range rows {
 		a := AgentLevel{
-			Agent: r.Name, Level: survival.Level(r.Level), Pin: by[r.Name], NextDay: r.NextDay, Held: int(r.Held), Skipping: int(r.Skipping),
-			Used: survival.Day{Tokens: r.Tokens, TokenLimit: r.DayTokens, Calls: r.Calls, CallLimit: r.DayCalls},
+			Agent: r.Name, Level: survival.Level(r.Level), Pin: by[r.Name], NextDay: r.NextDay, Held: int(r.Held),
+			Skipping: int(r.Skipping),
+			Used:     survival.Day{Tokens: r.Tokens, TokenLimit: r.DayTokens, Calls: r.Calls, CallLimit: r.DayCalls},
 		}
 		if a.Pin == nil {
 			a.Pin = all.All
@@ -92,13 +95,14 @@ func (s *Reports) Levels(ctx context.Context) (Levels, error) {
 	return all, nil
 }
 
-// PinLevel pins the survival level of an agent, or of all agents that have no pin of their own, in place of an earlier pin. It fails with
-// ErrNotFound for an unknown agent.
+// PinLevel pins the survival level of an agent, or of all agents that have no pin of their own, in place of an earlier
+// pin. It fails with ErrNotFound for an unknown agent.
 func (s *Control) PinLevel(ctx context.Context, p Pin) error {
 	if err := s.knowAgent(ctx, p.Agent); err != nil {
 		return err
 	}
-	params := dbsqlc.PinLevelParams{Agent: p.Agent, Level: string(p.Level), PinnedBy: s.db.Clean(p.By), Reason: s.db.Clean(p.Reason)}
+	params := dbsqlc.PinLevelParams{Agent: p.Agent, Level: string(p.Level), PinnedBy: s.db.Clean(p.By),
+		Reason: s.db.Clean(p.Reason)}
 	if p.For > 0 {
 		params.Lasts = &p.For
 	}

@@ -36,9 +36,13 @@ func TestEventsOfATurnAfterANumber(t *testing.T) {
 	for range 5 {
 		other.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnStart)})
 	}
-	for after, want := range map[int64]string{0: "1 turn_start, 2 round_start, 3 tool_started, 4 tool_started", 1: "2 round_start, 3 tool_started, 4 tool_started", 2: "3 tool_started, 4 tool_started", 3: "4 tool_started", 4: ""} {
+	for after, want := range map[int64]string{0: "1 turn_start, 2 round_start, 3 tool_started, 4 tool_started",
+		1: "2 round_start, 3 tool_started, 4 tool_started", 2: "3 tool_started, 4 tool_started",
+		3: "4 tool_started", 4: ""} {
 		events, err := h.Events(t.Context(), d.Grant.TurnID, after, 10)
-		if got := listed(t, events, err, func(e turnkeeper.Event) string { return fmt.Sprintf("%d %s", e.Seq, e.Type) }); got != want {
+		if got := listed(t, events, err, func(e turnkeeper.Event) string {
+			return fmt.Sprintf("%d %s", e.Seq, e.Type)
+		}); got != want {
 			t.Errorf("after %d: %s, want %s", after, got, want)
 		}
 	}
@@ -50,8 +54,10 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 	h := newEnv(t)
 	h.Turn("answered").Finish(t, "done")
 	h.Submit("desk", "a", "fails")
-	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "no", Error: "no"}
-	if err := h.Dispatch("worker-1")[0].Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Reply: "no", Error: "no"}
+	if err := h.Dispatch("worker-1")[0].Append(t.Context(), turnlog.Entry{Outcome: &failed},
+		journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Turn("runs")
@@ -72,11 +78,15 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 		{operate.Page{Cursor: 1}, "", ""},
 	} {
 		messages, err := h.Messages(t.Context(), c.page)
-		if got := listed(t, messages, err, func(m waiting.Message) string { return strings.TrimSpace(fmt.Sprint(m.ID, " ", m.Outcome)) }); got != c.messages {
+		if got := listed(t, messages, err, func(m waiting.Message) string {
+			return strings.TrimSpace(fmt.Sprint(m.ID, " ", m.Outcome))
+		}); got != c.messages {
 			t.Errorf("%+v: messages %q, want %q", c.page, got, c.messages)
 		}
 		turns, err := h.Turns(t.Context(), c.page)
-		if got := listed(t, turns, err, func(v waiting.Turn) string { return fmt.Sprint(v.ID, " ", v.State) }); got != c.turns {
+		if got := listed(t, turns, err, func(v waiting.Turn) string {
+			return fmt.Sprint(v.ID, " ", v.State)
+		}); got != c.turns {
 			t.Errorf("%+v: turns %q, want %q", c.page, got, c.turns)
 		}
 	}

@@ -17,10 +17,12 @@ func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]mcpdef.Tool, 
 		all[i] = mcpdef.Tool{
 			Server: r.Server, Name: r.Tool, PinnedAt: r.PinnedAt, SeenAt: r.SeenAt, Gone: r.Gone,
 			Pinned: mcpdef.Definition{
-				Description: r.PinnedDescription, Schema: r.PinnedSchema, ReadOnly: r.PinnedReadOnly, Idempotent: r.PinnedIdempotent, Hash: r.PinnedHash,
+				Description: r.PinnedDescription, Schema: r.PinnedSchema, ReadOnly: r.PinnedReadOnly,
+				Idempotent: r.PinnedIdempotent, Hash: r.PinnedHash,
 			},
 			Seen: mcpdef.Definition{
-				Description: r.Description, Schema: r.Schema, ReadOnly: r.ReadOnly, Idempotent: r.Idempotent, Hash: r.Hash,
+				Description: r.Description, Schema: r.Schema, ReadOnly: r.ReadOnly,
+				Idempotent: r.Idempotent, Hash: r.Hash,
 			},
 		}
 	}

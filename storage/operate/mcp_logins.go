@@ -31,21 +31,25 @@ func (s *MCPStore) MCPLogin(ctx context.Context, server string) (mcpdef.Login, e
 
 func mcpLoginOf(r dbsqlc.TurnkeeperMcpLogin) mcpdef.Login {
 	return mcpdef.Login{
-		Server: r.Server, Revision: r.Revision, Sealed: r.Sealed, Scopes: r.Scopes, Wanted: r.Wanted, Expires: dbrow.OrZero(r.ExpiresAt),
-		Renewable: r.Renewable, LoggedInAt: r.LoggedInAt, RenewedAt: dbrow.OrZero(r.RenewedAt), Lapsed: dbrow.OrZero(r.Lapsed),
+		Server: r.Server, Revision: r.Revision, Sealed: r.Sealed, Scopes: r.Scopes, Wanted: r.Wanted,
+		Expires:   dbrow.OrZero(r.ExpiresAt),
+		Renewable: r.Renewable, LoggedInAt: r.LoggedInAt, RenewedAt: dbrow.OrZero(r.RenewedAt),
+		Lapsed: dbrow.OrZero(r.Lapsed),
 	}
 }
 
 // SaveMCPLogin stores a login, replacing the previous one.
 func (s *MCPStore) SaveMCPLogin(ctx context.Context, l mcpdef.Login) error {
 	return pg.Translate(s.db.Q.SaveMCPLogin(ctx, dbsqlc.SaveMCPLoginParams{
-		Server: l.Server, Sealed: l.Sealed, Scopes: s.db.CleanAll(l.Scopes), ExpiresAt: dbrow.OrNullTime(l.Expires), Renewable: l.Renewable,
+		Server: l.Server, Sealed: l.Sealed, Scopes: s.db.CleanAll(l.Scopes), ExpiresAt: dbrow.OrNullTime(l.Expires),
+		Renewable: l.Renewable,
 	}))
 }
 
 // ClaimMCPLogin claims a login for renewal, for the time hold. It returns false if
 // another process has claimed it, or if the login no longer has that revision.
-func (s *MCPStore) ClaimMCPLogin(ctx context.Context, server string, revision int64, claim string, hold time.Duration) (bool, error) {
+func (s *MCPStore) ClaimMCPLogin(ctx context.Context, server string, revision int64, claim string,
+	hold time.Duration) (bool, error) {
 	n, err := s.db.Q.ClaimMCPLogin(ctx, &claim, hold, server, revision)
 	return n > 0, pg.Translate(err)
 }
@@ -54,7 +58,8 @@ func (s *MCPStore) ClaimMCPLogin(ctx context.Context, server string, revision in
 // claim expired and another process took over, or if the login was deleted.
 func (s *MCPStore) RenewMCPLogin(ctx context.Context, l mcpdef.Login, claim string) (bool, error) {
 	n, err := s.db.Q.RenewMCPLogin(ctx, dbsqlc.RenewMCPLoginParams{
-		Server: l.Server, Sealed: l.Sealed, Scopes: s.db.CleanAll(l.Scopes), ExpiresAt: dbrow.OrNullTime(l.Expires), Renewable: l.Renewable, Claim: &claim,
+		Server: l.Server, Sealed: l.Sealed, Scopes: s.db.CleanAll(l.Scopes), ExpiresAt: dbrow.OrNullTime(l.Expires),
+		Renewable: l.Renewable, Claim: &claim,
 	})
 	return n > 0, pg.Translate(err)
 }

@@ -39,7 +39,8 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 	renew := func(sealed byte, name string) bool {
 		t.Helper()
 		next := kept
-		next.Sealed, next.Scopes, next.Expires, next.Renewable = []byte{sealed}, []string{"c"}, expires.Add(time.Minute), false
+		next.Sealed, next.Scopes, next.Expires, next.Renewable = []byte{sealed}, []string{"c"},
+			expires.Add(time.Minute), false
 		held, err := h.RenewMCPLogin(t.Context(), next, name)
 		if err != nil {
 			t.Fatal(err)
@@ -47,14 +48,16 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 		return held
 	}
 	// a's claim expires at once, so b takes over, and a's renewal is too late.
-	if claim(kept.Revision+1, "a", time.Hour) || !claim(kept.Revision, "a", 0) || !claim(kept.Revision, "b", time.Hour) || claim(kept.Revision, "c", time.Hour) {
+	if claim(kept.Revision+1, "a", time.Hour) || !claim(kept.Revision, "a", 0) || !claim(kept.Revision, "b",
+		time.Hour) || claim(kept.Revision, "c", time.Hour) {
 		t.Error("the claims")
 	}
 	if renew(2, "a") || !renew(3, "b") || renew(4, "b") {
 		t.Error("the renewals")
 	}
 	renewed, err := h.MCPLogin(t.Context(), "s")
-	if err != nil || renewed.Sealed[0] != 3 || renewed.Revision <= kept.Revision || renewed.RenewedAt.IsZero() || renewed.Scopes[0] != "c" ||
+	if err != nil || renewed.Sealed[0] != 3 || renewed.Revision <= kept.Revision || renewed.RenewedAt.IsZero() ||
+		renewed.Scopes[0] != "c" ||
 		!renewed.Expires.Equal(expires.Add(time.Minute)) || renewed.Renewable {
 		t.Errorf("%+v, %v", renewed, err)
 	}

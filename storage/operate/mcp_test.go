@@ -14,7 +14,8 @@ import (
 func TestMCPToolsArePinnedAsTheyWereSeenFirst(t *testing.T) {
 	h := newEnv(t)
 	seen := func(name, hash string) mcpdef.Tool {
-		return mcpdef.Tool{Server: "s", Name: name, Seen: mcpdef.Definition{Description: "d " + hash, Schema: `{"a":"\u0000"}`, ReadOnly: true, Hash: hash}}
+		return mcpdef.Tool{Server: "s", Name: name, Seen: mcpdef.Definition{Description: "d " + hash,
+			Schema: `{"a":"\u0000"}`, ReadOnly: true, Hash: hash}}
 	}
 	states := func(tools []mcpdef.Tool) map[string]string {
 		all := map[string]string{}
@@ -34,7 +35,8 @@ func TestMCPToolsArePinnedAsTheyWereSeenFirst(t *testing.T) {
 	}
 	kept, err := h.SeeMCPTools(t.Context(), "s", []mcpdef.Tool{seen("a", "1"), seen("b", "1")})
 	want(kept, err, map[string]string{"a": "1 1", "b": "1 1"})
-	if len(kept) > 0 && (kept[0].Seen.Schema != `{"a":"\u0000"}` || !kept[0].Seen.ReadOnly || kept[0].Pinned.Description != "d 1") {
+	if len(kept) > 0 && (kept[0].Seen.Schema != `{"a":"\u0000"}` || !kept[0].Seen.ReadOnly ||
+		kept[0].Pinned.Description != "d 1") {
 		t.Errorf("%+v", kept[0])
 	}
 	kept, err = h.SeeMCPTools(t.Context(), "s", []mcpdef.Tool{seen("a", "2"), seen("c", "1")})
@@ -63,11 +65,13 @@ func TestAttachedOutputs(t *testing.T) {
 	d.Write(t, turnlog.Entry{Round: r})
 	read := storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "with two")
 	for _, id := range []turnkeeper.OutputID{"one", "two"} {
-		read.Attached = append(read.Attached, turnkeeper.Output{ID: id, Bytes: []byte{0, 1}, SizeBytes: 2, MediaType: "image/png", Description: "a dot", SHA256: "s"})
+		read.Attached = append(read.Attached, turnkeeper.Output{ID: id, Bytes: []byte{0, 1}, SizeBytes: 2,
+			MediaType: "image/png", Description: "a dot", SHA256: "s"})
 	}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
 	for _, id := range []turnkeeper.OutputID{"one", "two"} {
-		if o, err := h.DescribeOutput(t.Context(), d.Grant.TurnID, id); err != nil || o.MediaType != "image/png" || o.SizeBytes != 2 {
+		if o, err := h.DescribeOutput(t.Context(), d.Grant.TurnID, id); err != nil || o.MediaType != "image/png" ||
+			o.SizeBytes != 2 {
 			t.Errorf("%s: %+v, error %v", id, o, err)
 		}
 	}

@@ -76,7 +76,8 @@ func (s *Views) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error)
 	})
 	return dbrow.Map(rows, func(r dbsqlc.ListRepliesRow) turnkeeper.Reply {
 		return dbrow.Reply(dbsqlc.TurnkeeperReply{
-			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, UserName: r.UserName, Conversation: r.Conversation, Outcome: r.Outcome,
+			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, UserName: r.UserName,
+			Conversation: r.Conversation, Outcome: r.Outcome,
 			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: dbrow.OrNullNumber(r.ParentTurnID),
 			StopReason: r.StopReason, ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls, Labels: r.Labels,
 		})

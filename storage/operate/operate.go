@@ -37,7 +37,8 @@ func New(db *storage.DB) *Store {
 	core := db.Core()
 	views := &Views{core, maxSearched}
 	return &Store{
-		db, views, &Reports{core, views}, &Control{core, views}, &Responses{db, core}, &TokenStore{core}, &WebhookStore{core}, &MCPStore{core}, &AskStore{core},
+		db, views, &Reports{core, views}, &Control{core, views}, &Responses{db, core}, &TokenStore{core},
+		&WebhookStore{core}, &MCPStore{core}, &AskStore{core},
 	}
 }
 

@@ -48,8 +48,9 @@ func (s *Views) outputRow(ctx context.Context, id turnkeeper.OutputID) (o turnke
 	o = turnkeeper.Output{
 		ID: turnkeeper.OutputID(r.ID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Call:      turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
-		MediaType: r.MediaType, Text: dbrow.OrZero(r.Content), Bytes: r.Bytes, SizeBytes: r.SizeBytes, RawBytes: r.RawBytes,
-		Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256, Incomplete: r.Incomplete, Description: r.Description,
+		MediaType: r.MediaType, Text: dbrow.OrZero(r.Content), Bytes: r.Bytes, SizeBytes: r.SizeBytes,
+		RawBytes: r.RawBytes,
+		Chars:    r.Chars, Tokens: r.Tokens, SHA256: r.Sha256, Incomplete: r.Incomplete, Description: r.Description,
 		Retrieved: r.Retrieved, CreatedAt: r.CreatedAt, ExpiredAt: dbrow.OrZero(r.ExpiredAt),
 	}
 	return o, r.Chunked, pg.Translate(err)
@@ -58,6 +59,7 @@ func (s *Views) outputRow(ctx context.Context, id turnkeeper.OutputID) (o turnke
 // ReadOutput returns the characters from..to of an output of the turn; for binary content, those of its
 // description. Of a large output it reads only the chunks that contain them. It fails with ErrNotFound
 // if the turn has no such output.
-func (s *Views) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
+func (s *Views) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from,
+	to int64) (string, error) {
 	return dbrow.ReadOutput(ctx, s.db.Q, turn, id, from, to)
 }

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// owned returns a database with messages of two agents, three users (one has no name) and two conversations of the same names: with
-// and without a turn, which has an open and a closed ask, and with two texts.
+// owned returns a database with messages of two agents, three users (one has no name) and two conversations of the same
+// names: with and without a turn, which has an open and a closed ask, and with two texts.
 func owned(t *testing.T) *env {
 	t.Helper()
 	h := newEnv(t)
@@ -23,10 +23,12 @@ func owned(t *testing.T) *env {
 		select a, u, c, turnkeeper.lane_of(a, u, c, true), b, s, case s when 'succeeded' then now() end, case s when 'succeeded' then 1000 + row_number() over () end
 		from unnest(array['desk', 'clerk']) a, unnest(array['', 'anna', 'bert']) u, unnest(array['main', 'other']) c,
 			unnest(array['It is late.', 'It is early.']) b, unnest(array['waiting', 'succeeded']) s`)
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+	h.Exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select m.turn_id, m.id, 1, m.agent, m.user_name, m.conversation, m.lane, 'message', repeat('a', 64), case m.id % 3 when 0 then 'failed' else 'succeeded' end, 1, now(), 'none'
 		from turnkeeper.messages m where m.turn_id is not null`)
-	h.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, audience, hold, expires_at, closed_at, answered_by)
+	h.Exec(
+		`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, audience, hold, expires_at, closed_at, answered_by)
 		select t.id, 1, o, 'approve', 1, case o when 1 then 'open' else 'denied' end, 'pay', '{}', '', '', '', '{}', false, now() + interval '1 day',
 			case o when 2 then now() end, case o when 2 then 'ann' end
 		from turnkeeper.turns t, generate_series(1, 2) o`)
@@ -44,15 +46,20 @@ func TestSearchesShowWhatTheySelect(t *testing.T) {
 	}
 	bodies := map[turnkeeper.MessageID]string{}
 	messages := func(s operate.Search) (rows []row) {
-		for _, m := range pages(t, s, func(s operate.Search) ([]waiting.Message, int64, error) { return h.FindMessages(t.Context(), s) }) {
+		for _, m := range pages(t, s, func(s operate.Search) ([]waiting.Message, int64, error) {
+			return h.FindMessages(t.Context(), s)
+		}) {
 			bodies[m.ID] = m.Body
 			rows = append(rows, row{int64(m.ID), m.ConversationKey(), string(m.State), m.Body, m.Agent})
 		}
 		return rows
 	}
 	turns := func(s operate.Search) (rows []row) {
-		for _, turn := range pages(t, s, func(s operate.Search) ([]waiting.Turn, int64, error) { return h.FindTurns(t.Context(), s) }) {
-			rows = append(rows, row{int64(turn.ID), turn.ConversationKey(), string(turn.State), bodies[turn.MessageID], turn.Agent})
+		for _, turn := range pages(t, s, func(s operate.Search) ([]waiting.Turn, int64, error) {
+			return h.FindTurns(t.Context(), s)
+		}) {
+			rows = append(rows, row{int64(turn.ID), turn.ConversationKey(), string(turn.State),
+				bodies[turn.MessageID], turn.Agent})
 		}
 		return rows
 	}
@@ -69,11 +76,14 @@ func TestSearchesShowWhatTheySelect(t *testing.T) {
 			t.Fatalf("%d %s", len(all), what)
 		}
 		for n := range 32 {
-			s := operate.Search{Page: operate.Page{Agent: []string{"", "desk"}[n&1], User: []string{"", "anna"}[n>>1&1], State: c.states[n>>2&1]}}
+			s := operate.Search{Page: operate.Page{Agent: []string{"", "desk"}[n&1], User: []string{"", "anna"}[n>>1&1],
+				State: c.states[n>>2&1]}}
 			s.Conversation, s.Words = []string{"", "main"}[n>>3&1], []string{"", "late"}[n>>4&1]
 			want := slices.DeleteFunc(slices.Clone(all), func(r row) bool {
-				return s.Agent != "" && r.agent != s.Agent || s.User != "" && r.key.User != s.User || s.State != "" && r.state != s.State ||
-					s.Conversation != "" && (r.key.User != s.User || r.key.Name != s.Conversation) || !strings.Contains(r.words, s.Words)
+				return s.Agent != "" && r.agent != s.Agent || s.User != "" && r.key.User != s.User || s.State != "" &&
+					r.state != s.State ||
+					s.Conversation != "" && (r.key.User != s.User || r.key.Name != s.Conversation) ||
+					!strings.Contains(r.words, s.Words)
 			})
 			if got := c.find(s); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s by %+v:\n%+v, want\n%+v", what, s, got, want)
@@ -95,7 +105,8 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 				t.Fatalf("after %d comes %d", f.Before, page[0].ID)
 			}
 			for _, a := range page {
-				found = append(found, fmt.Sprintf("%d of turn %d: %s, %s@%s/%s", a.ID, a.Turn, a.State, a.Agent, a.User, a.Conversation))
+				found = append(found, fmt.Sprintf("%d of turn %d: %s, %s@%s/%s", a.ID, a.Turn, a.State, a.Agent, a.User,
+					a.Conversation))
 				f.Before = a.ID
 			}
 			if len(page) == 0 {
@@ -109,7 +120,8 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 	}
 	var turns [2]turnkeeper.TurnID
 	for i, agent := range []string{"desk", "clerk"} {
-		turns[i] = turnkeeper.TurnID(storagetest.One[int64](h, "select min(id) from turnkeeper.turns where agent = $1 and user_name = 'anna'", agent))
+		turns[i] = turnkeeper.TurnID(storagetest.One[int64](h,
+			"select min(id) from turnkeeper.turns where agent = $1 and user_name = 'anna'", agent))
 	}
 	for _, turn := range []turnkeeper.TurnID{0, turns[0], turns[1]} {
 		for _, state := range []asks.State{"", asks.Open, asks.Denied} {
@@ -117,8 +129,10 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 				for _, user := range []string{"", "anna"} {
 					f := operate.AskFilter{Turn: turn, State: state, Agent: agent, User: user}
 					want := slices.DeleteFunc(slices.Clone(all), func(a string) bool {
-						return turn != 0 && !strings.Contains(a, fmt.Sprintf("turn %d:", turn)) || !strings.Contains(a, string(state)) ||
-							agent != "" && !strings.Contains(a, " desk@") || user != "" && !strings.Contains(a, "@anna/")
+						return turn != 0 && !strings.Contains(a, fmt.Sprintf("turn %d:", turn)) || !strings.Contains(a,
+							string(state)) ||
+							agent != "" && !strings.Contains(a, " desk@") || user != "" &&
+							!strings.Contains(a, "@anna/")
 					})
 					if got := list(f); fmt.Sprint(got) != fmt.Sprint(want) {
 						t.Errorf("%+v:\n%s\nwant\n%s", f, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -140,14 +154,15 @@ func TestASearchReadsOnlyItsSource(t *testing.T) {
 		search operate.Search
 		found  int
 	}{
-		"of all":                  {operate.Search{}, 1},
-		"of an agent":             {operate.Search{Page: operate.Page{Agent: "desk"}}, 1},
-		"of a user":               {operate.Search{Page: operate.Page{User: "anna"}}, 1},
-		"of a conversation":       {operate.Search{Page: operate.Page{Agent: "desk"}, Conversation: "main"}, 1},
-		"of a user's in an agent": {operate.Search{Page: operate.Page{Agent: "desk", User: "anna"}, Conversation: "main"}, 1},
-		"with a word":             {operate.Search{Words: "late"}, 1},
-		"until a day":             {operate.Search{Until: day(10)}, 1},
-		"since a day":             {operate.Search{Since: day(60)}, 0},
+		"of all":            {operate.Search{}, 1},
+		"of an agent":       {operate.Search{Page: operate.Page{Agent: "desk"}}, 1},
+		"of a user":         {operate.Search{Page: operate.Page{User: "anna"}}, 1},
+		"of a conversation": {operate.Search{Page: operate.Page{Agent: "desk"}, Conversation: "main"}, 1},
+		"of a user's in an agent": {operate.Search{Page: operate.Page{Agent: "desk", User: "anna"},
+			Conversation: "main"}, 1},
+		"with a word": {operate.Search{Words: "late"}, 1},
+		"until a day": {operate.Search{Until: day(10)}, 1},
+		"since a day": {operate.Search{Since: day(60)}, 0},
 	} {
 		s := c.search
 		s.Limit = 1
@@ -163,7 +178,8 @@ func TestASearchReadsOnlyItsSource(t *testing.T) {
 			continue
 		}
 		s.Since = messages[0].AcceptedAt.Add(-time.Minute) // nothing else was accepted that day
-		if again, _, err := h.FindMessages(t.Context(), s); err != nil || len(again) != 1 || again[0].ID != messages[0].ID {
+		if again, _, err := h.FindMessages(t.Context(), s); err != nil || len(again) != 1 ||
+			again[0].ID != messages[0].ID {
 			t.Errorf("%s, since a minute before the newest: messages %+v, %v", name, again, err)
 		}
 		s.Since = turns[0].CreatedAt.Add(-time.Minute)
@@ -177,9 +193,11 @@ func TestASearchReadsOnlyItsSource(t *testing.T) {
 func TestACommonWordFindsTheNewest(t *testing.T) {
 	h := newEnv(t)
 	const count = 5003
-	h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at) overriding system value
+	h.Exec(
+		`insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at) overriding system value
 		select i, 'desk', 'main', turnkeeper.lane_of('desk', '', 'main', true), case i when $1 then 'rare' else 'common' end, 'succeeded', now() from generate_series(1, $1::int) i`, count)
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+	h.Exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select id, id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none' from turnkeeper.messages where id > $1 - 10`, count)
 	messages, _, err := h.FindMessages(t.Context(), operate.Search{Words: "common"})
 	if err != nil || len(messages) == 0 || messages[0].ID != count-1 {

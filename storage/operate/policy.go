@@ -22,8 +22,8 @@ type JournaledCall struct {
 
 const callsPage = 1000
 
-// JournaledCalls calls each for every call of the turns that were created since a time, in order. The arguments are those of
-// the model, and the labels those that the turn had before the call's round.
+// JournaledCalls calls each for every call of the turns that were created since a time, in order. The arguments are
+// those of the model, and the labels those that the turn had before the call's round.
 func (s *AskStore) JournaledCalls(ctx context.Context, since time.Time, each func(JournaledCall) error) error {
 	after := dbsqlc.JournaledCallsParams{Since: since, MaxRows: callsPage}
 	for {
@@ -33,11 +33,15 @@ func (s *AskStore) JournaledCalls(ctx context.Context, since time.Time, each fun
 		}
 		for _, r := range rows {
 			err := each(JournaledCall{
-				Turn: turnkeeper.TurnID(r.TurnID), Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, State: turnkeeper.CallState(r.State),
+				Turn: turnkeeper.TurnID(r.TurnID), Key: turnkeeper.CallKey{Round: int(r.Round),
+					Ordinal: int(r.Ordinal)}, State: turnkeeper.CallState(r.State),
 				Call: policy.Call{
-					Tool: r.Name, Arguments: json.RawMessage(r.Arguments), Effect: turnkeeper.Effect(r.Effect), Agent: r.Agent,
-					User: r.UserName, Conversation: r.Conversation, Trigger: turnkeeper.Trigger(r.Trigger),
-					Labels: dbrow.Map(r.Labels, func(label string) policy.Mark { return policy.Mark{Label: policy.Label(label)} }),
+					Tool: r.Name, Arguments: json.RawMessage(r.Arguments), Effect: turnkeeper.Effect(r.Effect),
+					Agent: r.Agent,
+					User:  r.UserName, Conversation: r.Conversation, Trigger: turnkeeper.Trigger(r.Trigger),
+					Labels: dbrow.Map(r.Labels, func(label string) policy.Mark {
+						return policy.Mark{Label: policy.Label(label)}
+					}),
 				},
 			})
 			if err != nil {

@@ -33,7 +33,8 @@ const checkTimeout = 10 * time.Minute
 func (s *Reports) Check(ctx context.Context, atRest bool) (promises []Promise, err error) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.db.Pool, snapshot, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "set local statement_timeout = "+pg.Millis(checkTimeout)+pg.WholeTables("set local")); err != nil {
+		if _, err := tx.Exec(ctx, "set local statement_timeout = "+pg.Millis(checkTimeout)+pg.WholeTables(
+			"set local")); err != nil {
 			return err
 		}
 		for _, c := range checks() {

@@ -7,7 +7,8 @@ select 'message ' || m.id from turnkeeper.messages m left join turnkeeper.replie
 where m.closed_at is not null and m.trigger = 'message' group by m.id having count(r.id) <> 1
 
 -- promise: a reply belongs to a closed message and to its newest turn
-select 'reply ' || r.id || ' of message ' || m.id from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id
+select 'reply ' || r.id || ' of message ' || m.id from turnkeeper.replies r
+    join turnkeeper.messages m on m.id = r.message_id
 where m.closed_at is null or m.turn_id <> r.turn_id
 
 -- promise: turns, replies and sub-agents are of the user of their message
@@ -28,7 +29,8 @@ where (m.closed_at is not null and t.ended_at is null)
 
 -- promise: a running message has an open turn
 select 'message ' || m.id from turnkeeper.messages m
-where m.state = 'running' and not exists (select from turnkeeper.turns t where t.message_id = m.id and t.ended_at is null)
+where m.state = 'running' and not exists (select from turnkeeper.turns t where t.message_id = m.id
+    and t.ended_at is null)
 
 -- promise: no call is open under a closed turn
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
@@ -39,7 +41,8 @@ where t.ended_at is not null and c.state in ('planned', 'started', 'running')
 select 'turn ' || turn_id || ' wire id ' || wire_id from turnkeeper.calls group by turn_id, wire_id having count(*) > 1
 
 -- promise: rounds, and the calls of each, are numbered 1 to n
-select 'turn ' || turn_id from turnkeeper.rounds group by turn_id having count(*) <> max(round) or count(distinct round) <> max(round) or min(round) < 1
+select 'turn ' || turn_id from turnkeeper.rounds group by turn_id having count(*) <> max(round)
+    or count(distinct round) <> max(round) or min(round) < 1
 union all
 select 'turn ' || turn_id || ' round ' || round from turnkeeper.calls group by turn_id, round
 having count(*) <> max(ordinal) or count(distinct ordinal) <> max(ordinal) or min(ordinal) < 1
@@ -52,7 +55,8 @@ from turnkeeper.call_results r left join turnkeeper.calls c using (turn_id, roun
 select 'turn ' || turn_id || ' call ' || round || '.' || ordinal || ' from ' || before || ' to ' || state from (
     select m.*, lag(state) over (partition by turn_id, round, ordinal order by n, step) as before from (
         select j.turn_id, j.round, c.ordinal, j.n, 0 as step, c.state
-        from turnkeeper.journal j, lateral json_to_recordset(j.calls) as c (ordinal integer, state text) where j.calls is not null union all
+        from turnkeeper.journal j, lateral json_to_recordset(j.calls) as c (ordinal integer, state text)
+            where j.calls is not null union all
         select turn_id, round, ordinal, n, 1, 'started' from turnkeeper.call_starts where n > 0 union all
         select turn_id, round, ordinal, n, 2, state from turnkeeper.call_results
     ) m
@@ -67,7 +71,8 @@ select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper
 group by turn_id, round, ordinal having count(*) <> max(attempt)
 union all
 select 'turn ' || t.id || ': it has executed ' || t.executed_calls || ' calls' from turnkeeper.turns_now t
-left join turnkeeper.calls c on c.turn_id = t.id and not c.paging and (c.starts > 0 or c.state in ('succeeded', 'failed'))
+left join turnkeeper.calls c on c.turn_id = t.id and not c.paging
+    and (c.starts > 0 or c.state in ('succeeded', 'failed'))
 group by t.id, t.executed_calls having count(c.turn_id) <> t.executed_calls
 
 -- promise: every effect that happened or may have happened has a start on record
@@ -77,13 +82,15 @@ where c.effect <> 'none' and c.starts = 0 and c.state in ('started', 'running', 
 -- promise: a call of effect once was started at most once, or again after a person said that it had not happened
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
 where s.effect = 'once' and s.attempt > 1 and not exists (select from turnkeeper.asks a
-    where a.id = s.ask_id and (a.turn_id, a.round, a.ordinal) = (s.turn_id, s.round, s.ordinal) and a.kind = 'settle' and a.n = s.attempt - 1
+    where a.id = s.ask_id and (a.turn_id, a.round, a.ordinal) = (s.turn_id, s.round, s.ordinal) and a.kind = 'settle'
+        and a.n = s.attempt - 1
       and a.answer = '"did_not_happen"' and a.args_hash = s.run_hash)
 
 -- promise: a call that needs an approval was started with the arguments that a person approved
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
 left join turnkeeper.asks a on (a.turn_id, a.round, a.ordinal) = (s.turn_id, s.round, s.ordinal) and a.kind = 'approve'
-where (a.id is not null or exists (select from turnkeeper.call_gates g where (g.turn_id, g.round, g.ordinal) = (s.turn_id, s.round, s.ordinal)))
+where (a.id is not null or exists (select from turnkeeper.call_gates g
+    where (g.turn_id, g.round, g.ordinal) = (s.turn_id, s.round, s.ordinal)))
   and (a.state is distinct from 'approved' or s.attempt = 1 and (s.ask_id is distinct from a.id or s.run_hash is null)
        or s.run_hash <> coalesce(a.edited_hash, a.args_hash))
 
@@ -95,8 +102,10 @@ having count(*) > 1 or bool_or((a.turn_id, a.round, a.ordinal) is distinct from 
 -- promise: a call that needs an approval has not run without a start
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
 where c.starts = 0 and c.state not in ('planned', 'denied', 'cancelled', 'skipped')
-  and (exists (select from turnkeeper.call_gates g where (g.turn_id, g.round, g.ordinal) = (c.turn_id, c.round, c.ordinal))
-       or exists (select from turnkeeper.asks a where (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal) and a.kind = 'approve'))
+  and (exists (select from turnkeeper.call_gates g where (g.turn_id, g.round, g.ordinal) = (c.turn_id,
+      c.round, c.ordinal))
+       or exists (select from turnkeeper.asks a where (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
+           and a.kind = 'approve'))
 
 -- promise: no ask of an ended turn is open
 select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
@@ -107,27 +116,35 @@ select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a, turnke
 where a.state = 'open' and a.expires_at < clock_timestamp() - interval '60 s'
   and coalesce(s.hold_until, '-infinity') < clock_timestamp() and s.last_tick_at > clock_timestamp() - interval '5 min'
 
--- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation; a survival level holds others
+-- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation; a survival level
+-- holds others
 select 'turn ' || t.id || ' ' || t.state from turnkeeper.turns t
-where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null and t.state not in ('waiting', 'queued')
+where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null
+    and t.state not in ('waiting', 'queued')
 union all
 select 'message ' || m.id || ' in lane ' || m.lane from turnkeeper.messages m
 where m.state = 'waiting' and m.held <> starts_with(m.lane, m.agent || '#')
-   or m.state = 'waiting' and m.held and m.lane <> turnkeeper.level_lane(m.agent) and not exists (select from turnkeeper.turns t
+   or m.state = 'waiting' and m.held and m.lane <> turnkeeper.level_lane(m.agent) and not exists (select
+       from turnkeeper.turns t
     where t.lane = m.lane and t.home_lane is not null and t.held and t.state = 'waiting' and t.agent = m.agent
       and t.user_name = m.user_name and t.conversation = m.conversation)
 
 -- promise: every call was started under the grant that its turn had at that time
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
-left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token and g.turn_id = s.turn_id
-where s.token > 0 and t.leases_expired_at is null and (g.turn_id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
+left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token
+    and g.turn_id = s.turn_id
+where s.token > 0 and t.leases_expired_at is null and (g.turn_id is null or s.started_at < g.granted_at
+    or s.started_at > g.ended_at)
 
 -- promise: all calls of a grant were started by the worker bound to it
-select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id || ' under token ' || s.token
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id
+    || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
-left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token and g.turn_id = s.turn_id
-where s.token > 0 and t.leases_expired_at is null and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
+left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token
+    and g.turn_id = s.turn_id
+where s.token > 0 and t.leases_expired_at is null and s.worker_id is distinct
+    from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
 
 -- promise: the record of a start agrees with its call
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' start ' || s.attempt
@@ -144,7 +161,8 @@ select 'turn ' || t.id from turnkeeper.turns t
 where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_timestamp() and exists (
         select from turnkeeper.leases l where l.turn_id = t.id)
     or exists (select from turnkeeper.river_job j where j.id = t.job_id and j.finalized_at is null)
-    or exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null and a.arrived_at is not null)
+    or exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null
+        and a.arrived_at is not null)
     or exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state <> 'open' and a.seen_at is null)
     or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null)
        and not exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state = 'open'))
@@ -166,7 +184,8 @@ where (m.closed_at is null) <> (s.ended_at is null)
 
 -- promise: a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' ' || c.state
-from turnkeeper.spawned_calls s join turnkeeper.calls c using (turn_id, round, ordinal) join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
+from turnkeeper.spawned_calls s join turnkeeper.calls c using (turn_id, round, ordinal) join turnkeeper.awaited_calls a
+    using (turn_id, round, ordinal)
 where c.state = 'running' and (s.dropped_at is not null or (s.told_at is null) <> (a.arrived_at is null))
    or c.state <> 'running' and s.ended_at is null and s.dropped_at is null
 
@@ -176,18 +195,21 @@ group by t.root, t.max_agents, t.max_depth
 having count(s.message_id) > t.max_agents or max(cardinality(s.agents)) - 1 > t.max_depth
     or bool_or(cardinality(s.agents) <> (select count(distinct a) from unnest(s.agents) a))
 
--- promise: nothing is granted in a lane while a message that is ahead of it waits again
--- Between the attempts of a message, or since the newest one if it waits, its lane was granted to one with a higher rank. Messages
--- that a turn outside the lane holds are not in the lane.
+-- promise: nothing is granted in a lane while a message that is ahead of it waits again Between the attempts of a
+-- message, or since the newest one if it waits, its lane was granted to one with a higher rank. Messages that a turn
+-- outside the lane holds are not in the lane.
 select 'turn ' || g.turn_id || ' before message ' || m.id || ' in lane ' || m.lane
 from turnkeeper.turns p join turnkeeper.messages m on m.id = p.message_id and m.lane = p.lane
 left join turnkeeper.turns n on n.message_id = m.id and n.attempt = p.attempt + 1
 join turnkeeper.lease_log g on g.lane = p.lane and g.token > p.token
-    and (n.id is null or g.token < (select min(f.token) from turnkeeper.lease_log f where f.turn_id = n.id and f.lane = p.lane))
+    and (n.id is null or g.token < (select min(f.token) from turnkeeper.lease_log f
+        where f.turn_id = n.id and f.lane = p.lane))
 join turnkeeper.turns b on b.id = g.turn_id join turnkeeper.messages o on o.id = b.message_id
-where p.state = 'failed' and (n.id is null and m.state = 'waiting' or n.dispatches > 0) and (o.rank, o.id) > (m.rank, m.id)
+where p.state = 'failed' and (n.id is null and m.state = 'waiting' or n.dispatches > 0)
+    and (o.rank, o.id) > (m.rank, m.id)
   and not exists (select from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-        where t.agent = m.agent and t.user_name = m.user_name and t.conversation = m.conversation and a.hold and a.opened_at <= g.granted_at
+        where t.agent = m.agent and t.user_name = m.user_name and t.conversation = m.conversation and a.hold
+            and a.opened_at <= g.granted_at
           and (a.closed_at is null or a.closed_at >= g.granted_at))
 
 -- promise: the grants of a lane do not overlap
@@ -214,7 +236,8 @@ where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '6
 
 -- promise: a turn that has used a labelled result has the label
 select 'turn ' || c.id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.label from turnkeeper.labels c
-where c.kind = 'call' and not exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = c.id and t.label = c.label and t.round <= c.round)
+where c.kind = 'call' and not exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = c.id
+    and t.label = c.label and t.round <= c.round)
 
 -- promise: a summary has the labels of the history that it was made from
 select 'summary up to turn ' || s.up_to || ' ' || t.label from turnkeeper.summaries s
@@ -223,22 +246,28 @@ where not exists (select from turnkeeper.labels l where l.kind = 'summary' and l
 
 -- promise: a message to a sub-agent is untrusted if its sender has seen untrusted content
 select 'message ' || s.message_id from turnkeeper.spawned_calls s join turnkeeper.messages m on m.id = s.message_id
-where exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = s.turn_id and t.round < s.round and t.label = 'untrusted' and t.added_at < m.accepted_at)
-  and not exists (select from turnkeeper.labels l where l.kind = 'message' and l.id = s.message_id and l.label = 'untrusted')
+where exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = s.turn_id and t.round < s.round
+    and t.label = 'untrusted' and t.added_at < m.accepted_at)
+  and not exists (select from turnkeeper.labels l where l.kind = 'message' and l.id = s.message_id
+      and l.label = 'untrusted')
 
 -- promise: a reply has the labels of its turn
 select 'reply ' || r.id || ' ' || t.label from turnkeeper.replies r
 join turnkeeper.labels t on t.kind = 'turn' and t.id = r.turn_id and t.added_at < r.created_at
-where t.label <> all(r.labels) or not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
+where t.label <> all(r.labels) or not exists (select from turnkeeper.labels l
+    where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
 
 -- promise: a note has the labels of the call that wrote it
 select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
-    select distinct on (w.agent, n.user_name, n.conversation, n.name) w.turn_id, w.round, w.ordinal, n.agent, n.user_name, n.conversation, n.name
+    select distinct on (w.agent, n.user_name, n.conversation, n.name) w.turn_id, w.round, w.ordinal, n.agent,
+        n.user_name, n.conversation, n.name
     from turnkeeper.notes n
-    join turnkeeper.calls w on w.agent = n.agent and w.name = 'note_write' and w.state = 'succeeded' and w.ended_at >= n.updated_at
+    join turnkeeper.calls w on w.agent = n.agent and w.name = 'note_write' and w.state = 'succeeded'
+        and w.ended_at >= n.updated_at
         and w.arguments::jsonb ->> 'name' = n.name
     join turnkeeper.turns t on t.id = w.turn_id -- and its notes are the user's, the conversation's or the agent's
-        and (n.user_name, n.conversation) in ((t.user_name, ''), ('', case when t.user_name = '' then t.conversation else '' end), ('', ''))
+        and (n.user_name, n.conversation) in ((t.user_name, ''), ('', case when t.user_name = '' then t.conversation
+            else '' end), ('', ''))
     order by w.agent, n.user_name, n.conversation, n.name, w.ended_at
 ) n join turnkeeper.labels c on c.kind = 'call' and c.id = n.turn_id and c.round = n.round and c.ordinal = n.ordinal
 where not exists (select from turnkeeper.labels l where l.kind = 'note' and l.agent = n.agent
@@ -248,25 +277,34 @@ where not exists (select from turnkeeper.labels l where l.kind = 'note' and l.ag
 select what from (
     select 'turn ' || t.id || ': its message' from turnkeeper.turns t
     where not exists (select from turnkeeper.messages m where m.id = t.message_id) union all
-    select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its call' from turnkeeper.call_starts s
-    where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (s.turn_id, s.round, s.ordinal)) union all
+    select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its call'
+        from turnkeeper.call_starts s
+    where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (s.turn_id, s.round,
+        s.ordinal)) union all
     select l.kind || ' ' || l.id || ': what has its label' from turnkeeper.labels l
     where case when l.kind in ('call', 'turn') then not exists (select from turnkeeper.turns t where t.id = l.id)
                when l.kind in ('message', 'reply') then not exists (select from turnkeeper.messages m where m.id = l.id)
                when l.kind = 'summary' then not exists (select from turnkeeper.summaries s where s.up_to = l.id)
                when l.kind = 'file' then not exists (select from turnkeeper.files f where f.path = l.name)
                else not exists (select from turnkeeper.notes n
-                   where n.agent = l.agent and n.user_name = l.user_name and n.conversation = l.conversation and n.name = l.name) end union all
+                   where n.agent = l.agent and n.user_name = l.user_name and n.conversation = l.conversation
+                       and n.name = l.name) end union all
     select 'ask ' || a.id || ': its turn' from turnkeeper.asks a
     where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
     select 'turn ' || g.turn_id || ' gate ' || g.round || '.' || g.ordinal || ': its call' from turnkeeper.call_gates g
-    where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (g.turn_id, g.round, g.ordinal)) union all
-    select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its write' from turnkeeper.call_starts s
+    where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (g.turn_id, g.round,
+        g.ordinal)) union all
+    select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its write'
+        from turnkeeper.call_starts s
     where s.n > 0 and not exists (select from turnkeeper.journal j where j.turn_id = s.turn_id and j.n = s.n) union all
-    select 'turn ' || a.turn_id || ' awaited ' || a.round || '.' || a.ordinal || ': its start' from turnkeeper.awaited_calls a
-    where not exists (select from turnkeeper.call_starts s where (s.turn_id, s.round, s.ordinal, s.nonce) = (a.turn_id, a.round, a.ordinal, a.nonce)) union all
-    select 'turn ' || l.turn_id || ' late result ' || l.round || '.' || l.ordinal || ': its start' from turnkeeper.late_results l
-    where not exists (select from turnkeeper.call_starts s where (s.turn_id, s.round, s.ordinal) = (l.turn_id, l.round, l.ordinal)) union all
+    select 'turn ' || a.turn_id || ' awaited ' || a.round || '.' || a.ordinal || ': its start'
+        from turnkeeper.awaited_calls a
+    where not exists (select from turnkeeper.call_starts s where (s.turn_id, s.round, s.ordinal, s.nonce) = (a.turn_id,
+        a.round, a.ordinal, a.nonce)) union all
+    select 'turn ' || l.turn_id || ' late result ' || l.round || '.' || l.ordinal || ': its start'
+        from turnkeeper.late_results l
+    where not exists (select from turnkeeper.call_starts s where (s.turn_id, s.round, s.ordinal) = (l.turn_id, l.round,
+        l.ordinal)) union all
     select 'turn ' || a.turn_id || ' failed attempt ' || a.id || ': its turn' from turnkeeper.failed_attempts a
     where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
     select 'turn ' || j.turn_id || ' write ' || j.n || ': its turn' from turnkeeper.journal j
@@ -292,18 +330,23 @@ select what from (
 select what || ' ' || took from (
     select 'turn ' || id, ended_at - greatest(created_at, granted_at) from turnkeeper.turns union all
     select 'message ' || id, closed_at - accepted_at from turnkeeper.messages union all
-    select 'reply ' || r.id, r.created_at - m.accepted_at from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id union all
+    select 'reply ' || r.id, r.created_at - m.accepted_at from turnkeeper.replies r
+        join turnkeeper.messages m on m.id = r.message_id union all
     select 'grant ' || grant_id, ended_at - granted_at from turnkeeper.ended_grants union all
-    select 'turn ' || turn_id || ' call ' || round || '.' || ordinal, ended_at - started_at from turnkeeper.calls union all
-    select 'turn ' || turn_id || ' write ' || n, at - lag(at) over (partition by turn_id order by n) from turnkeeper.journal
+    select 'turn ' || turn_id || ' call ' || round || '.' || ordinal, ended_at - started_at
+        from turnkeeper.calls union all
+    select 'turn ' || turn_id || ' write ' || n, at - lag(at) over (partition by turn_id order by n)
+        from turnkeeper.journal
 ) durations (what, took) where took < interval '0'
 
 -- promise: the writes of a turn are numbered 1 to n
 select 'turn ' || turn_id from turnkeeper.journal group by turn_id having count(*) <> max(n) or min(n) <> 1
 
 -- promise: events are numbered 1 to n; of those that have expired, the last two are there
-select 'turn ' || t.id from turnkeeper.turns_now t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id, t.last_seq, t.events_expired_at
-having count(e.seq) <> least(t.last_seq, case when t.events_expired_at is not null then 2 end) or coalesce(max(e.seq), 0) <> t.last_seq
+select 'turn ' || t.id from turnkeeper.turns_now t left join turnkeeper.turn_events e on e.turn_id = t.id
+    group by t.id, t.last_seq, t.events_expired_at
+having count(e.seq) <> least(t.last_seq, case when t.events_expired_at is not null then 2 end) or coalesce(max(e.seq),
+    0) <> t.last_seq
     or coalesce(min(e.seq), 1) <> case when t.events_expired_at is null then 1 else greatest(t.last_seq - 1, 1) end
 
 -- promise: a turn that does not run has the totals of its newest write
@@ -320,12 +363,16 @@ where t.ended_at is null or e.seq <> t.last_seq
 
 -- promise: a turn's tokens are those of its rounds, of its calls and of its failed attempts
 select 'turn ' || t.id from turnkeeper.turns_now t
-left join (select turn_id, sum(input_tokens) as input, sum(output_tokens) as output, sum(cached_tokens) as cached, sum(reasoning_tokens) as reasoning
+left join (select turn_id, sum(input_tokens) as input, sum(output_tokens) as output, sum(cached_tokens) as cached,
+    sum(reasoning_tokens) as reasoning
     from (select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.rounds union all
-          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.failed_attempts union all
-          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.calls) u group by turn_id) u on u.turn_id = t.id
+          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens
+              from turnkeeper.failed_attempts union all
+          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.calls) u
+              group by turn_id) u on u.turn_id = t.id
 where (t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens)
-    is distinct from (coalesce(u.input, 0)::bigint, coalesce(u.output, 0)::bigint, coalesce(u.cached, 0)::bigint, coalesce(u.reasoning, 0)::bigint)
+    is distinct from (coalesce(u.input, 0)::bigint, coalesce(u.output, 0)::bigint, coalesce(u.cached, 0)::bigint,
+        coalesce(u.reasoning, 0)::bigint)
 
 -- promise: no turn with a call of unknown outcome is succeeded
 select 'turn ' || t.id || ' call ' || c.round || '.' || c.ordinal
@@ -344,10 +391,13 @@ where not exists (select from turnkeeper.outputs o where o.id = c.output_id and 
 
 -- promise: all parts of a round's request are stored
 select 'turn ' || r.turn_id || ' round ' || r.round from turnkeeper.rounds r join turnkeeper.turns t on t.id = r.turn_id
-where not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'frame') and r.request is not null
-   or not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'tools') and r.request ->> 'tools' is not null
+where not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'frame')
+    and r.request is not null
+   or not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'tools')
+       and r.request ->> 'tools' is not null
    or r.request ->> 'summary' is not null and not exists (select from turnkeeper.summaries s
-        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to = (r.request ->> 'summary')::bigint)
+        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation
+            and s.up_to = (r.request ->> 'summary')::bigint)
 
 -- at rest: no lease is left
 select 'lane ' || lane from turnkeeper.leases where grant_id is not null

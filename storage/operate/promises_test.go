@@ -29,13 +29,16 @@ func busyDatabase(t *testing.T) *env {
 	answer := storagetest.Round(1, turnkeeper.EffectOnce)
 	answer.Recipe = &turnkeeper.Recipe{Version: 1, Frame: frame.SHA256}
 	d.Write(t, turnlog.Entry{
-		Round: answer, Parts: []turnlog.RequestPart{frame}, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+		Round: answer, Parts: []turnlog.RequestPart{frame}, Events: storagetest.Events(turnkeeper.EventTurnStart,
+			turnkeeper.EventRoundStart),
 		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 	})
 	done := storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")
-	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
+	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", outputs.ChunkBytes+1),
+		SizeBytes: outputs.ChunkBytes + 1}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{done}})
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered); err != nil {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"),
+		Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
 	h.Turn("running")
@@ -43,15 +46,16 @@ func busyDatabase(t *testing.T) *env {
 	return h
 }
 
-// TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce writes a plan together with the result of one of its calls, as if an
-// argument is the handle of no result, and with the start of another one.
+// TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce writes a plan together with the result of one of its calls, as
+// if an argument is the handle of no result, and with the start of another one.
 func TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("a")
 	d.Write(t, turnlog.Entry{
 		Round:  storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectOnce),
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
-		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 2), Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce}},
+		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 2), Nonce: "n", Attempt: 1,
+			Effect: turnkeeper.EffectOnce}},
 		Results: []turnlog.CallResult{{
 			Key: storagetest.Key(1, 1), State: turnkeeper.CallDenied, Shown: "invalid arguments",
 		}},
@@ -63,18 +67,21 @@ func TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce(t *testing.T) {
 	if got := storagetest.One[string](h.DB, plan); got != "planned planned" {
 		t.Errorf("the plan is stored as %s", got)
 	}
-	if a, b := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)), h.Call(d.Grant.TurnID, storagetest.Key(1, 2)); a.State != turnkeeper.CallDenied || b.State != turnkeeper.CallStarted {
+	if a, b := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)), h.Call(d.Grant.TurnID,
+		storagetest.Key(1, 2)); a.State != turnkeeper.CallDenied || b.State != turnkeeper.CallStarted {
 		t.Errorf("the calls are %s and %s", a.State, b.State)
 	}
 }
 
-// TestPromisesHoldWhileTurnsAsk checks a turn that waits for a person, one whose approved call has run, and held messages.
+// TestPromisesHoldWhileTurnsAsk checks a turn that waits for a person, one whose approved call has run, and held
+// messages.
 func TestPromisesHoldWhileTurnsAsk(t *testing.T) {
 	h := newEnv(t)
 	key := storagetest.Key(1, 1)
 	asking := turnlog.Entry{
 		Round: storagetest.Round(1, turnkeeper.EffectOnce), Gates: []turnkeeper.CallKey{key}, Asks: []asks.Question{{
-			Call: key, Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Terms: asks.Terms{Hold: true, Timeout: time.Hour},
+			Call: key, Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Terms: asks.Terms{Hold: true,
+				Timeout: time.Hour},
 		}},
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 	}
@@ -91,7 +98,8 @@ func TestPromisesHoldWhileTurnsAsk(t *testing.T) {
 	if err != nil || len(open) != 1 || len(open[0].Path) != 1 || open[0].Agent == "" {
 		t.Fatalf("open asks %+v, error %v", open, err)
 	}
-	if _, err := h.AnswerAsk(t.Context(), open[0].ID, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"}); err != nil {
+	if _, err := h.AnswerAsk(t.Context(), open[0].ID, asks.Answer{Decision: asks.Approved, By: "ann",
+		Channel: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if broken := h.broken(false); len(broken) != 0 {
@@ -161,7 +169,8 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.call_starts set token = 0`,
 		"a waiting turn holds no lease, and awaits a result or an answer that has not come": `
 			update turnkeeper.awaited_calls set arrived_at = now(), state = 'succeeded'`,
-		"a call that needs an approval was started with the arguments that a person approved": asked(`'approve'`, `'open'`),
+		"a call that needs an approval was started with the arguments that a person approved": asked(
+			`'approve'`, `'open'`),
 		"an approval is used by one start, of its own call": asked(`'approve'`, `'open'`) + `
 			update turnkeeper.asks set ordinal = 7;
 			update turnkeeper.call_starts set ask_id = (select max(id) from turnkeeper.asks)`,
@@ -178,8 +187,9 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			insert into turnkeeper.labels (kind, id, round, ordinal, label, source) select 'call', turn_id, round, ordinal, 'untrusted', '' from turnkeeper.calls`,
 		"a summary has the labels of the history that it was made from": labelledTurns + `
 			insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content) select agent, conversation, 0, max(id), 's' from turnkeeper.turns group by 1, 2`,
-		"a message to a sub-agent is untrusted if its sender has seen untrusted content": labelledTurns + spawnedBy("'succeeded'", "null", "array['a', 'b']"),
-		"a reply has the labels of its turn":                                             labelledTurns,
+		"a message to a sub-agent is untrusted if its sender has seen untrusted content": labelledTurns +
+			spawnedBy("'succeeded'", "null", "array['a', 'b']"),
+		"a reply has the labels of its turn": labelledTurns,
 		"a note has the labels of the call that wrote it": `
 			update turnkeeper.journal set calls = (select json_agg((c::jsonb || '{"name": "note_write", "arguments": "{\"name\":\"n\"}", "state": "succeeded"}')::json)
 				from json_array_elements(calls) c) where calls is not null;
@@ -189,9 +199,12 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.awaited_calls set closed_at = now()`,
 		"the run of a detached call has ended once its result has arrived or is no longer awaited": `
 			update turnkeeper.detached_calls set ended_at = now()`,
-		"a sub-agent has ended when its message is closed":                                            spawnedBy("'succeeded'", "null", "array['a', 'b']"),
-		"a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent": spawnedBy("'running'", "now()", "array['a', 'b']"),
-		"a tree of sub-agents keeps its bounds, and no agent is its own ancestor":                     spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
+		"a sub-agent has ended when its message is closed": spawnedBy(
+			"'succeeded'", "null", "array['a', 'b']"),
+		"a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent": spawnedBy(
+			"'running'", "now()", "array['a', 'b']"),
+		"a tree of sub-agents keeps its bounds, and no agent is its own ancestor": spawnedBy(
+			"'running'", "null", "array['a', 'b', 'a']"),
 		"nothing is granted in a lane while a message that is ahead of it waits again": `
 			update turnkeeper.turns set state = 'failed' where state = 'succeeded';
 			update turnkeeper.messages m set state = 'waiting', closed_at = null, due_at = m.due_at - interval '1 hour' from turnkeeper.turns t
@@ -239,14 +252,17 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	t.Run("two workers have run calls under one grant that is not over", func(t *testing.T) {
 		h := newEnv(t)
 		d := h.Turn("x")
-		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{
-			storagetest.Start(storagetest.Key(1, 1), "n1", 1, turnkeeper.EffectOnce), storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce),
-		}})
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
+			Starts: []turnlog.CallStart{
+				storagetest.Start(storagetest.Key(1, 1), "n1", 1, turnkeeper.EffectOnce),
+				storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce),
+			}})
 		if broken := h.broken(false); len(broken) != 0 {
 			t.Errorf("broken by one: %q", broken)
 		}
 		h.Exec("update turnkeeper.call_starts set worker_id = 'worker-2' where ordinal = 2")
-		if broken := strings.Join(h.broken(false), "; "); broken != "all calls of a grant were started by the worker bound to it" {
+		if broken := strings.Join(h.broken(false),
+			"; "); broken != "all calls of a grant were started by the worker bound to it" {
 			t.Errorf("broken by two: %q", broken)
 		}
 	})
@@ -286,7 +302,8 @@ func TestRowsThatBreakARuleAreFound(t *testing.T) {
 		"update turnkeeper.leases set failures = -1": "update turnkeeper.leases set failures = 0",
 	} {
 		h.Exec(sql)
-		if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, "every row obeys the rules of its table") {
+		if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken,
+			"every row obeys the rules of its table") {
 			t.Errorf("%s: broken: %q", sql, broken)
 		}
 		h.Exec(undo)
@@ -315,7 +332,8 @@ func TestBrokenReferencesAreFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range promises {
-				if p.Text == "every row belongs to a row that exists" && strings.Contains(strings.Join(p.Broken, "; "), missing) {
+				if p.Text == "every row belongs to a row that exists" && strings.Contains(strings.Join(p.Broken,
+					"; "), missing) {
 					return
 				}
 			}
@@ -324,12 +342,14 @@ func TestBrokenReferencesAreFound(t *testing.T) {
 	}
 }
 
-// TestThePromiseAboutStates plants a call for each pair of states. The promise must find those that CallState does not allow.
+// TestThePromiseAboutStates plants a call for each pair of states. The promise must find those that CallState does not
+// allow.
 func TestThePromiseAboutStates(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	states := []turnkeeper.CallState{
-		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+		turnkeeper.CallFailed,
 		turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
 	}
 	for _, from := range states { // one by one, because at most 20 violations are listed
@@ -340,14 +360,16 @@ func TestThePromiseAboutStates(t *testing.T) {
 				continue // the same open state again is not a move
 			}
 			k := storagetest.Key(1, len(r.Calls)+1)
-			r.Calls = append(r.Calls, turnkeeper.ToolCall{Key: k, WireID: k.String(), Effect: turnkeeper.EffectNone, State: from})
+			r.Calls = append(r.Calls, turnkeeper.ToolCall{Key: k, WireID: k.String(),
+				Effect: turnkeeper.EffectNone, State: from})
 			results = append(results, fmt.Sprintf(`{"round": 1, "ordinal": %d, "state": "%s"}`, k.Ordinal, to))
 			if from.MoveTo(to) != nil {
 				want = append(want, fmt.Sprintf("turn %d call 1.%d from %s to %s", d.Grant.TurnID, k.Ordinal, from, to))
 			}
 		}
 		h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, "worker-1").Write(t, turnlog.Entry{Round: r})
-		h.Exec("select turnkeeper.add_write($1, '{}', '{}', '{}', '{}', $2)", d.Grant.TurnID, "["+strings.Join(results, ",")+"]")
+		h.Exec("select turnkeeper.add_write($1, '{}', '{}', '{}', '{}', $2)", d.Grant.TurnID,
+			"["+strings.Join(results, ",")+"]")
 		promises, err := h.Check(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
@@ -372,7 +394,8 @@ func TestCheckWithAnUnreadableJournal(t *testing.T) {
 	if len(promises) != all+1 {
 		t.Errorf("%d promises, want %d", len(promises), all+1)
 	}
-	if last := promises[len(promises)-1]; last.Text != "the journal of each turn can be read" || len(last.Broken) != 1 || !strings.HasPrefix(last.Broken[0], "turn 1: ") {
+	if last := promises[len(promises)-1]; last.Text != "the journal of each turn can be read" ||
+		len(last.Broken) != 1 || !strings.HasPrefix(last.Broken[0], "turn 1: ") {
 		t.Errorf("the last is %+v", last)
 	}
 	held, failed := 0, 0
@@ -389,7 +412,8 @@ func TestCheckWithAnUnreadableJournal(t *testing.T) {
 	}
 }
 
-// TestAPromiseListsItsFirstViolations breaks a promise as often as a list holds, and once more: more says that there are others.
+// TestAPromiseListsItsFirstViolations breaks a promise as often as a list holds, and once more: more says that there
+// are others.
 func TestAPromiseListsItsFirstViolations(t *testing.T) {
 	h := newEnv(t)
 	for range operate.MaxBroken {

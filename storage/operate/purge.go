@@ -37,12 +37,13 @@ type Purged struct {
 // purgeBatch is how many messages one transaction of a purge deletes.
 const purgeBatch = 100
 
-// Purge deletes closed messages with everything that belongs to them, in every table, in
-// batches of one transaction each. It never touches open messages, nor, by default,
-// messages with an undelivered reply. So it may run while workers run, and may be
-// interrupted and repeated. A message that cannot be deleted stops no other. On an error, it also returns what it deleted before.
+// Purge deletes closed messages with everything that belongs to them, in every table, in batches of one transaction
+// each. It never touches open messages, nor, by default, messages with an undelivered reply. So it may run while
+// workers run, and may be interrupted and repeated. A message that cannot be deleted stops no other. On an error, it
+// also returns what it deleted before.
 func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err error) {
-	p := dbsqlc.PurgeParams{Agent: scope.Agent, UserName: scope.user(), Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
+	p := dbsqlc.PurgeParams{Agent: scope.Agent, UserName: scope.user(), Conversation: scope.Conversation,
+		MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
 	if scope.OlderThan > 0 {
 		p.Older = &scope.OlderThan
 	}
@@ -79,7 +80,8 @@ func (p PurgeScope) user() *string {
 }
 
 // purgeNotes deletes notes: all of an agent, or those that belong to what the scope names, because a note's key has the
-// name: to a user, or to a conversation without one. A user's notes belong to all his conversations, and a note has no age.
+// name: to a user, or to a conversation without one. A user's notes belong to all his conversations, and a note has no
+// age.
 func (s *Control) purgeNotes(ctx context.Context, scope PurgeScope) (int, error) {
 	all := scope.Notes && scope.Agent != ""
 	if !all && (scope.user() == nil || scope.OlderThan > 0) {

@@ -37,7 +37,8 @@ func TestAPurgeForgetsLanes(t *testing.T) {
 		scope operate.PurgeScope
 		want  string
 	}{
-		{operate.PurgeScope{Agent: "desk", Conversation: "a name", Dry: true}, "desk/a name, desk/kept, desk/runs, desk/waits"},
+		{operate.PurgeScope{Agent: "desk", Conversation: "a name", Dry: true},
+			"desk/a name, desk/kept, desk/runs, desk/waits"},
 		{operate.PurgeScope{Agent: "clerk"}, "desk/a name, desk/kept, desk/runs, desk/waits"},
 		{operate.PurgeScope{Agent: "desk", Conversation: "a name"}, "desk/kept, desk/runs, desk/waits"},
 		{operate.PurgeScope{}, "desk/runs, desk/waits"},
@@ -88,11 +89,13 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	h.Submit("desk", "first", "x")
 	first := h.Dispatch("w")[0]
 	first.Write(t, turnlog.Entry{Labels: marks, Round: storagetest.Round(1, turnkeeper.EffectNone)})
-	first.Write(t, turnlog.Entry{Results: []turnlog.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallSucceeded, Shown: "x", Labels: marks}}})
+	first.Write(t, turnlog.Entry{Results: []turnlog.CallResult{{Key: storagetest.Key(1, 1),
+		State: turnkeeper.CallSucceeded, Shown: "x", Labels: marks}}})
 	first.Finish(t, "done")
 	h.Submit("desk", "first", "x")
 	second := h.Dispatch("w")[0]
-	second.Write(t, turnlog.Entry{Labels: second.Record.Labels.Before, Round: storagetest.Round(1), Summary: &turnlog.Summary{UpTo: first.Grant.TurnID, Text: "s", Labels: marks}})
+	second.Write(t, turnlog.Entry{Labels: second.Record.Labels.Before, Round: storagetest.Round(1),
+		Summary: &turnlog.Summary{UpTo: first.Grant.TurnID, Text: "s", Labels: marks}})
 	second.Finish(t, "done")
 	kinds := func() string {
 		return storagetest.One[string](h, "select string_agg(distinct kind, ', ' order by kind) from turnkeeper.labels")
@@ -113,10 +116,12 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	if err != nil || len(labels) != 1 || labels[0] != marks[0] {
 		t.Errorf("labels of the note: %+v, %v", labels, err)
 	}
-	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n", "another text", nil); err != nil {
+	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n", "another text",
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := h.ListNotes(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}); err != nil || len(all[0].Labels) != 0 {
+	if all, err := h.ListNotes(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}); err != nil ||
+		len(all[0].Labels) != 0 {
 		t.Errorf("the note with another text: %+v, %v", all, err)
 	}
 	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "desk", Notes: true, Dry: true}); err != nil {
@@ -128,7 +133,8 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "desk", Notes: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := storagetest.One[string](h, "select string_agg(kind || ' ' || name, ', ') from turnkeeper.labels"); got != "file /r/clerk" {
+	if got := storagetest.One[string](h,
+		"select string_agg(kind || ' ' || name, ', ') from turnkeeper.labels"); got != "file /r/clerk" {
 		t.Errorf("labelled after a purge of the agent: %s", got)
 	}
 }
@@ -136,17 +142,24 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 // TestWhoseLabelsAreForgotten deletes one of several things that have labels, and writes a note again.
 func TestWhoseLabelsAreForgotten(t *testing.T) {
 	h := newEnv(t)
-	h.Exec("insert into turnkeeper.messages (id, agent, conversation, lane, body) overriding system value select i, 'desk', 'c', 'desk/c', 'x' from generate_series(11, 14) i")
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+	h.Exec(
+		"insert into turnkeeper.messages (id, agent, conversation, lane, body) overriding system value select i, 'desk', 'c', 'desk/c', 'x' from generate_series(11, 14) i")
+	h.Exec(
+		`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select i, i, 1, 'desk', 'c', 'desk/c', 'message', repeat('a', 64), 'failed', 1, clock_timestamp(), 'none' from generate_series(13, 14) i`)
-	h.Exec("insert into turnkeeper.summaries (agent, conversation, up_to, content, turn_id) select 'desk', 'c', i, 's', i + 1 from generate_series(11, 12) i")
-	h.Exec("insert into turnkeeper.notes (agent, name, content) values ('clerk', 'n', 'x'), ('clerk', 'm', 'x'), ('desk', 'n', 'x')")
-	h.Exec("insert into turnkeeper.notes (agent, user_name, conversation, name, content) values ('clerk', 'anna', '', 'n', 'x'), ('clerk', '', 'c', 'n', 'x')")
+	h.Exec(
+		"insert into turnkeeper.summaries (agent, conversation, up_to, content, turn_id) select 'desk', 'c', i, 's', i + 1 from generate_series(11, 12) i")
+	h.Exec(
+		"insert into turnkeeper.notes (agent, name, content) values ('clerk', 'n', 'x'), ('clerk', 'm', 'x'), ('desk', 'n', 'x')")
+	h.Exec(
+		"insert into turnkeeper.notes (agent, user_name, conversation, name, content) values ('clerk', 'anna', '', 'n', 'x'), ('clerk', '', 'c', 'n', 'x')")
 	h.Exec(`insert into turnkeeper.labels (kind, id, label, source) select kind, id, 'private', 'a file'
 		from unnest(array['call', 'turn', 'message', 'reply', 'summary']) kind, generate_series(11, 14) id`)
-	h.Exec("insert into turnkeeper.labels (kind, agent, user_name, conversation, name, label, source) select 'note', agent, user_name, conversation, name, 'private', 'a file' from turnkeeper.notes")
+	h.Exec(
+		"insert into turnkeeper.labels (kind, agent, user_name, conversation, name, label, source) select 'note', agent, user_name, conversation, name, 'private', 'a file' from turnkeeper.notes")
 	h.Exec("insert into turnkeeper.files (path, agent) values ('/r/a', 'clerk'), ('/r/b', 'clerk')")
-	h.Exec("insert into turnkeeper.labels (kind, name, label, source) select 'file', path, 'private', 'a mail' from turnkeeper.files")
+	h.Exec(
+		"insert into turnkeeper.labels (kind, name, label, source) select 'file', path, 'private', 'a mail' from turnkeeper.files")
 	for change, want := range map[string]string{
 		"delete from turnkeeper.files where path = '/r/a'":                                       "file /r/a",
 		"delete from turnkeeper.turns where id = 13":                                             "call 13, turn 13",
@@ -167,14 +180,16 @@ func TestWhoseLabelsAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tx.Rollback(context.Background()) }()
-			if _, err := tx.Exec(t.Context(), "create temporary table before on commit drop as select * from turnkeeper.labels"); err != nil {
+			if _, err := tx.Exec(t.Context(),
+				"create temporary table before on commit drop as select * from turnkeeper.labels"); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := tx.Exec(t.Context(), change); err != nil {
 				t.Fatal(err)
 			}
 			var got string
-			err = tx.QueryRow(t.Context(), `select coalesce(string_agg(kind || ' ' || case when kind = 'file' then name when agent <> '' then concat_ws('/', agent, user_name, conversation, name) else id::text end, ', ' order by kind), '')
+			err = tx.QueryRow(t.Context(),
+				`select coalesce(string_agg(kind || ' ' || case when kind = 'file' then name when agent <> '' then concat_ws('/', agent, user_name, conversation, name) else id::text end, ', ' order by kind), '')
 				from before b where not exists (select from turnkeeper.labels l where (l.kind, l.id, l.agent, l.user_name, l.conversation, l.name)
 					= (b.kind, b.id, b.agent, b.user_name, b.conversation, b.name))`).Scan(&got)
 			if err != nil || got != want {
@@ -189,13 +204,16 @@ func TestAMessageThatIsSentAgainKeepsItsLabels(t *testing.T) {
 	h := newEnv(t)
 	h.Submit("desk", "c", "x")
 	d := h.Dispatch("w")[0]
-	h.Exec("insert into turnkeeper.labels (kind, id, label, source) select 'message', message_id, 'untrusted', 'a page' from turnkeeper.turns")
-	h.Exec("insert into turnkeeper.labels (kind, id, label, source) select 'call', message_id, 'private', 'a file' from turnkeeper.turns")
+	h.Exec(
+		"insert into turnkeeper.labels (kind, id, label, source) select 'message', message_id, 'untrusted', 'a page' from turnkeeper.turns")
+	h.Exec(
+		"insert into turnkeeper.labels (kind, id, label, source) select 'call', message_id, 'private', 'a file' from turnkeeper.turns")
 	h.Exec("insert into turnkeeper.labels (kind, id, label, source) values ('message', 1000, 'private', 'a file')")
 	d.Finish(t, "done")
 	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'c', 'desk/c', 'x')")
 	h.Exec("insert into turnkeeper.retries (message_id, retried_as) select min(id), max(id) from turnkeeper.messages")
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.labels where id = (select max(id) from turnkeeper.messages)"); n != 1 {
+	if n := storagetest.One[int](h,
+		"select count(*) from turnkeeper.labels where id = (select max(id) from turnkeeper.messages)"); n != 1 {
 		t.Errorf("the new message has %d labels, want 1", n)
 	}
 	if again := h.Dispatch("w")[0].Record.Labels.Before; len(again) != 1 || again[0].Source != "a page" {

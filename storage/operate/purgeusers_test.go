@@ -22,10 +22,12 @@ const theUser = "anna/7731"
 func traces(t *testing.T, h *env) string {
 	t.Helper()
 	var found []string
-	tables := strings.Fields(storagetest.One[string](h, `select string_agg(c.oid::regclass::text, ' ' order by c.relname)
+	tables := strings.Fields(storagetest.One[string](h,
+		`select string_agg(c.oid::regclass::text, ' ' order by c.relname)
 		from pg_class c where c.relnamespace = 'turnkeeper'::regnamespace and c.relkind = 'r'`))
 	for _, table := range tables {
-		sql := fmt.Sprintf("select count(*) from %s x where position('anna/7731' in x::text) > 0 or position('anna%%2F7731' in x::text) > 0", table)
+		sql := fmt.Sprintf(
+			"select count(*) from %s x where position('anna/7731' in x::text) > 0 or position('anna%%2F7731' in x::text) > 0", table)
 		if n := storagetest.One[int](h, sql); n > 0 {
 			found = append(found, fmt.Sprintf("%s %d", strings.TrimPrefix(table, "turnkeeper."), n))
 		}
@@ -40,7 +42,8 @@ func traces(t *testing.T, h *env) string {
 func workOf(t *testing.T, h *env, agent, user string) {
 	t.Helper()
 	ctx := t.Context()
-	if _, err := h.Enqueue(ctx, turnkeeper.Submission{Agent: agent, User: user, Conversation: "main", Body: "x", Key: "k"}); err != nil {
+	if _, err := h.Enqueue(ctx, turnkeeper.Submission{Agent: agent, User: user, Conversation: "main", Body: "x",
+		Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	d := h.Dispatch("w")[0]
@@ -53,7 +56,8 @@ func workOf(t *testing.T, h *env, agent, user string) {
 	if user == "" {
 		owner.Name = "main"
 	}
-	if err := h.WriteNote(ctx, owner, "n", "text", []policy.Mark{{Label: policy.Private, Source: "a file"}}); err != nil {
+	if err := h.WriteNote(ctx, owner, "n", "text",
+		[]policy.Mark{{Label: policy.Private, Source: "a file"}}); err != nil {
 		t.Fatal(err)
 	}
 	d.Finish(t, "done")
@@ -76,11 +80,13 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	count := func() int {
 		return storagetest.One[int](h, "select count(*) from turnkeeper.messages where user_name = 'bert'")
 	}
-	if got := traces(t, h); !strings.Contains(got, "messages 4") || !strings.Contains(got, "leases 1") || !strings.Contains(got, "ended_grants 2") {
+	if got := traces(t, h); !strings.Contains(got, "messages 4") || !strings.Contains(got, "leases 1") ||
+		!strings.Contains(got, "ended_grants 2") {
 		t.Fatalf("the name is in %s, want at least %s", got, all)
 	}
 	// Conversations without a message: of a token that is bound to her, of one that is not and names her, and another.
-	h.Exec(`insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values ('c1', 'token:1', $1, '{}', '[]'),
+	h.Exec(
+		`insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values ('c1', 'token:1', $1, '{}', '[]'),
 		('c2', 'token:2', '', jsonb_build_object('user', $1::text), '[]'), ('c3', 'token:2', '', jsonb_build_object($1::text, ''), '[]'),
 		('c4', 'token:2', '', '{"user": "bert"}', '[]'), ('c5', 'token:2', 'bert', '{}', '[]')`, theUser)
 	dry, err := h.Purge(t.Context(), operate.PurgeScope{User: theUser, Undelivered: true, Dry: true})
@@ -93,7 +99,8 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	}{
 		{operate.PurgeScope{Agent: "clerk", Conversation: "main"}, operate.Purged{}}, // of no user
 		{operate.PurgeScope{Agent: "clerk", User: theUser, Conversation: "other"}, operate.Purged{}},
-		{operate.PurgeScope{Agent: "clerk", User: theUser, Conversation: "main"}, operate.Purged{Messages: 2, Turns: 2}},
+		{operate.PurgeScope{Agent: "clerk", User: theUser, Conversation: "main"},
+			operate.Purged{Messages: 2, Turns: 2}},
 		{operate.PurgeScope{Agent: "clerk", User: theUser}, operate.Purged{Notes: 1}},
 		{operate.PurgeScope{User: theUser}, operate.Purged{Messages: 2, Turns: 2, Notes: 1}},
 	} {
@@ -105,7 +112,8 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	if got := traces(t, h); got != "" {
 		t.Errorf("the name is still in %s", got)
 	}
-	if got := storagetest.One[string](h, "select string_agg(id, ' ' order by id) from turnkeeper.api_conversations"); got != "c4 c5" {
+	if got := storagetest.One[string](h,
+		"select string_agg(id, ' ' order by id) from turnkeeper.api_conversations"); got != "c4 c5" {
 		t.Errorf("conversations %s are left", got)
 	}
 	if count() != 4 || storagetest.One[int](h, "select count(*) from turnkeeper.notes") != 2 {
@@ -113,8 +121,8 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	}
 }
 
-// TestAPurgeOfAConversationWithoutAUser deletes the notes of that conversation, whose key has its name, and leaves those of its
-// namesakes.
+// TestAPurgeOfAConversationWithoutAUser deletes the notes of that conversation, whose key has its name, and leaves
+// those of its namesakes.
 func TestAPurgeOfAConversationWithoutAUser(t *testing.T) {
 	h := newEnv(t)
 	for _, user := range []string{"", "bert"} {
@@ -124,7 +132,8 @@ func TestAPurgeOfAConversationWithoutAUser(t *testing.T) {
 	if err != nil || done.Messages != 1 || done.Notes != 1 {
 		t.Errorf("deleted %+v, %v", done, err)
 	}
-	if left := storagetest.One[string](h, "select string_agg(user_name, ',') from (select user_name from turnkeeper.notes union all select user_name from turnkeeper.messages) x"); left != "bert,bert" {
+	if left := storagetest.One[string](h,
+		"select string_agg(user_name, ',') from (select user_name from turnkeeper.notes union all select user_name from turnkeeper.messages) x"); left != "bert,bert" {
 		t.Errorf("left are those of %s", left)
 	}
 }
@@ -143,17 +152,19 @@ func TestARetryKeepsItsUser(t *testing.T) {
 	if err != nil || again.Message == id {
 		t.Fatalf("the retry is %+v, %v", again, err)
 	}
-	if got := storagetest.One[string](h, "select user_name || ' ' || lane from turnkeeper.messages where id = $1", int64(again.Message)); got != "anna desk@anna/main" {
+	if got := storagetest.One[string](h, "select user_name || ' ' || lane from turnkeeper.messages where id = $1",
+		int64(again.Message)); got != "anna desk@anna/main" {
 		t.Errorf("the retry is in %s", got)
 	}
 }
 
-// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have. The labels of an
-// agent's files go with all of its notes.
+// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have. The
+// labels of an agent's files go with all of its notes.
 func TestWhichNotesAPurgeDeletes(t *testing.T) {
 	h := newEnv(t)
 	for _, owner := range []turnkeeper.ConversationKey{
-		{Agent: "desk"}, {Agent: "desk", User: "anna"}, {Agent: "desk", Name: "main"}, {Agent: "clerk", User: "anna"}, {Agent: "clerk", Name: "main"},
+		{Agent: "desk"}, {Agent: "desk", User: "anna"}, {Agent: "desk", Name: "main"}, {Agent: "clerk", User: "anna"},
+		{Agent: "clerk", Name: "main"},
 	} {
 		if err := h.WriteNote(t.Context(), owner, "n", "text", nil); err != nil {
 			t.Fatal(err)
@@ -161,7 +172,9 @@ func TestWhichNotesAPurgeDeletes(t *testing.T) {
 	}
 	marks := []policy.Mark{{Label: policy.Private, Source: "a mail"}}
 	for _, agent := range []string{"desk", "clerk"} {
-		if err := journal.NewFiles(h.Store.DB).WriteFile(t.Context(), agent, "/r/"+agent, marks, func() error { return nil }); err != nil {
+		if err := journal.NewFiles(h.Store.DB).WriteFile(t.Context(), agent, "/r/"+agent, marks, func() error {
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

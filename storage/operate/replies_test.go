@@ -28,10 +28,12 @@ func (h *env) uncommitted(d *storagetest.Dispatch) pgx.Tx {
 		h.T.Fatal(err)
 	}
 	turn := d.Record.Turn
-	if _, err := tx.Exec(h.T.Context(), "update turnkeeper.turns set state = 'succeeded', stop_reason = 'none', ended_at = clock_timestamp() where id = $1", turn.ID); err != nil {
+	if _, err := tx.Exec(h.T.Context(),
+		"update turnkeeper.turns set state = 'succeeded', stop_reason = 'none', ended_at = clock_timestamp() where id = $1", turn.ID); err != nil {
 		h.T.Fatal(err)
 	}
-	if _, err := tx.Exec(h.T.Context(), `insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+	if _, err := tx.Exec(h.T.Context(),
+		`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
 		values ($1, $2, $3, $4, 'succeeded', 'said')`, turn.MessageID, turn.ID, turn.Agent, turn.Conversation); err != nil {
 		h.T.Fatal(err)
 	}
@@ -57,7 +59,8 @@ func (h *env) follow(seen []turnkeeper.ReplyID, p operate.Page) []turnkeeper.Rep
 
 // No follower misses a reply that gets its id first and commits last.
 func TestRepliesThatCommitOutOfOrder(t *testing.T) {
-	for name, page := range map[string]operate.Page{"of all": {}, "of an agent": {Agent: "desk"}, "of none but the top": {TopOnly: true}} {
+	for name, page := range map[string]operate.Page{"of all": {}, "of an agent": {Agent: "desk"},
+		"of none but the top": {TopOnly: true}} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
 			for i := range 4 {
@@ -77,7 +80,8 @@ func TestRepliesThatCommitOutOfOrder(t *testing.T) {
 			began := time.Now()
 			read := make(chan []turnkeeper.ReplyID, 1)
 			go func() { read <- h.follow(nil, page) }()
-			for len(read) == 0 && !storagetest.One[bool](h, "select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')") {
+			for len(read) == 0 && !storagetest.One[bool](h,
+				"select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')") {
 				runtime.Gosched() // the reader has not noticed yet that it must wait
 			}
 			if took := time.Since(began); len(read) > 0 && took < 2*time.Second {
@@ -118,7 +122,8 @@ func TestAReplyThatIsLongInComing(t *testing.T) {
 	var group sync.WaitGroup
 	for after, want := range map[turnkeeper.ReplyID][]turnkeeper.ReplyID{0: {1}, 1: nil, 3: {4}, 4: nil} {
 		group.Go(func() {
-			if diff := cmp.Diff(want, h.follow([]turnkeeper.ReplyID{after}, operate.Page{})[1:], cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(want, h.follow([]turnkeeper.ReplyID{after}, operate.Page{})[1:],
+				cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("after %d, with a writer that stands still:\n%s", after, diff)
 			}
 		})
@@ -132,7 +137,8 @@ func TestAReplyThatIsLongInComing(t *testing.T) {
 	}
 }
 
-// TestRepliesByPage reads six replies of two agents. The third and the last are from sub-agents, the third to the fifth a user's.
+// TestRepliesByPage reads six replies of two agents. The third and the last are from sub-agents, the third to the fifth
+// a user's.
 func TestRepliesByPage(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", true)
@@ -148,9 +154,12 @@ func TestRepliesByPage(t *testing.T) {
 	h.Exec("update turnkeeper.replies set user_name = 'anna' where id between 3 and 5")
 	for want, p := range map[string]operate.Page{
 		"1 2 3 4 5 6": {}, "3 4 5 6": {Cursor: 2}, "1 2": {Limit: 2}, "3 4": {Cursor: 2, Limit: 2}, "": {Cursor: 6},
-		"1 3 5": {Agent: "desk"}, "1 3": {Agent: "desk", Limit: 2}, "4 6": {Agent: "clerk", Cursor: 2}, "1 2 4 5": {TopOnly: true},
-		"1 2 4": {TopOnly: true, Limit: 3}, "2 4": {TopOnly: true, Agent: "clerk"}, "2": {TopOnly: true, Agent: "clerk", Limit: 1},
-		"3 4 5": {User: "anna"}, "4 5": {User: "anna", Cursor: 3, Limit: 2}, "3": {User: "anna", Limit: 1}, "4": {User: "anna", Agent: "clerk"},
+		"1 3 5": {Agent: "desk"}, "1 3": {Agent: "desk", Limit: 2}, "4 6": {Agent: "clerk", Cursor: 2},
+		"1 2 4 5": {TopOnly: true},
+		"1 2 4":   {TopOnly: true, Limit: 3}, "2 4": {TopOnly: true, Agent: "clerk"},
+		"2":     {TopOnly: true, Agent: "clerk", Limit: 1},
+		"3 4 5": {User: "anna"}, "4 5": {User: "anna", Cursor: 3, Limit: 2}, "3": {User: "anna", Limit: 1},
+		"4": {User: "anna", Agent: "clerk"},
 	} {
 		var got []string
 		for _, id := range h.follow(nil, p) {
@@ -191,7 +200,8 @@ func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 	read := func(tx pgx.Tx) string {
 		t.Helper()
 		var ids string
-		if err := tx.QueryRow(t.Context(), "select coalesce(string_agg(id::text, ' '), '') from turnkeeper.replies_after(0)").Scan(&ids); err != nil {
+		if err := tx.QueryRow(t.Context(),
+			"select coalesce(string_agg(id::text, ' '), '') from turnkeeper.replies_after(0)").Scan(&ids); err != nil {
 			t.Fatal(err)
 		}
 		return ids
@@ -208,7 +218,8 @@ func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 		}
 		return tx
 	}
-	otherDatabase := storagetest.Open(t, storagetest.URL(t)) // from the same template, so the table has the same OID there
+	// from the same template, so the table has the same OID there
+	otherDatabase := storagetest.Open(t, storagetest.URL(t))
 	const write = "lock table turnkeeper.replies in row exclusive mode"
 	begin(otherDatabase.Pool(), write)
 	for name, lock := range map[string]string{

@@ -30,9 +30,10 @@ type Response struct {
 	StopReason turnkeeper.StopReason // of its newest turn; empty while that is open
 	ErrorClass string                // of its reply; empty: no error
 	Calls      []turnkeeper.ReplyCall
-	Labels     []string         // of its reply
-	Finish     string           // why the last answer of the reply's turn ended, as the provider says; empty: there is none
-	Usage      turnkeeper.Usage // of all its turns
+	Labels     []string // of its reply
+	// why the last answer of the reply's turn ended, as the provider says; empty: there is none
+	Finish string
+	Usage  turnkeeper.Usage // of all its turns
 }
 
 // Sent returns the sender's own text: the body of the message without the preface.
@@ -42,9 +43,10 @@ func sent(body string, preface int) string { return body[min(preface, len(body))
 
 // A NewResponse is a request to the Responses API.
 type NewResponse struct {
-	Submission      turnkeeper.Submission // its body is the sender's own text
-	Preface         string                // text of the sender that goes before the body: instructions, an imported history
-	Previous        turnkeeper.MessageID  // 0: none
+	Submission turnkeeper.Submission // its body is the sender's own text
+	// text of the sender that goes before the body: instructions, an imported history
+	Preface         string
+	Previous        turnkeeper.MessageID // 0: none
 	Background      bool
 	Drafts          bool
 	Metadata        map[string]string
@@ -53,11 +55,12 @@ type NewResponse struct {
 	TokenID         int64
 	Request         [32]byte // a repeat with the same key must have the same
 	History         []byte   // hash of what the client knows of the conversation, this message included; nil: not all
-	// Follows is the newest message of the conversation as it was read; 0: there was none. If another one came since, a Strict
-	// request fails with turnkeeper.ErrWrongState, and another one is stored without History.
+	// Follows is the newest message of the conversation as it was read; 0: there was none. If another one came since, a
+	// Strict request fails with turnkeeper.ErrWrongState, and another one is stored without History.
 	Follows turnkeeper.MessageID
 	Strict  bool
-	// Words are what the body and the preface are made of: the message gets their labels, and those of replies that one of them is.
+	// Words are what the body and the preface are made of: the message gets their labels, and those of replies that one
+	// of them is.
 	Words []Words
 }
 
@@ -83,7 +86,8 @@ func (s *Responses) AcceptResponse(ctx context.Context, n NewResponse) (turnkeep
 		return 0, err
 	}
 	id, err := s.enqueue(ctx, n)
-	if errors.Is(err, turnkeeper.ErrKeyConflict) { // the same request may have been accepted meanwhile, for another conversation
+	// the same request may have been accepted meanwhile, for another conversation
+	if errors.Is(err, turnkeeper.ErrKeyConflict) {
 		id, err = s.enqueue(ctx, n)
 	}
 	return id, err
@@ -92,16 +96,19 @@ func (s *Responses) AcceptResponse(ctx context.Context, n NewResponse) (turnkeep
 func (s *Responses) enqueue(ctx context.Context, n NewResponse) (turnkeeper.MessageID, error) {
 	m, preface := n.Submission, s.db.Masked(n.Preface)
 	kept, err := json.Marshal(map[string]any{
-		"previous_id": dbrow.OrNullNumber(int64(n.Previous)), "background": n.Background, "drafts": n.Drafts, "preface": len(preface),
-		"metadata": s.cleanPairs(n.Metadata), "instructions": s.cleanText(n.Instructions), "max_output_tokens": dbrow.OrNullNumber(int64(n.MaxOutputTokens)),
-		"request_sha256": bytesOf(n.Request[:]), "history_sha256": bytesOf(n.History),
+		"previous_id": dbrow.OrNullNumber(int64(n.Previous)), "background": n.Background, "drafts": n.Drafts,
+		"preface":  len(preface),
+		"metadata": s.cleanPairs(n.Metadata), "instructions": s.cleanText(n.Instructions),
+		"max_output_tokens": dbrow.OrNullNumber(int64(n.MaxOutputTokens)),
+		"request_sha256":    bytesOf(n.Request[:]), "history_sha256": bytesOf(n.History),
 	})
 	if err != nil {
 		return 0, err
 	}
 	texts, labels, sources := s.wordsOf(n.Words)
 	id, err := s.db.Q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
-		Agent: m.Agent, UserName: m.User, Body: preface + s.db.Masked(m.Body), Conversation: m.Conversation, Key: dbrow.OrNull(m.Key),
+		Agent: m.Agent, UserName: m.User, Body: preface + s.db.Masked(m.Body), Conversation: m.Conversation,
+		Key:         dbrow.OrNull(m.Key),
 		TraceParent: dbrow.OrNull(pg.Storable(m.TraceParent)), Token: dbrow.OrNullNumber(n.TokenID),
 		Response: kept, Follows: int64(n.Follows), Strict: n.Strict, Texts: texts, Labels: labels, Sources: sources,
 	})
@@ -149,12 +156,16 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 		return Response{}, pg.Translate(err)
 	}
 	r := Response{
-		Message: dbrow.Message(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(dbrow.OrZero(row.PreviousID)), Background: row.Background,
-		Drafts: row.Drafts, Instructions: row.Instructions, MaxOutputTokens: int(dbrow.OrZero(row.MaxOutputTokens)), Preface: int(row.Preface),
-		TokenID: row.TokenID, Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
+		Message: dbrow.Message(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(dbrow.OrZero(row.PreviousID)),
+		Background: row.Background,
+		Drafts:     row.Drafts, Instructions: row.Instructions, MaxOutputTokens: int(dbrow.OrZero(row.MaxOutputTokens)),
+		Preface: int(row.Preface),
+		TokenID: row.TokenID, Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply,
+		StopReason: turnkeeper.StopReason(row.StopReason),
 		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels, Finish: row.FinishReason,
 		Usage: turnkeeper.Usage{
-			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens, ReasoningTokens: row.ReasoningTokens,
+			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens,
+			ReasoningTokens: row.ReasoningTokens,
 		},
 	}
 	return r, json.Unmarshal([]byte(row.Metadata), &r.Metadata)
@@ -162,7 +173,8 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 
 // HeadsWithHistory returns the newest responses of the agent and user whose clients knew exactly this history, and that
 // are the newest message of their conversation; at most 50.
-func (s *Responses) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey, history []byte) ([]Head, error) {
+func (s *Responses) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey,
+	history []byte) ([]Head, error) {
 	rows, err := s.db.Q.ResponsesWithHistory(ctx, history, key.Agent, key.User)
 	if err != nil {
 		return nil, pg.Translate(err)
@@ -184,7 +196,8 @@ func (s *Responses) HeadOf(ctx context.Context, key turnkeeper.ConversationKey) 
 }
 
 func headOf(row dbsqlc.NewestMessageRow) Head {
-	return Head{turnkeeper.MessageID(row.ID), row.Conversation, row.HistorySha256, turnkeeper.TurnState(row.Outcome), row.Reply}
+	return Head{turnkeeper.MessageID(row.ID), row.Conversation, row.HistorySha256,
+		turnkeeper.TurnState(row.Outcome), row.Reply}
 }
 
 // A Said is what was said in a response.
@@ -194,7 +207,8 @@ type Said struct {
 }
 
 // Saids reads what was said in those of the responses that are in conversations of the agent and user.
-func (s *Responses) Saids(ctx context.Context, key turnkeeper.ConversationKey, ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]Said, error) {
+func (s *Responses) Saids(ctx context.Context, key turnkeeper.ConversationKey,
+	ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]Said, error) {
 	numbers := make([]int64, len(ids))
 	for i, id := range ids {
 		numbers[i] = int64(id)
@@ -206,7 +220,8 @@ func (s *Responses) Saids(ctx context.Context, key turnkeeper.ConversationKey, i
 	all := map[turnkeeper.MessageID]Said{}
 	for _, row := range rows {
 		all[turnkeeper.MessageID(row.ID)] = Said{
-			Sent: Words{sent(row.Body, int(row.Preface)), row.Labels, row.Sources}, Reply: Words{row.Reply, row.ReplyLabels, row.ReplySources},
+			Sent: Words{sent(row.Body, int(row.Preface)), row.Labels, row.Sources}, Reply: Words{row.Reply,
+				row.ReplyLabels, row.ReplySources},
 		}
 	}
 	return all, nil
@@ -221,7 +236,8 @@ type Created struct {
 }
 
 // ErrTooManyConversations means that a sender has created as many conversations without a message as are allowed.
-var ErrTooManyConversations = errors.New("this client has created 1000 conversations that have no message, which is the limit: use them, or wait; unused ones are deleted after 30 days")
+var ErrTooManyConversations = errors.New(
+	"this client has created 1000 conversations that have no message, which is the limit: use them, or wait; unused ones are deleted after 30 days")
 
 // unusedLast is how long a created conversation without a message is kept.
 const unusedLast = 30 * 24 * time.Hour
@@ -238,7 +254,8 @@ func (s *Responses) CreateConversation(ctx context.Context, c Created, token int
 		return time.Time{}, err
 	}
 	at, err := s.db.Q.CreateConversation(ctx, dbsqlc.CreateConversationParams{
-		ID: c.ID, Token: dbrow.OrNullNumber(token), UserName: user, Metadata: metadata, Items: []byte(s.db.Clean(string(c.Items))),
+		ID: c.ID, Token: dbrow.OrNullNumber(token), UserName: user, Metadata: metadata,
+		Items: []byte(s.db.Clean(string(c.Items))),
 	})
 	if err == nil && at.Unix() == 0 {
 		err = ErrTooManyConversations

@@ -9,8 +9,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// KeptFor returns for how long outputs and events are kept where no setting says it, from the close of their message; 0: for ever,
-// as in databases that are older than this rule.
+// KeptFor returns for how long outputs and events are kept where no setting says it, from the close of their message;
+// 0: for ever, as in databases that are older than this rule.
 func (s *Reports) KeptFor(ctx context.Context) (time.Duration, error) {
 	kept, err := s.db.Q.KeptFor(ctx)
 	return kept, pg.Translate(err)
@@ -37,9 +37,9 @@ type Expired struct {
 	Kept  int // turns at which it failed; their messages are set aside: see Reports.Aside
 }
 
-// Expire deletes a class, one of retention.Parts, of what is stored of messages that were closed for at least a time, in batches of one
-// transaction each. It never touches open messages. It pauses after each batch, as a gentle purge does. On an error, it also returns
-// what it deleted before.
+// Expire deletes a class, one of retention.Parts, of what is stored of messages that were closed for at least a time,
+// in batches of one transaction each. It never touches open messages. It pauses after each batch, as a gentle purge
+// does. On an error, it also returns what it deleted before.
 func (s *Control) Expire(ctx context.Context, class retention.Class, kept time.Duration) (done Expired, err error) {
 	for {
 		began := time.Now()

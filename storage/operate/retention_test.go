@@ -23,10 +23,13 @@ func keptTurn(t *testing.T, h *env, conversation string) *storagetest.Dispatch {
 	d := h.Dispatch("w")[0]
 	marks := []policy.Mark{{Label: policy.Private, Source: "a file"}}
 	text := strings.Repeat("0123456789", outputs.ChunkBytes/5)
-	d.Write(t, turnlog.Entry{Labels: marks, Round: storagetest.Round(1, turnkeeper.EffectNone), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.Write(t, turnlog.Entry{Labels: marks, Round: storagetest.Round(1, turnkeeper.EffectNone),
+		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
 	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventToolResult), Results: []turnlog.CallResult{{
 		Key: storagetest.Key(1, 1), State: turnkeeper.CallSucceeded, Shown: "the beginning", Labels: marks,
-		Output: &turnkeeper.Output{ID: turnkeeper.OutputID("output of " + conversation), Text: text, MediaType: "text/plain", SizeBytes: int64(len(text)), RawBytes: int64(len(text)), Chars: int64(len(text)), SHA256: "s"},
+		Output: &turnkeeper.Output{ID: turnkeeper.OutputID("output of " + conversation), Text: text,
+			MediaType: "text/plain", SizeBytes: int64(len(text)), RawBytes: int64(len(text)),
+			Chars: int64(len(text)), SHA256: "s"},
 	}}})
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
 	return d
@@ -35,7 +38,8 @@ func keptTurn(t *testing.T, h *env, conversation string) *storagetest.Dispatch {
 // finish ends a turn with its last event.
 func finish(t *testing.T, d *storagetest.Dispatch) {
 	t.Helper()
-	entry := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventRoundStop, turnkeeper.EventTurnComplete), Outcome: storagetest.Succeeded("done")}
+	entry := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventRoundStop, turnkeeper.EventTurnComplete),
+		Outcome: storagetest.Succeeded("done")}
 	if err := d.Append(t.Context(), entry, storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +47,8 @@ func finish(t *testing.T, d *storagetest.Dispatch) {
 
 // stored counts what is stored of the classes of a turn.
 func stored(h *env, turn turnkeeper.TurnID) string {
-	return storagetest.One[string](h, fmt.Sprintf(`select format('%%s outputs, %%s chunks, %%s events, %%s grants, %%s messages',
+	return storagetest.One[string](h, fmt.Sprintf(
+		`select format('%%s outputs, %%s chunks, %%s events, %%s grants, %%s messages',
 		(select count(*) from turnkeeper.outputs where turn_id = %[1]d and expired_at is null),
 		(select count(*) from turnkeeper.output_chunks c join turnkeeper.outputs o on o.id = c.output_id where o.turn_id = %[1]d),
 		(select count(*) from turnkeeper.turn_events where turn_id = %[1]d),
@@ -51,7 +56,8 @@ func stored(h *env, turn turnkeeper.TurnID) string {
 		(select count(*) from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id where t.id = %[1]d))`, turn))
 }
 
-// TestEachClassAtItsLimit deletes each class just before, at and just after the age of its limit, by the times in the database.
+// TestEachClassAtItsLimit deletes each class just before, at and just after the age of its limit, by the times in the
+// database.
 func TestEachClassAtItsLimit(t *testing.T) {
 	const whole = "1 outputs, 2 chunks, 5 events, 1 grants, 1 messages"
 	for class, gone := range map[retention.Class]string{
@@ -65,10 +71,13 @@ func TestEachClassAtItsLimit(t *testing.T) {
 			d := keptTurn(t, h, "c")
 			finish(t, d)
 			turn := d.Grant.TurnID
-			for _, step := range []struct{ at, want string }{{"- interval '1 microsecond'", whole}, {"", gone}, {"+ interval '1 microsecond'", gone}} {
-				statement := fmt.Sprintf("select turnkeeper.expire('%s', closed_at %s, 100) from turnkeeper.messages", class, step.at)
+			for _, step := range []struct{ at, want string }{{"- interval '1 microsecond'", whole}, {"", gone},
+				{"+ interval '1 microsecond'", gone}} {
+				statement := fmt.Sprintf("select turnkeeper.expire('%s', closed_at %s, 100) from turnkeeper.messages",
+					class, step.at)
 				if class == retention.Messages {
-					statement = fmt.Sprintf("select turnkeeper.purge('', null, '', closed_at %s, 0, 100, false, false) from turnkeeper.messages", step.at)
+					statement = fmt.Sprintf(
+						"select turnkeeper.purge('', null, '', closed_at %s, 0, 100, false, false) from turnkeeper.messages", step.at)
 				}
 				h.Exec(statement)
 				if got := stored(h, turn); got != step.want {
@@ -87,18 +96,23 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 	h := newEnv(t)
 	closed, running, retried := keptTurn(t, h, "closed"), keptTurn(t, h, "running"), keptTurn(t, h, "retried")
 	finish(t, closed)
-	failed := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnError), Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true}}
-	if err := retried.Append(t.Context(), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+	failed := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnError),
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true}}
+	if err := retried.Append(t.Context(), failed, journal.Ending{Message: turnkeeper.MessageWaiting,
+		Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
-	h.Exec(`update turnkeeper.turns set created_at = created_at - interval '2 days', granted_at = granted_at - interval '2 days', ended_at = ended_at - interval '2 days'`)
-	h.Exec(`update turnkeeper.messages set accepted_at = accepted_at - interval '2 days', closed_at = closed_at - interval '2 days'`)
+	h.Exec(
+		`update turnkeeper.turns set created_at = created_at - interval '2 days', granted_at = granted_at - interval '2 days', ended_at = ended_at - interval '2 days'`)
+	h.Exec(
+		`update turnkeeper.messages set accepted_at = accepted_at - interval '2 days', closed_at = closed_at - interval '2 days'`)
 	h.Exec(`update turnkeeper.outputs set created_at = created_at - interval '2 days'`)
 	labels := func() string {
 		return storagetest.One[string](h, "select string_agg(kind || id, ' ' order by kind, id) from turnkeeper.labels")
 	}
 	before, history := labels(), func() string {
-		return storagetest.One[string](h, "select string_agg(concat(text, calls, results), ' ' order by turn_id, n) from turnkeeper.journal")
+		return storagetest.One[string](h,
+			"select string_agg(concat(text, calls, results), ' ' order by turn_id, n) from turnkeeper.journal")
 	}
 	told := history()
 	open := map[turnkeeper.TurnID]string{}
@@ -123,11 +137,13 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 	if labels() != before || history() != told {
 		t.Error("labels or the history of later turns have changed")
 	}
-	if lanes := storagetest.One[string](h, "select string_agg(lane, ' ' order by lane) from turnkeeper.leases"); lanes != "desk/retried desk/running" {
+	if lanes := storagetest.One[string](h,
+		"select string_agg(lane, ' ' order by lane) from turnkeeper.leases"); lanes != "desk/retried desk/running" {
 		t.Errorf("leases of %s are left", lanes)
 	}
 	view, err := h.ViewTurn(t.Context(), closed.Grant.TurnID)
-	if err != nil || view.Turn.EventsExpiredAt.IsZero() || view.Turn.LeasesExpiredAt.IsZero() || len(view.Outputs) != 1 || view.Outputs[0].ExpiredAt.IsZero() {
+	if err != nil || view.Turn.EventsExpiredAt.IsZero() || view.Turn.LeasesExpiredAt.IsZero() ||
+		len(view.Outputs) != 1 || view.Outputs[0].ExpiredAt.IsZero() {
 		t.Errorf("the turn does not say what has expired: %+v, %v", view.Turn, err)
 	}
 	o, err := h.Output(t.Context(), "output of closed")
@@ -135,7 +151,8 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 		t.Errorf("the output: %+v, %v", o, err)
 	}
 	events, err := h.Events(t.Context(), closed.Grant.TurnID, 1, 10)
-	if err != nil || len(events) != 2 || events[0].Type != "events_expired" || string(events[0].Data) != `{"first":1,"last":4}` || !events[1].Type.Terminal() || events[1].Seq != 5 {
+	if err != nil || len(events) != 2 || events[0].Type != "events_expired" ||
+		string(events[0].Data) != `{"first":1,"last":4}` || !events[1].Type.Terminal() || events[1].Seq != 5 {
 		t.Errorf("after event 1 come %+v, %v", events, err)
 	}
 	h.Submit("desk", "closed", "y")
@@ -146,7 +163,8 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 		}
 	}
 	if len(later.Record.History) != 1 || later.Grant.Token <= closed.Grant.Token {
-		t.Errorf("the next turn of the conversation sees %d turns, and has token %d", len(later.Record.History), later.Grant.Token)
+		t.Errorf("the next turn of the conversation sees %d turns, and has token %d", len(later.Record.History),
+			later.Grant.Token)
 	}
 	if broken := h.broken(false); len(broken) > 0 {
 		t.Errorf("broken: %q", broken)
@@ -156,7 +174,8 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 // TestExpiryGoesOnAfterAFailure sets the turn aside at which it fails, in each class.
 func TestExpiryGoesOnAfterAFailure(t *testing.T) {
 	for class, event := range map[retention.Class]string{
-		retention.Outputs: "update on turnkeeper.outputs", retention.Events: "update on turnkeeper.journal", retention.Leases: "delete on turnkeeper.ended_grants",
+		retention.Outputs: "update on turnkeeper.outputs", retention.Events: "update on turnkeeper.journal",
+		retention.Leases: "delete on turnkeeper.ended_grants",
 	} {
 		t.Run(string(class), func(t *testing.T) {
 			h := newEnv(t)
@@ -164,7 +183,8 @@ func TestExpiryGoesOnAfterAFailure(t *testing.T) {
 				finish(t, keptTurn(t, h, name))
 			}
 			heal := h.poison(event, "old.turn_id = 2")
-			if done, err := h.Expire(t.Context(), class, 0); err != nil || done != (operate.Expired{Turns: 2, Kept: 1}) {
+			if done, err := h.Expire(t.Context(), class, 0); err != nil ||
+				done != (operate.Expired{Turns: 2, Kept: 1}) {
 				t.Errorf("%+v, %v", done, err)
 			}
 			if got := h.aside(); got != "purge 2: a fault of the test" {
@@ -186,17 +206,22 @@ func TestExpiryGoesOnAfterAFailure(t *testing.T) {
 func TestRetentionReadsNoWholeTable(t *testing.T) {
 	const many, old, times, bound = 20_000, 10, 7, 200
 	h := newEnv(t)
-	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts, accepted_at, due_at, closed_at, turn_id)
+	h.Exec(
+		`insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts, accepted_at, due_at, closed_at, turn_id)
 		select 'desk', 'c', 'desk/c', 'x', 'succeeded', 1, at, at, at, i from generate_series(1, $1::integer) i, lateral (select now() - make_interval(hours => $1 - i) as at) a`, many)
-	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, events_expired_at, leases_expired_at)
+	h.Exec(
+		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, events_expired_at, leases_expired_at)
 		select id, 1, 'desk', 'c', 'desk/c', 'message', repeat('a', 64), 'succeeded', id, closed_at, closed_at, 'none', gone, gone
 		from turnkeeper.messages, lateral (select case when id <= $1::integer - 1000 then now() end as gone) g`, many)
-	h.Exec(`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, created_at, expired_at)
+	h.Exec(
+		`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, created_at, expired_at)
 		select id, id, 1, 1, 'text/plain', '', 1, 1, 1, 1, 'x', false, '', ended_at, events_expired_at from turnkeeper.turns`)
 	h.Exec("analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.outputs")
 	for _, statement := range []string{
-		"select done from turnkeeper.expire('outputs', $1, 100)", "select done from turnkeeper.expire('events', $1, 100)",
-		"select done from turnkeeper.expire('leases', $1, 100)", "select messages from turnkeeper.purge('', null, '', $1, 0, 100, true, false)",
+		"select done from turnkeeper.expire('outputs', $1, 100)",
+		"select done from turnkeeper.expire('events', $1, 100)",
+		"select done from turnkeeper.expire('leases', $1, 100)",
+		"select messages from turnkeeper.purge('', null, '', $1, 0, 100, true, false)",
 	} {
 		for name, c := range map[string]struct {
 			hours int
@@ -210,7 +235,8 @@ func TestRetentionReadsNoWholeTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			counted := func() (rows int64) {
-				err := tx.QueryRow(t.Context(), `select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint from pg_stat_xact_user_tables
+				err := tx.QueryRow(t.Context(),
+					`select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint from pg_stat_xact_user_tables
 					where schemaname = 'turnkeeper' and relname in ('messages', 'turns', 'outputs')`).Scan(&rows)
 				if err != nil {
 					t.Fatal(err)
@@ -261,7 +287,8 @@ func TestWhatRetentionCouldDelete(t *testing.T) {
 	d := keptTurn(t, h, "c")
 	finish(t, d)
 	full, err := h.StoredParts(t.Context())
-	if view, _ := h.ViewTurn(t.Context(), d.Grant.TurnID); err != nil || full.Bytes <= empty.Bytes || !full.Oldest.Equal(view.Turn.EndedAt) {
+	if view, _ := h.ViewTurn(t.Context(), d.Grant.TurnID); err != nil || full.Bytes <= empty.Bytes ||
+		!full.Oldest.Equal(view.Turn.EndedAt) {
 		t.Errorf("of a turn: %+v after %+v, %v", full, empty, err)
 	}
 	if _, err := h.Expire(t.Context(), retention.Events, 0); err != nil {
@@ -276,13 +303,16 @@ func TestWhatRetentionCouldDelete(t *testing.T) {
 func TestExpiredPinsAreDeleted(t *testing.T) {
 	h := newEnv(t)
 	pins := func() string {
-		return storagetest.One[string](h, "select coalesce(string_agg(agent, ' ' order by agent), '') from turnkeeper.pinned_levels")
+		return storagetest.One[string](h,
+			"select coalesce(string_agg(agent, ' ' order by agent), '') from turnkeeper.pinned_levels")
 	}
 	pin := func() {
-		h.Exec(`insert into turnkeeper.pinned_levels (agent, level, pinned_by, pinned_at, until) values ('clerk', 'low', 'ada', now() - interval '2 h', now() - interval '1 h'),
+		h.Exec(
+			`insert into turnkeeper.pinned_levels (agent, level, pinned_by, pinned_at, until) values ('clerk', 'low', 'ada', now() - interval '2 h', now() - interval '1 h'),
 			('desk', 'low', 'ada', now() - interval '2 h', now() - interval '1 h') on conflict do nothing`)
 	}
-	h.Exec("insert into turnkeeper.pinned_levels (agent, level, pinned_by, until) values ('', 'low', 'ada', null), ('other', 'low', 'ada', now() + interval '1 h')")
+	h.Exec(
+		"insert into turnkeeper.pinned_levels (agent, level, pinned_by, until) values ('', 'low', 'ada', null), ('other', 'low', 'ada', now() + interval '1 h')")
 	pin()
 	if err := h.ForgetPins(t.Context()); err != nil || pins() != " other" {
 		t.Errorf("left are %q, %v", pins(), err)

@@ -38,7 +38,8 @@ const failedBatch = 200
 func (s *Control) RetryFailed(ctx context.Context, scope FailedScope) (retried []BulkRetried, err error) {
 	for after := turnkeeper.MessageID(0); ; {
 		rows, err := s.db.Q.FailedMessages(ctx, dbsqlc.FailedMessagesParams{
-			After: int64(after), Agents: dbrow.OrEmpty(scope.Agents), ErrorClass: scope.ErrorClass, Since: dbrow.OrNullTime(scope.Since), MaxRows: failedBatch,
+			After: int64(after), Agents: dbrow.OrEmpty(scope.Agents), ErrorClass: scope.ErrorClass,
+			Since: dbrow.OrNullTime(scope.Since), MaxRows: failedBatch,
 		})
 		if err != nil {
 			return retried, pg.Translate(err)
@@ -50,7 +51,8 @@ func (s *Control) RetryFailed(ctx context.Context, scope FailedScope) (retried [
 				return retried, err
 			}
 			if !done.Repeat {
-				retried = append(retried, BulkRetried{Message: after, As: done.Message, Agent: r.Agent, ErrorClass: r.ErrorClass})
+				retried = append(retried, BulkRetried{Message: after, As: done.Message, Agent: r.Agent,
+					ErrorClass: r.ErrorClass})
 			}
 		}
 		if len(rows) < failedBatch {
@@ -84,7 +86,8 @@ type Retried struct {
 func (s *Control) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
 	switch agent, err := s.db.Q.RetiredAgentOf(ctx, int64(id)); {
 	case err == nil:
-		return Retried{}, pg.Refuse(turnkeeper.ErrAgentRetired, "agent '%s' is retired and takes no new messages", agent)
+		return Retried{}, pg.Refuse(turnkeeper.ErrAgentRetired, "agent '%s' is retired and takes no new messages",
+			agent)
 	case !errors.Is(err, pgx.ErrNoRows):
 		return Retried{}, pg.Translate(err)
 	}

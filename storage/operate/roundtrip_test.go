@@ -47,8 +47,8 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-// TestWhatIsWrittenIsShown writes records with another value in each field, and reads them like an operator, twice. The fields left
-// out are written later, or not by this record.
+// TestWhatIsWrittenIsShown writes records with another value in each field, and reads them like an operator, twice. The
+// fields left out are written later, or not by this record.
 func TestWhatIsWrittenIsShown(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -57,7 +57,8 @@ func TestWhatIsWrittenIsShown(t *testing.T) {
 	for i := range answer.Calls {
 		planned := answer.Calls[i]
 		fill(reflect.ValueOf(&planned).Elem(), &n)
-		answer.Calls[i].ProviderID, answer.Calls[i].RawArgs, answer.Calls[i].Paging = planned.ProviderID, planned.RawArgs, planned.Paging
+		answer.Calls[i].ProviderID, answer.Calls[i].RawArgs, answer.Calls[i].Paging = planned.ProviderID,
+			planned.RawArgs, planned.Paging
 		answer.Calls[i].Arguments = fmt.Sprintf(`{"n":%d}`, i)
 	}
 	fill(reflect.ValueOf(answer).Elem(), &n)
@@ -69,11 +70,13 @@ func TestWhatIsWrittenIsShown(t *testing.T) {
 	}
 	d.Write(t, turnlog.Entry{Failed: failed[:1]})
 	d.Write(t, turnlog.Entry{Failed: failed[1:], Round: answer})
-	result := turnlog.CallResult{Key: storagetest.Key(1, 2), State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{
-		ID: "output", TurnID: d.Grant.TurnID, Call: storagetest.Key(1, 2), Text: "all of it",
-	}}
+	result := turnlog.CallResult{Key: storagetest.Key(1, 2), State: turnkeeper.CallSucceeded,
+		Output: &turnkeeper.Output{
+			ID: "output", TurnID: d.Grant.TurnID, Call: storagetest.Key(1, 2), Text: "all of it",
+		}}
 	fill(reflect.ValueOf(result.Output).Elem(), &n)
-	result.Output.Bytes, result.Output.Retrieved, result.Output.Drafted, result.Output.ExpiredAt = nil, 0, false, time.Time{}
+	result.Output.Bytes, result.Output.Retrieved, result.Output.Drafted, result.Output.ExpiredAt = nil, 0,
+		false, time.Time{}
 	start := storagetest.Start(storagetest.Key(1, 1), "nonce", 1, turnkeeper.EffectOnce)
 	start.RunArgs = `{"edited":true}`
 	fill(reflect.ValueOf(&result).Elem(), &n)
@@ -94,13 +97,16 @@ func TestWhatIsWrittenIsShown(t *testing.T) {
 		}
 	}
 	same("failed attempts", failed, got.Failed, cmpopts.IgnoreFields(turnlog.FailedAttempt{}, "EndedAt"))
-	same("the round", []turnkeeper.Round{*answer}, got.Rounds, cmpopts.IgnoreFields(turnkeeper.Round{}, "EndedAt", "Calls", "Recipe"))
-	same("its calls", answer.Calls, got.Rounds[0].Calls, cmpopts.IgnoreFields(turnkeeper.ToolCall{}, "State", "Starts", "Nonce", "StartedAt", "EndedAt",
+	same("the round", []turnkeeper.Round{*answer}, got.Rounds, cmpopts.IgnoreFields(turnkeeper.Round{}, "EndedAt",
+		"Calls", "Recipe"))
+	same("its calls", answer.Calls, got.Rounds[0].Calls, cmpopts.IgnoreFields(turnkeeper.ToolCall{}, "State", "Starts",
+		"Nonce", "StartedAt", "EndedAt",
 		"Duration", "Usage", "Shown", "Preview", "OutputID", "RunArgs", "ArgsHash", "Awaited", "LateResult"))
 	started, ended := got.Rounds[0].Calls[0], got.Rounds[0].Calls[1]
 	same("the start", [...]any{start.Nonce, start.RunArgs, 1, turnkeeper.CallStarted},
 		[...]any{started.Nonce, started.RunArgs, started.Starts, started.State})
-	same("the result", [...]any{result.State, result.Shown, result.Preview, result.Duration, result.Usage, result.Output.ID},
+	same("the result", [...]any{result.State, result.Shown, result.Preview, result.Duration, result.Usage,
+		result.Output.ID},
 		[...]any{ended.State, ended.Shown, ended.Preview, ended.Duration, ended.Usage, ended.OutputID})
 	same("the output", []turnkeeper.Output{*result.Output}, got.Outputs,
 		cmpopts.IgnoreFields(turnkeeper.Output{}, "Text", "CreatedAt", "RawBytes", "Description"))

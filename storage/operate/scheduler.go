@@ -27,7 +27,8 @@ type SchedulerSettings struct {
 func (s *Reports) SchedulerSettings(ctx context.Context) (SchedulerSettings, error) {
 	row, err := s.db.Q.Settings(ctx)
 	return SchedulerSettings{
-		PausedAt: dbrow.OrZero(row.PausedAt), PausedReason: dbrow.OrZero(row.PausedReason), PollInterval: dbrow.OrZero(row.PollInterval),
+		PausedAt: dbrow.OrZero(row.PausedAt), PausedReason: dbrow.OrZero(row.PausedReason),
+		PollInterval:  dbrow.OrZero(row.PollInterval),
 		MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)), LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: dbrow.OrZero(row.HoldReason),
 	}, pg.Translate(err)

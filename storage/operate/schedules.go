@@ -16,9 +16,12 @@ func (s *Views) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
 		r := row.TurnkeeperSchedule
 		return turnkeeper.Schedule{
 			AgentRetired: row.AgentRetired,
-			Agent:        r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: dbrow.OrZero(r.CronOverride), TimeZone: r.TimeZone,
-			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: dbrow.OrZero(r.PausedAt), PausedReason: dbrow.OrZero(r.PausedReason),
-			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot), LastError: dbrow.OrZero(r.LastError),
+			Agent:        r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: dbrow.OrZero(r.CronOverride),
+			TimeZone:     r.TimeZone,
+			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: dbrow.OrZero(r.PausedAt),
+			PausedReason: dbrow.OrZero(r.PausedReason),
+			NextDue:      dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot),
+			LastError:   dbrow.OrZero(r.LastError),
 			SkippedSlot: dbrow.OrZero(r.SkippedSlot), SkippedWhy: dbrow.OrZero(r.SkippedWhy), Skipped: int(r.Skipped),
 		}
 	}), pg.Translate(err)
@@ -41,7 +44,8 @@ func (s *Control) PauseSchedule(ctx context.Context, agent, name string, paused 
 // the schedule is paused. waiting reports that a message of the schedule already waits; RunSchedule
 // returns that one. It fails with ErrNotFound if there is no such schedule, with ErrWrongState if the
 // agent's file no longer has it, and with ErrAgentRetired.
-func (s *Control) RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error) {
+func (s *Control) RunSchedule(ctx context.Context, agent,
+	name string) (id turnkeeper.MessageID, waiting bool, err error) {
 	row, err := s.db.Q.RunSchedule(ctx, agent, name)
 	if err == nil && row.Message == 0 {
 		return 0, false, turnkeeper.ErrNotFound

@@ -12,7 +12,8 @@ import (
 func TestSessions(t *testing.T) {
 	h := newEnv(t)
 	ctx := t.Context()
-	made, secret, err := h.CreateToken(ctx, operate.Token{Name: "board", Scopes: []string{"read"}, Agents: []string{"helper"}})
+	made, secret, err := h.CreateToken(ctx, operate.Token{Name: "board", Scopes: []string{"read"},
+		Agents: []string{"helper"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func TestWhatHasExpired(t *testing.T) {
 		{"1 hour", "1 hour", true, true}, // expiry has not deleted them
 	} {
 		name := "a token that expires in " + c.token + ", a session in " + c.session
-		exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() + nullif($1, '')::text::interval", c.token)
+		exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() + nullif($1, '')::text::interval",
+			c.token)
 		exec("update turnkeeper.page_sessions set expires_at = clock_timestamp() + $1::text::interval", c.session)
 		_, err := h.FindToken(ctx, secret)
 		there(name+": the token", err, c.hasToken)
@@ -118,15 +120,18 @@ func TestWhatHasExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	var outlives bool
-	if err := h.Pool().QueryRow(ctx, "select bool_or(s.expires_at > t.expires_at) from turnkeeper.page_sessions s join turnkeeper.api_tokens t on t.id = s.token_id").Scan(&outlives); err != nil || outlives {
+	if err := h.Pool().QueryRow(ctx,
+		"select bool_or(s.expires_at > t.expires_at) from turnkeeper.page_sessions s join turnkeeper.api_tokens t on t.id = s.token_id").Scan(&outlives); err != nil || outlives {
 		t.Errorf("a session outlives its token: %v, %v", outlives, err)
 	}
-	exec("update turnkeeper.page_sessions set expires_at = clock_timestamp() - interval '1 microsecond' where sha256 = (select sha256 from turnkeeper.page_sessions order by expires_at desc limit 1)")
+	exec(
+		"update turnkeeper.page_sessions set expires_at = clock_timestamp() - interval '1 microsecond' where sha256 = (select sha256 from turnkeeper.page_sessions order by expires_at desc limit 1)")
 	if _, _, err := h.SignIn(ctx, secret, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	var left int
-	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil || left != 2 {
+	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil ||
+		left != 2 {
 		t.Errorf("%d sessions are left, want 2: %v", left, err)
 	}
 	// An expired token can be revoked. It is deleted with its sessions.
@@ -141,7 +146,8 @@ func TestWhatHasExpired(t *testing.T) {
 		_, err := h.FindSession(ctx, s)
 		there("a session of a revoked token", err, false)
 	}
-	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil || left != 0 {
+	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil ||
+		left != 0 {
 		t.Errorf("%d sessions of a revoked token are left: %v", left, err)
 	}
 }

@@ -30,7 +30,8 @@ func sqlBlocks(t *testing.T) (text string, all []sqlBlock) {
 		t.Fatal(err)
 	}
 	section := ""
-	for _, part := range regexp.MustCompile("(?ms)^## ([^\n]+)\n|^```sql\n(.*?)^```\n").FindAllStringSubmatch(string(raw), -1) {
+	for _, part := range regexp.MustCompile("(?ms)^## ([^\n]+)\n|^```sql\n(.*?)^```\n").FindAllStringSubmatch(
+		string(raw), -1) {
 		if part[1] != "" {
 			section = part[1]
 		} else {
@@ -48,8 +49,10 @@ func (b sqlBlock) isRead() bool { return b.section == "One turn" || b.section ==
 func documented(t *testing.T) *env {
 	t.Helper()
 	h := newEnv(t)
-	h.Register("helper", true, turnkeeper.Schedule{Agent: "helper", Name: "morning", Cron: "0 7 * * *", TimeZone: "UTC", Conversation: "main", Message: "Good morning."})
-	h.Exec(`alter table turnkeeper.messages alter column id restart with 120; alter table turnkeeper.turns alter column id restart with 17`)
+	h.Register("helper", true, turnkeeper.Schedule{Agent: "helper", Name: "morning", Cron: "0 7 * * *", TimeZone: "UTC",
+		Conversation: "main", Message: "Good morning."})
+	h.Exec(
+		`alter table turnkeeper.messages alter column id restart with 120; alter table turnkeeper.turns alter column id restart with 17`)
 	begin := func(conversation string) *storagetest.Dispatch {
 		h.Submit("helper", conversation, "How much is in stock?")
 		return h.Dispatch("worker-1")[0]
@@ -61,9 +64,11 @@ func documented(t *testing.T) *env {
 	answer.Usage = turnkeeper.Usage{InputTokens: 900, OutputTokens: 40}
 	read := storagetest.Result(first, "", turnkeeper.CallSucceeded, "12 pieces")
 	read.Duration = 30 * time.Millisecond
-	read.Output = &turnkeeper.Output{ID: "result-17", MediaType: "text/plain", Text: strings.Repeat("x", outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
+	read.Output = &turnkeeper.Output{ID: "result-17", MediaType: "text/plain", Text: strings.Repeat("x",
+		outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
 	d.Write(t, turnlog.Entry{
-		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded", Error: "HTTP 503", Usage: turnkeeper.Usage{InputTokens: 900}}},
+		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded",
+			Error: "HTTP 503", Usage: turnkeeper.Usage{InputTokens: 900}}},
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 	})
 	d.Write(t, turnlog.Entry{Round: answer, Events: storagetest.Events(turnkeeper.EventRoundStop)})
@@ -74,7 +79,8 @@ func documented(t *testing.T) *env {
 		Events: storagetest.Events(turnkeeper.EventToolResult, turnkeeper.EventToolStarted),
 	})
 	d = h.Again(d, "worker-2")
-	d.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{storagetest.Result(second, "n", turnkeeper.CallUnknown, "outcome unknown")}})
+	d.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{storagetest.Result(second, "n", turnkeeper.CallUnknown,
+		"outcome unknown")}})
 	h.Exec("select turnkeeper.late_result(17, null, 1, 2, 'n', 'succeeded', 'booked', 'booked')")
 	end := func(d *storagetest.Dispatch, e turnlog.Entry, as journal.Ending) {
 		if err := d.Append(t.Context(), e, as); err != nil {
@@ -82,22 +88,27 @@ func documented(t *testing.T) *env {
 		}
 	}
 	end(d, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnComplete), Outcome: &turnlog.Outcome{
-		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "HTTP 503", Reply: "12 pieces.",
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded",
+		Error: "HTTP 503", Reply: "12 pieces.",
 	}}, storagetest.Answered)
 
 	end(begin("b"), turnlog.Entry{Outcome: &turnlog.Outcome{
-		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "HTTP 401", Reply: "This failed.",
+		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "HTTP 401",
+		Reply: "This failed.",
 	}}, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"})
-	h.Exec("update turnkeeper.messages set accepted_at = accepted_at - interval '1 year', closed_at = closed_at - interval '1 year' where id = 121")
+	h.Exec(
+		"update turnkeeper.messages set accepted_at = accepted_at - interval '1 year', closed_at = closed_at - interval '1 year' where id = 121")
 
 	begin("c")
 	h.Submit("helper", "c", "And tomorrow?")
 
 	d = begin("d")
 	d.Write(t, turnlog.Entry{
-		Round:   storagetest.Round(1, turnkeeper.EffectOnce),
-		Starts:  []turnlog.CallStart{{Key: first, Nonce: "far", Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}},
-		Results: []turnlog.CallResult{{Key: first, Nonce: "far", State: turnkeeper.CallRunning, Shown: "handle", OutputID: "later"}},
+		Round: storagetest.Round(1, turnkeeper.EffectOnce),
+		Starts: []turnlog.CallStart{{Key: first, Nonce: "far", Attempt: 1, Effect: turnkeeper.EffectOnce,
+			Detached: time.Hour}},
+		Results: []turnlog.CallResult{{Key: first, Nonce: "far", State: turnkeeper.CallRunning, Shown: "handle",
+			OutputID: "later"}},
 	})
 	d.Wait(t)
 	return h
@@ -134,7 +145,8 @@ func TestSQLOfTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := storagetest.One[string](h, "select quote_ident(current_database() || '_reader')") // roles belong to the whole server
+	// roles belong to the whole server
+	role := storagetest.One[string](h, "select quote_ident(current_database() || '_reader')")
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := conn.Exec(ctx, "drop owned by "+role+"; drop role "+role); err != nil {

@@ -18,7 +18,9 @@ func TestTheTallyAgreesWithEachTurn(t *testing.T) {
 		"state = 'queued', grant_id = null, lease_until = null, due_at = now() + interval '1 hour'",
 	} {
 		d := h.Turn(fmt.Sprint("message ", i))
-		h.Exec(fmt.Sprintf("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where turn_id = %d", d.Grant.TurnID))
+		h.Exec(
+			fmt.Sprintf(
+				"update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where turn_id = %d", d.Grant.TurnID))
 		h.Exec(fmt.Sprintf("update turnkeeper.turns set lane = 'lane' || id, %s where id = %d", set, d.Grant.TurnID))
 	}
 	queue, err := h.Queue(t.Context())

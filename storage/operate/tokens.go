@@ -41,7 +41,8 @@ const tokenPrefix = "tk_"
 func (s *TokenStore) CreateToken(ctx context.Context, t Token) (Token, string, error) {
 	secret := tokenPrefix + strings.ToLower(rand.Text()+rand.Text())
 	row, err := s.db.Q.CreateToken(ctx, dbsqlc.CreateTokenParams{
-		Name: t.Name, Sha256: hashToken(secret), Scopes: t.Scopes, Agents: t.Agents, UserName: t.User, Lifetime: t.Lifetime,
+		Name: t.Name, Sha256: hashToken(secret), Scopes: t.Scopes, Agents: t.Agents, UserName: t.User,
+		Lifetime: t.Lifetime,
 	})
 	if err = pg.Translate(err); pg.KeyTaken(err) {
 		err = fmt.Errorf("%w: there is a token %q", ErrTokenExists, t.Name)
@@ -96,7 +97,8 @@ func hashToken(secret string) string {
 
 func tokenOf(r dbsqlc.TurnkeeperApiToken) Token {
 	return Token{
-		ID: r.ID, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents, User: r.UserName, CreatedAt: r.CreatedAt, ExpiresAt: dbrow.OrZero(r.ExpiresAt),
+		ID: r.ID, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents, User: r.UserName, CreatedAt: r.CreatedAt,
+		ExpiresAt:  dbrow.OrZero(r.ExpiresAt),
 		LastUsedAt: dbrow.OrZero(r.LastUsedAt),
 	}
 }

@@ -21,7 +21,8 @@ func TestTokensAreOneAnothers(t *testing.T) {
 		}
 		secrets[name] = secret
 	}
-	if _, _, err := h.CreateToken(ctx, operate.Token{Name: "first", Scopes: []string{"send"}}); !errors.Is(err, operate.ErrTokenExists) {
+	if _, _, err := h.CreateToken(ctx, operate.Token{Name: "first", Scopes: []string{"send"}}); !errors.Is(err,
+		operate.ErrTokenExists) {
 		t.Errorf("a second token of the name: %v", err)
 	}
 

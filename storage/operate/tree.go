@@ -29,8 +29,10 @@ func (s *Views) awaitedOf(ctx context.Context, id turnkeeper.TurnID) ([]AwaitedC
 	rows, err := s.db.Q.AwaitedOfTurn(ctx, int64(id))
 	return dbrow.Map(rows, func(r dbsqlc.AwaitedOfTurnRow) AwaitedCall {
 		return AwaitedCall{
-			Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Name: r.Name, Since: r.OpenedAt, Until: dbrow.OrZero(r.Deadline),
-			Attempt: int(dbrow.OrZero(r.Attempt)), WorkerID: turnkeeper.WorkerID(r.WorkerID), ClaimedAt: dbrow.OrZero(r.ClaimedAt), ArrivedAt: dbrow.OrZero(r.ArrivedAt),
+			Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Name: r.Name, Since: r.OpenedAt,
+			Until:   dbrow.OrZero(r.Deadline),
+			Attempt: int(dbrow.OrZero(r.Attempt)), WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			ClaimedAt: dbrow.OrZero(r.ClaimedAt), ArrivedAt: dbrow.OrZero(r.ArrivedAt),
 		}
 	}), pg.Translate(err)
 }
@@ -67,7 +69,8 @@ func (s *Views) treeOf(ctx context.Context, turn turnkeeper.Turn) (*Tree, error)
 		return nil, err
 	}
 	tree.Agent, tree.State = row.Agent, turnkeeper.TurnState(row.State)
-	tree.Limits = turnlog.TreeLimits{MaxDepth: int(row.MaxDepth), MaxAgents: int(row.MaxAgents), Tokens: row.Tokens, Calls: row.Calls}
+	tree.Limits = turnlog.TreeLimits{MaxDepth: int(row.MaxDepth), MaxAgents: int(row.MaxAgents), Tokens: row.Tokens,
+		Calls: row.Calls}
 	tree.UsedTokens, tree.UsedCalls = row.UsedTokens, row.UsedCalls
 	rows, err := s.db.Q.SubAgents(ctx, int64(tree.Root), shownSubAgents)
 	tree.SubAgents = dbrow.Map(rows, subAgentOf)
@@ -80,9 +83,11 @@ func (s *Views) treeOf(ctx context.Context, turn turnkeeper.Turn) (*Tree, error)
 
 func subAgentOf(r dbsqlc.SubAgentsRow) turnlog.SubAgent {
 	return turnlog.SubAgent{
-		Parent: turnkeeper.TurnID(r.TurnID), Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Agent: r.Agent,
-		Message: turnkeeper.MessageID(r.MessageID), Trouble: turnlog.SpawnTrouble(r.Trouble), State: turnkeeper.MessageState(r.MessageState),
-		Turn: turnkeeper.TurnID(r.Child), TurnState: turnkeeper.TurnState(r.ChildState), Depth: int(r.Depth),
+		Parent: turnkeeper.TurnID(r.TurnID), Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+		Agent:   r.Agent,
+		Message: turnkeeper.MessageID(r.MessageID), Trouble: turnlog.SpawnTrouble(r.Trouble),
+		State: turnkeeper.MessageState(r.MessageState),
+		Turn:  turnkeeper.TurnID(r.Child), TurnState: turnkeeper.TurnState(r.ChildState), Depth: int(r.Depth),
 		Usage: turnkeeper.Usage{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens},
 		Since: r.SpawnedAt, Until: r.Deadline, EndedAt: dbrow.OrZero(r.EndedAt), Dropped: r.Dropped,
 	}

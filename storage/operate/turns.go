@@ -50,8 +50,8 @@ func (s *Views) Turns(ctx context.Context, p Page) ([]waiting.Turn, error) {
 	return s.withTurnWaits(ctx, turns)
 }
 
-// LatestTurn returns the id of the newest turn of an agent. If agent is empty, it is the newest turn of all agents that is
-// not a sub-agent's. It fails with ErrNotFound if there is none.
+// LatestTurn returns the id of the newest turn of an agent. If agent is empty, it is the newest turn of all agents that
+// is not a sub-agent's. It fails with ErrNotFound if there is none.
 func (s *Views) LatestTurn(ctx context.Context, agent string) (turnkeeper.TurnID, error) {
 	id, err := s.db.Q.LatestTurn(ctx, agent)
 	return turnkeeper.TurnID(id), pg.Translate(err)
@@ -131,12 +131,15 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		return TurnView{}, pg.Translate(err)
 	}
 	v.Waited = dbrow.Map(waited, func(r dbsqlc.WaitsOfTurnRow) waiting.Parked {
-		return waiting.Parked{At: r.At, Reasons: dbrow.Map(r.Reasons, func(reason string) waiting.Reason { return waiting.Reason(reason) })}
+		return waiting.Parked{At: r.At, Reasons: dbrow.Map(r.Reasons, func(reason string) waiting.Reason {
+			return waiting.Reason(reason)
+		})}
 	})
 	outputs, err := s.db.Q.OutputsOfTurn(ctx, int64(id))
 	v.Outputs = dbrow.Map(outputs, func(r dbsqlc.OutputsOfTurnRow) turnkeeper.Output {
 		return turnkeeper.Output{
-			ID: turnkeeper.OutputID(r.ID), TurnID: id, Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+			ID: turnkeeper.OutputID(r.ID), TurnID: id, Call: turnkeeper.CallKey{Round: int(r.Round),
+				Ordinal: int(r.Ordinal)},
 			MediaType: r.MediaType, SizeBytes: r.SizeBytes, Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256,
 			Incomplete: r.Incomplete, Retrieved: r.Retrieved, ExpiredAt: dbrow.OrZero(r.ExpiredAt),
 		}
@@ -167,9 +170,11 @@ func (s *Views) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeepe
 }
 
 // Events reads the events of a turn after a number, in order, at most limit or 10,000.
-func (s *Views) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+func (s *Views) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
+	limit int) ([]turnkeeper.Event, error) {
 	rows, err := s.db.Q.EventsAfter(ctx, int64(turn), after, int32(min(limit, 10_000))) //nolint:gosec // bounded
-	return dbrow.Map(rows, func(r dbsqlc.EventsAfterRow) turnkeeper.Event { return dbrow.Event(turn, r) }), pg.Translate(err)
+	return dbrow.Map(rows, func(r dbsqlc.EventsAfterRow) turnkeeper.Event { return dbrow.Event(turn, r) }),
+		pg.Translate(err)
 }
 
 // WhoseTurn returns the key of a turn's conversation, or fails with ErrNotFound.

@@ -23,7 +23,8 @@ func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (wa
 	return found[0], err
 }
 
-// WatchedMessages reads ID, State, TurnID, ClosedAt, Waits and Turns of messages, in any order, without those that do not exist.
+// WatchedMessages reads ID, State, TurnID, ClosedAt, Waits and Turns of messages, in any order, without those that do
+// not exist.
 func (s *Views) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error) {
 	rows, err := s.db.Q.WatchedMessages(ctx, dbrow.Map(ids, func(id turnkeeper.MessageID) int64 { return int64(id) }))
 	if err != nil {
@@ -32,7 +33,8 @@ func (s *Views) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID)
 	messages := dbrow.Map(rows, func(r dbsqlc.WatchedMessagesRow) waiting.Message {
 		return waiting.Message{
 			Message: turnkeeper.Message{
-				ID: turnkeeper.MessageID(r.ID), State: turnkeeper.MessageState(r.State), TurnID: turnkeeper.TurnID(dbrow.OrZero(r.TurnID)),
+				ID: turnkeeper.MessageID(r.ID), State: turnkeeper.MessageState(r.State),
+				TurnID:   turnkeeper.TurnID(dbrow.OrZero(r.TurnID)),
 				ClosedAt: dbrow.OrZero(r.ClosedAt),
 			},
 			Turns: dbrow.Map(r.Turns, func(id int64) turnkeeper.TurnID { return turnkeeper.TurnID(id) }),
@@ -82,9 +84,12 @@ func waitsOf(ctx context.Context, db *pg.DB, ids []int64) (map[turnkeeper.Messag
 
 func waitOf(r dbsqlc.BlockersOfRow) waiting.Wait {
 	return waiting.Wait{
-		Reason: waiting.Reason(r.Reason), Since: known(r.Since), Until: known(r.Until), Agent: r.Agent, Lane: turnkeeper.Lane(r.Lane),
-		Message: turnkeeper.MessageID(r.MessageID), Turn: turnkeeper.TurnID(r.TurnID), State: turnkeeper.TurnState(r.TurnState),
-		Worker: turnkeeper.WorkerID(r.WorkerID), Stopped: r.Stopped, Silent: r.Silent, Model: r.Model, Count: int(r.Count), Why: r.Why,
+		Reason: waiting.Reason(r.Reason), Since: known(r.Since), Until: known(r.Until), Agent: r.Agent,
+		Lane:    turnkeeper.Lane(r.Lane),
+		Message: turnkeeper.MessageID(r.MessageID), Turn: turnkeeper.TurnID(r.TurnID),
+		State:  turnkeeper.TurnState(r.TurnState),
+		Worker: turnkeeper.WorkerID(r.WorkerID), Stopped: r.Stopped, Silent: r.Silent, Model: r.Model,
+		Count: int(r.Count), Why: r.Why,
 	}
 }
 
@@ -117,11 +122,15 @@ type holder struct {
 
 // holders reads which workers run the turns, and what the turns are doing.
 func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.TurnID]holder, error) {
-	rows, dark, err := pg.Apart(turns, func(ids []int64) ([]dbsqlc.HoldersRow, error) { return s.db.Q.Holders(ctx, ids) })
+	rows, dark, err := pg.Apart(turns, func(ids []int64) ([]dbsqlc.HoldersRow, error) {
+		return s.db.Q.Holders(ctx, ids)
+	})
 	if err != nil || len(rows)+len(dark) == 0 {
 		return nil, err
 	}
-	calls, unreadable, err := pg.Apart(turns, func(ids []int64) ([]dbsqlc.OpenCallsRow, error) { return s.db.Q.OpenCalls(ctx, ids) })
+	calls, unreadable, err := pg.Apart(turns, func(ids []int64) ([]dbsqlc.OpenCallsRow, error) {
+		return s.db.Q.OpenCalls(ctx, ids)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +144,8 @@ func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.Turn
 			continue
 		}
 		h.underWay = underWay(r)
-		h.silence = silenceOf(dbrow.OrZero(r.BeatAt), r.StoppedAt, r.SilentMs, r.TakeoverAfter, dbrow.OrZero(r.LeaseUntil))
+		h.silence = silenceOf(dbrow.OrZero(r.BeatAt), r.StoppedAt, r.SilentMs, r.TakeoverAfter,
+			dbrow.OrZero(r.LeaseUntil))
 		for _, c := range calls {
 			if c.TurnID == r.ID {
 				h.underWay.Calls = append(h.underWay.Calls, turnkeeper.OpenCall{
@@ -176,7 +186,8 @@ func noteRefused(u *turnkeeper.UnderWay, turn turnkeeper.TurnID, all []presence.
 }
 
 // silenceOf returns the silence of a worker by its heartbeat, or nil if it is not silent or has no heartbeat.
-func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover time.Duration, leaseUntil time.Time) *turnkeeper.Silence {
+func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover time.Duration,
+	leaseUntil time.Time) *turnkeeper.Silence {
 	silent := time.Duration(silentMs) * time.Millisecond
 	if beatAt.IsZero() || stoppedAt == nil && silent <= presence.SilentAfter {
 		return nil

@@ -21,7 +21,8 @@ import (
 func (h *env) heldUpBy(id turnkeeper.MessageID) (said []string) {
 	h.T.Helper()
 	// A worker with heartbeats must not become silent on a slow machine.
-	h.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where takeover_after = interval '1 hour'")
+	h.Exec(
+		"update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where takeover_after = interval '1 hour'")
 	m, err := h.WaitingMessage(h.T.Context(), id)
 	if err != nil {
 		h.T.Fatal(err)
@@ -34,7 +35,8 @@ func (h *env) heldUpBy(id turnkeeper.MessageID) (said []string) {
 			zero  bool
 		}{
 			{"message", w.Message, w.Message == 0}, {"turn", w.Turn, w.Turn == 0}, {"state", w.State, w.State == ""},
-			{"worker", w.Worker, w.Worker == ""}, {"model", w.Model, w.Model == ""}, {"count", w.Count, w.Count == 0}, {"why", w.Why, w.Why == ""},
+			{"worker", w.Worker, w.Worker == ""}, {"model", w.Model, w.Model == ""}, {"count", w.Count, w.Count == 0},
+			{"why", w.Why, w.Why == ""},
 		} {
 			if !part.zero {
 				text += fmt.Sprintf(" %s=%v", part.name, part.value)
@@ -87,24 +89,31 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.wantWaits("while the scheduler is paused", m, "scheduler_paused why=repairs")
-	h.Exec("update turnkeeper.settings set hold_until = clock_timestamp() + interval '1 hour', hold_reason = 'the clock stepped'")
+	h.Exec(
+		"update turnkeeper.settings set hold_until = clock_timestamp() + interval '1 hour', hold_reason = 'the clock stepped'")
 	h.fallsSilent("worker-1", time.Hour)
-	h.wantWaits("while all stands still", m, "scheduler_paused why=repairs", "scheduler_holds_off why=the clock stepped until", "no_worker")
-	h.Exec("update turnkeeper.settings set hold_until = clock_timestamp() - interval '1 second', paused_at = null, paused_reason = null")
+	h.wantWaits("while all stands still", m, "scheduler_paused why=repairs",
+		"scheduler_holds_off why=the clock stepped until", "no_worker")
+	h.Exec(
+		"update turnkeeper.settings set hold_until = clock_timestamp() - interval '1 second', paused_at = null, paused_reason = null")
 	h.serves("worker-1", 1)
 
-	h.Exec("update turnkeeper.agents set models = '{a/one,b/two}', give_up_after = interval '1 day' where name = 'clerk'")
-	down := "insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ($1, now(), now() + interval '1 minute', 1, 'auth', $2)"
+	h.Exec(
+		"update turnkeeper.agents set models = '{a/one,b/two}', give_up_after = interval '1 day' where name = 'clerk'")
+	down :=
+		"insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ($1, now(), now() + interval '1 minute', 1, 'auth', $2)"
 	h.Exec(down, "b/two", "401 Unauthorized")
 	h.wantWaits("with one model of two", m, "next_tick")
 	h.Exec(down, "a/one", "403 Forbidden")
-	h.wantWaits("with no model", m, "model_down model=a/one why=auth: 403 Forbidden until", "model_down model=b/two why=auth: 401 Unauthorized until")
+	h.wantWaits("with no model", m, "model_down model=a/one why=auth: 403 Forbidden until",
+		"model_down model=b/two why=auth: 401 Unauthorized until")
 	h.Exec("delete from turnkeeper.model_health")
 
 	second, third := h.Submit("clerk", "", "second"), h.Submit("clerk", "", "third")
 	h.wantWaits("behind one", second, "earlier_message message=1 count=1")
 	h.wantWaits("behind two", third, "earlier_message message=1 count=2")
-	h.Exec("update turnkeeper.messages set due_at = date_trunc('second', clock_timestamp()), priority = case when id = 3 then 5 else 0 end")
+	h.Exec(
+		"update turnkeeper.messages set due_at = date_trunc('second', clock_timestamp()), priority = case when id = 3 then 5 else 0 end")
 	h.wantWaits("ahead of all by its priority", third, "next_tick")
 	h.wantWaits("behind it", m, "earlier_message message=3 count=1")
 	h.Exec("update turnkeeper.messages set priority = 0")
@@ -123,7 +132,8 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	h.HeartBeat("worker-2", 1, time.Hour)
 	h.wantWaits("of a silent worker", m, "worker_silent turn=1 state=running worker=worker-1 until")
 	h.wantWaits("behind a silent worker", second,
-		"lane_held turn=1 state=running worker=worker-1 until", "worker_silent turn=1 state=running worker=worker-1 until")
+		"lane_held turn=1 state=running worker=worker-1 until",
+		"worker_silent turn=1 state=running worker=worker-1 until")
 	h.serves("worker-1", 2)
 
 	err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
@@ -138,7 +148,8 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	h.wantWaits("put off", m, "deferred turn=1 state=queued why=for a newer worker until")
 	h.Exec("update turnkeeper.turns set error_class = 'needs_newer_worker', error = 'it lacks a tool'")
 	h.wantWaits("handed back, before the others have seen it", m, "next_tick")
-	h.Exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome)
+	h.Exec(
+		`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome)
 		select t.lane, -row_number() over (), gen_random_uuid(), t.id, 1, w.worker_id, t.created_at, t.created_at + interval '4 min', t.created_at, 'handed_back'
 		from turnkeeper.turns t, turnkeeper.worker_heartbeat w where t.state = 'queued'`)
 	h.wantWaits("handed back by all", m, "newer_worker turn=1 state=queued why=it lacks a tool until")
@@ -151,7 +162,8 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 
 	d = h.Dispatch("worker-1")[0]
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
-		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "503 Service Unavailable", Retry: true, Backoff: time.Minute,
+		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded",
+		Error: "503 Service Unavailable", Retry: true, Backoff: time.Minute,
 	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -234,21 +246,26 @@ func TestWhatATurnDoes(t *testing.T) {
 	}
 	text := `{"text":"` + strings.Repeat("word", 50) + `"}`
 	want("before the first text", turnkeeper.UnderWay{Round: 1})
-	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 1, `{"of":3}`), event(turnkeeper.EventBlockDelta, 1, text)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 1, `{"of":3}`),
+		event(turnkeeper.EventBlockDelta, 1, text)}})
 	want("while it streams", turnkeeper.UnderWay{Round: 1, OutputTokens: 50})
 	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventBlockDelta, 1, text)}})
 	want("as it goes on", turnkeeper.UnderWay{Round: 1, OutputTokens: 100})
 	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundRollback, 1, `{"reason":"x"}`)}})
 	want("taken back", turnkeeper.UnderWay{Round: 1})
-	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectNone), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)}})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectNone),
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)}})
 	want("while tools run", turnkeeper.UnderWay{Round: 1, Calls: []turnkeeper.OpenCall{
-		{Key: storagetest.Key(1, 1), Name: "tool", State: turnkeeper.CallStarted}, {Key: storagetest.Key(1, 2), Name: "tool", State: turnkeeper.CallPlanned},
+		{Key: storagetest.Key(1, 1), Name: "tool", State: turnkeeper.CallStarted}, {Key: storagetest.Key(1, 2),
+			Name: "tool", State: turnkeeper.CallPlanned},
 	}})
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
-		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "ok"), storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallSucceeded, "ok"),
+		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "ok"),
+		storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallSucceeded, "ok"),
 	}})
 	want("after them", turnkeeper.UnderWay{Round: 2})
-	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 2, `{"of":3}`), event(turnkeeper.EventBlockDelta, 2, text)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 2, `{"of":3}`),
+		event(turnkeeper.EventBlockDelta, 2, text)}})
 	want("in its second round", turnkeeper.UnderWay{Round: 2, OutputTokens: 50})
 
 	if turn := look(); turn.Silence != nil {
@@ -260,7 +277,8 @@ func TestWhatATurnDoes(t *testing.T) {
 	}
 	h.Silence("worker-1", 40*time.Second)
 	turn := look()
-	if turn.Silence == nil || turn.Silence.For < 40*time.Second || turn.Silence.Stopped || !turn.Silence.Until.Before(turn.LeaseUntil) {
+	if turn.Silence == nil || turn.Silence.For < 40*time.Second || turn.Silence.Stopped ||
+		!turn.Silence.Until.Before(turn.LeaseUntil) {
 		t.Errorf("of a silent worker: %+v", turn.Silence)
 	}
 	h.Exec("update turnkeeper.worker_heartbeat set takeover_after = interval '0'")
@@ -275,7 +293,8 @@ func TestWhatATurnDoes(t *testing.T) {
 		t.Errorf("of a worker that has stopped: %+v", turn.Silence)
 	}
 	d.Finish(t, "done")
-	if turn, err := h.ViewTurn(t.Context(), d.Grant.TurnID); err != nil || turn.Turn.UnderWay != nil || turn.Turn.Silence != nil {
+	if turn, err := h.ViewTurn(t.Context(), d.Grant.TurnID); err != nil || turn.Turn.UnderWay != nil ||
+		turn.Turn.Silence != nil {
 		t.Errorf("it has ended, and does %+v, error %v", turn.Turn.UnderWay, err)
 	}
 }
@@ -291,7 +310,8 @@ func TestRolesOfAProcess(t *testing.T) {
 		{[]string{"api"}, 0, presence.Serving}, {nil, 0, presence.Draining},
 	} {
 		h.Exec("delete from turnkeeper.worker_heartbeat")
-		if err := h.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Roles: c.roles, Slots: c.slots, TakeoverAfter: time.Hour}); err != nil {
+		if err := h.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Roles: c.roles, Slots: c.slots,
+			TakeoverAfter: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := h.Workers(t.Context()); err != nil || len(all) != 1 || all[0].State() != c.want {
@@ -302,17 +322,20 @@ func TestRolesOfAProcess(t *testing.T) {
 
 func TestAPausedScheduleSaysWhy(t *testing.T) {
 	h := newEnv(t)
-	h.Register("clerk", false, turnkeeper.Schedule{Agent: "clerk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Message: "x"})
+	h.Register("clerk", false, turnkeeper.Schedule{Agent: "clerk", Name: "daily", Cron: "@daily", TimeZone: "UTC",
+		Message: "x"})
 	for _, paused := range []bool{true, false} {
 		why := map[bool]string{true: "too many"}[paused]
 		if err := h.PauseSchedule(t.Context(), "clerk", "daily", paused, "too many"); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := h.Schedules(t.Context()); err != nil || len(all) != 1 || all[0].PausedReason != why || all[0].PausedAt.IsZero() == paused {
+		if all, err := h.Schedules(t.Context()); err != nil || len(all) != 1 || all[0].PausedReason != why ||
+			all[0].PausedAt.IsZero() == paused {
 			t.Errorf("paused %t: %+v, error %v", paused, all, err)
 		}
 		agents, err := h.Agents(t.Context())
-		if err != nil || len(agents) != 2 || (len(agents[0].PausedSchedules) == 1) != paused || len(agents[1].PausedSchedules) != 0 {
+		if err != nil || len(agents) != 2 || (len(agents[0].PausedSchedules) == 1) != paused ||
+			len(agents[1].PausedSchedules) != 0 {
 			t.Errorf("paused %t: %+v, error %v", paused, agents, err)
 		}
 	}

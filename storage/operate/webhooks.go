@@ -34,9 +34,12 @@ func (s *WebhookStore) SeeWebhooks(ctx context.Context, names []string) ([]strin
 
 // ClaimDeliveries claims at most limit due deliveries of a webhook, oldest first, for the time
 // hold. All workers together claim at most slots at a time. Each claim counts as an attempt.
-func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]outbox.DeliveryClaim, error) {
+func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots,
+	limit int, hold time.Duration) ([]outbox.DeliveryClaim, error) {
 	rows, err := s.db.Q.ClaimDeliveries(ctx, dbsqlc.ClaimDeliveriesParams{
-		Webhook: webhook, Worker: string(worker), Slots: int32(slots), MaxRows: int32(limit), Hold: hold, //nolint:gosec // settings bound them
+		Webhook: webhook, Worker: string(worker), Hold: hold,
+		Slots:   int32(slots), //nolint:gosec // settings bound them
+		MaxRows: int32(limit), //nolint:gosec // settings bound them
 	})
 	if err != nil {
 		return nil, pg.Translate(err)
@@ -53,7 +56,8 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 	for _, r := range rows {
 		reply, ask := replies.found[r.ReplyID], opened.found[r.AskID]
 		if failed := cmp.Or(replies.failed[r.ReplyID], opened.failed[r.AskID]); failed != nil {
-			if err := s.db.PutAside(ctx, s.db.Q, string(granting.AsideDelivery), strconv.FormatInt(r.ID, 10), failed); err != nil {
+			if err := s.db.PutAside(ctx, s.db.Q, string(granting.AsideDelivery), strconv.FormatInt(r.ID, 10),
+				failed); err != nil {
 				return claims, err
 			}
 			continue
@@ -62,7 +66,8 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 			continue // just purged
 		}
 		claims = append(claims, outbox.DeliveryClaim{
-			ID: r.ID, Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply, Ask: ask,
+			ID: r.ID, Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts),
+			Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply, Ask: ask,
 		})
 	}
 	return claims, nil
@@ -75,7 +80,8 @@ type contents[T any] struct {
 }
 
 // asksOf is repliesOf for asks.
-func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (opened contents[outbox.OpenedAsk], err error) {
+func (s *WebhookStore) asksOf(ctx context.Context,
+	claimed []dbsqlc.ClaimDeliveriesRow) (opened contents[outbox.OpenedAsk], err error) {
 	opened.found = map[int64]outbox.OpenedAsk{}
 	ids := idsOf(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.AskID })
 	if len(ids) == 0 {
@@ -83,10 +89,13 @@ func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliver
 	}
 	err = s.db.Patiently(ctx, func() (err error) {
 		var rows []dbsqlc.AsksByIDRow
-		rows, opened.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.AsksByIDRow, error) { return s.db.Q.AsksByID(ctx, ids) })
+		rows, opened.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.AsksByIDRow, error) {
+			return s.db.Q.AsksByID(ctx, ids)
+		})
 		for _, r := range rows {
 			a := askOf(dbsqlc.AskByIDRow(r))
-			opened.found[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, User: a.User, Conversation: a.Conversation, Message: a.Message}
+			opened.found[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, User: a.User,
+				Conversation: a.Conversation, Message: a.Message}
 		}
 		return err
 	})
@@ -100,7 +109,8 @@ func idsOf(claimed []dbsqlc.ClaimDeliveriesRow, id func(dbsqlc.ClaimDeliveriesRo
 
 // repliesOf reads the replies of claims, by id. If that fails nothing may be sent, because every
 // attempt must send the same body.
-func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (replies contents[turnkeeper.Reply], err error) {
+func (s *WebhookStore) repliesOf(ctx context.Context,
+	claimed []dbsqlc.ClaimDeliveriesRow) (replies contents[turnkeeper.Reply], err error) {
 	replies.found = map[int64]turnkeeper.Reply{}
 	ids := idsOf(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
 	if len(ids) == 0 {
@@ -108,7 +118,9 @@ func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeli
 	}
 	err = s.db.Patiently(ctx, func() (err error) {
 		var rows []dbsqlc.TurnkeeperReply
-		rows, replies.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.TurnkeeperReply, error) { return s.db.Q.RepliesByID(ctx, ids) })
+		rows, replies.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.TurnkeeperReply, error) {
+			return s.db.Q.RepliesByID(ctx, ids)
+		})
 		for _, r := range rows {
 			replies.found[r.ID] = dbrow.Reply(r)
 		}
@@ -119,9 +131,11 @@ func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeli
 
 // EndDelivery records the result of an attempt. held is false, and nothing is recorded, if the
 // claim expired and another worker has claimed the delivery, or if the delivery was deleted.
-func (s *WebhookStore) EndDelivery(ctx context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd) (held bool, err error) {
+func (s *WebhookStore) EndDelivery(ctx context.Context, c outbox.DeliveryClaim,
+	end outbox.DeliveryEnd) (held bool, err error) {
 	p := dbsqlc.EndDeliveryParams{
-		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ID: c.ID, Webhook: c.Webhook, Claim: c.Claim,
+		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ID: c.ID, Webhook: c.Webhook,
+		Claim: c.Claim,
 		Error: dbrow.OrNull(s.db.Clean(end.Error)),
 	}
 	p.DurationMs, p.Uncounted = max(end.Duration.Milliseconds(), 0), end.Uncounted
@@ -309,20 +323,29 @@ func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 	w := r.TurnkeeperWebhook
 	return WebhookView{
 		Webhook: outbox.Webhook{
-			Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, Asks: w.Asks, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: dbrow.OrZero(w.NotBefore),
-			PausedAt: dbrow.OrZero(w.PausedAt), PausedReason: dbrow.OrZero(w.PausedReason), SucceededAt: dbrow.OrZero(w.SucceededAt), FailedAt: dbrow.OrZero(w.FailedAt),
+			Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, Asks: w.Asks, AddedAt: w.AddedAt,
+			SeenAt: w.SeenAt, NotBefore: dbrow.OrZero(w.NotBefore),
+			PausedAt: dbrow.OrZero(w.PausedAt), PausedReason: dbrow.OrZero(w.PausedReason),
+			SucceededAt: dbrow.OrZero(w.SucceededAt), FailedAt: dbrow.OrZero(w.FailedAt),
 			LastError: dbrow.OrZero(w.LastError),
 		},
-		Pending: int(r.Pending), Sending: int(r.Sending), Dead: int(r.Dead), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Now: r.Now,
+		Pending: int(r.Pending), Sending: int(r.Sending), Dead: int(r.Dead),
+		Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Now: r.Now,
 	}
 }
 
 func deliveryOf(r dbsqlc.ListDeliveriesRow) outbox.Delivery {
 	return outbox.Delivery{
-		ID: r.ID, Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(dbrow.OrZero(r.ReplyID)), AskID: asks.ID(dbrow.OrZero(r.AskID)), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
-		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), WrittenAt: r.WrittenAt,
-		State: outbox.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: dbrow.OrZero(r.DueAt), Sending: r.Sending,
-		WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)), FirstAt: dbrow.OrZero(r.FirstAt), LastAt: dbrow.OrZero(r.LastAt), Status: int(dbrow.OrZero(r.Status)),
-		Error: dbrow.OrZero(r.Error), Duration: time.Duration(dbrow.OrZero(r.DurationMs)) * time.Millisecond, Redelivered: int(r.Redelivered), CreatedAt: r.CreatedAt,
+		ID: r.ID, Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(dbrow.OrZero(r.ReplyID)),
+		AskID: asks.ID(dbrow.OrZero(r.AskID)), MessageID: turnkeeper.MessageID(r.MessageID),
+		TurnID: turnkeeper.TurnID(r.TurnID),
+		Agent:  r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome),
+		WrittenAt: r.WrittenAt,
+		State:     outbox.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: dbrow.OrZero(r.DueAt),
+		Sending:  r.Sending,
+		WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)), FirstAt: dbrow.OrZero(r.FirstAt),
+		LastAt: dbrow.OrZero(r.LastAt), Status: int(dbrow.OrZero(r.Status)),
+		Error: dbrow.OrZero(r.Error), Duration: time.Duration(dbrow.OrZero(r.DurationMs)) * time.Millisecond,
+		Redelivered: int(r.Redelivered), CreatedAt: r.CreatedAt,
 	}
 }

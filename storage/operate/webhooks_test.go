@@ -18,7 +18,8 @@ import (
 // hook registers a webhook for the replies of some agents, or of all if none is given.
 func (h *env) hook(name string, agents ...string) {
 	h.T.Helper()
-	if err := h.RegisterWebhook(h.T.Context(), outbox.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
+	if err := h.RegisterWebhook(h.T.Context(), outbox.Webhook{Name: name, Origin: "https://" + name + ".example",
+		Agents: agents}); err != nil {
 		h.T.Fatal(err)
 	}
 }
@@ -79,7 +80,8 @@ func TestDeliveriesComeWithTheReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims := h.claim("all", "w", 10, 10)
-	if len(claims) != 2 || claims[0].Reply.Body != "re: after" || claims[1].Reply.Outcome != turnkeeper.TurnCancelled || claims[0].Attempt != 1 {
+	if len(claims) != 2 || claims[0].Reply.Body != "re: after" || claims[1].Reply.Outcome != turnkeeper.TurnCancelled ||
+		claims[0].Attempt != 1 {
 		t.Errorf("due are %+v", claims)
 	}
 	if claims := h.claim("desk", "w", 10, 10); len(claims) != 0 {
@@ -109,15 +111,19 @@ func TestClaims(t *testing.T) {
 	if h.end(second[0], outbox.DeliveryEnd{State: outbox.DeliveryPending}) {
 		t.Error("a delivery was ended twice")
 	}
-	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() - interval '1 hour' where reply_id = $1", int64(first[0].Reply.ID))
+	h.Exec(
+		"update turnkeeper.webhook_deliveries set due_at = clock_timestamp() - interval '1 hour' where reply_id = $1",
+		int64(first[0].Reply.ID))
 	again := h.claim("shop", "worker-2", 3, 1)
-	if !slices.Equal(ids(again), ids(first[:1])) || again[0].Attempt != 2 || h.end(first[0], outbox.DeliveryEnd{State: outbox.DeliveryDead}) {
+	if !slices.Equal(ids(again), ids(first[:1])) || again[0].Attempt != 2 ||
+		h.end(first[0], outbox.DeliveryEnd{State: outbox.DeliveryDead}) {
 		t.Errorf("after its end the claim of %v is %v", ids(first[:1]), ids(again))
 	}
 
 	h.HeartBeat("worker-1", 1, 0)
 	h.Exec("update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp() where worker_id = 'worker-1'")
-	if taken := h.claim("shop", "worker-2", 10, 10); !slices.Contains(ids(taken), first[1].Reply.ID) || len(taken) != 3 {
+	if taken := h.claim("shop", "worker-2", 10, 10); !slices.Contains(ids(taken), first[1].Reply.ID) ||
+		len(taken) != 3 {
 		t.Errorf("of a worker that is gone %v are taken, and not %v", ids(taken), ids(first[1:]))
 	}
 	if h.end(first[1], outbox.DeliveryEnd{State: outbox.DeliveryDelivered}) {
@@ -148,7 +154,8 @@ func TestClaimsBesideEachOther(t *testing.T) {
 	for n := range 4 {
 		all.Go(func() {
 			for count(0) < replies {
-				claims, err := h.ClaimDeliveries(t.Context(), "shop", turnkeeper.WorkerID(fmt.Sprint(n)), slots, 2, hold)
+				claims, err := h.ClaimDeliveries(t.Context(), "shop", turnkeeper.WorkerID(fmt.Sprint(n)),
+					slots, 2, hold)
 				if err != nil {
 					t.Error(err)
 					return
@@ -156,7 +163,8 @@ func TestClaimsBesideEachOther(t *testing.T) {
 				count(len(claims), claims...)
 				for _, c := range claims {
 					count(-1)
-					if _, err := h.EndDelivery(t.Context(), c, outbox.DeliveryEnd{State: outbox.DeliveryDelivered}); err != nil {
+					if _, err := h.EndDelivery(t.Context(), c,
+						outbox.DeliveryEnd{State: outbox.DeliveryDelivered}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -222,8 +230,10 @@ func TestEndsOfAttempts(t *testing.T) {
 	if w, d := view(); d.Attempts != 0 || d.Error != "" || !w.FailedAt.IsZero() || !w.SucceededAt.IsZero() {
 		t.Errorf("broken off: %+v, %+v", w, d)
 	}
-	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 500, Error: "no", Wait: time.Hour, Duration: time.Second})
-	if w, d := view(); d.Attempts != 1 || d.Status != 500 || d.Error != "no" || w.LastError != "no" || w.FailedAt.IsZero() || d.Duration != time.Second {
+	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 500, Error: "no", Wait: time.Hour,
+		Duration: time.Second})
+	if w, d := view(); d.Attempts != 1 || d.Status != 500 || d.Error != "no" || w.LastError != "no" ||
+		w.FailedAt.IsZero() || d.Duration != time.Second {
 		t.Errorf("failed: %+v, %+v", w, d)
 	}
 	if w := wait(); w < 59*time.Minute || w > time.Hour {
@@ -257,7 +267,8 @@ func TestEndsOfAttempts(t *testing.T) {
 		t.Errorf("while it is sent: %v, %v", done, err)
 	}
 	h.end(c, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200})
-	if w, d := view(); w.Dead+w.Pending != 0 || d.State != outbox.DeliveryDelivered || d.Redelivered != 1 || w.SucceededAt.IsZero() {
+	if w, d := view(); w.Dead+w.Pending != 0 || d.State != outbox.DeliveryDelivered || d.Redelivered != 1 ||
+		w.SucceededAt.IsZero() {
 		t.Errorf("delivered: %+v, %+v", w, d)
 	}
 	if _, ok, err := h.NextDelivery(t.Context(), "shop"); ok || err != nil {
@@ -279,7 +290,8 @@ func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
 		t.Error("the older attempt has ended it")
 	}
 	again := h.claim("shop", "w", 1, 1)
-	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
+	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0],
+		outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
 		t.Errorf("claimed again: %+v", again)
 	}
 }
@@ -298,15 +310,18 @@ func TestRemovedWebhooks(t *testing.T) {
 	if err := h.RemoveWebhook(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
-	if there, err := h.SeeWebhooks(t.Context(), []string{"other", "shop"}); err != nil || !slices.Equal(there, []string{"other"}) {
+	if there, err := h.SeeWebhooks(t.Context(), []string{"other", "shop"}); err != nil || !slices.Equal(there,
+		[]string{"other"}) {
 		t.Errorf("there are %v, %v", there, err)
 	}
 	h.Exec("insert into turnkeeper.webhook_deliveries (reply_id, webhook) select id, 'shop' from turnkeeper.replies")
-	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() + interval '1 day' where webhook = 'other'")
+	h.Exec(
+		"update turnkeeper.webhook_deliveries set due_at = clock_timestamp() + interval '1 day' where webhook = 'other'")
 	if err := h.SweepDeliveries(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.webhook_deliveries"); n != 1 || len(h.claim("other", "w", 1, 1)) != 1 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.webhook_deliveries"); n != 1 ||
+		len(h.claim("other", "w", 1, 1)) != 1 {
 		t.Errorf("%d deliveries are left", n)
 	}
 }
@@ -323,7 +338,8 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }() // Close of the store waits for the transaction
-	if _, err := tx.Exec(t.Context(), "select from turnkeeper.claim_deliveries('shop', 'worker-1', 3, 2, interval '1 minute')"); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		"select from turnkeeper.claim_deliveries('shop', 'worker-1', 3, 2, interval '1 minute')"); err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan []outbox.DeliveryClaim)
@@ -367,7 +383,8 @@ func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 			if len(claims) != 2 {
 				t.Fatalf("%d are claimed", len(claims))
 			}
-			h.end(claims[0], outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
+			h.end(claims[0], outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 429, Error: "slow",
+				Rest: time.Hour})
 			h.end(claims[1], later)
 			if wait, ok, err := h.NextDelivery(t.Context(), "shop"); err != nil || !ok || wait < 59*time.Minute {
 				t.Errorf("it is left alone for %s: %v, %v", wait, ok, err)
@@ -379,11 +396,13 @@ func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 	}
 }
 
-// An ask has deliveries to the webhooks that get asks of its agent. A claim has the ask; those of closed asks are deleted
-// instead.
+// An ask has deliveries to the webhooks that get asks of its agent. A claim has the ask; those of closed asks are
+// deleted instead.
 func TestDeliveriesOfAsks(t *testing.T) {
 	h := newEnv(t)
-	for name, w := range map[string]outbox.Webhook{"all": {Asks: true}, "clerk": {Asks: true, Agents: []string{"clerk"}}, "desk": {Asks: true, Agents: []string{"desk"}}, "replies": {}} {
+	for name, w := range map[string]outbox.Webhook{"all": {Asks: true},
+		"clerk": {Asks: true, Agents: []string{"clerk"}}, "desk": {Asks: true, Agents: []string{"desk"}},
+		"replies": {}} {
 		w.Name, w.Origin = name, "https://"+name+".example"
 		if err := h.RegisterWebhook(t.Context(), w); err != nil {
 			t.Fatal(err)
@@ -391,37 +410,44 @@ func TestDeliveriesOfAsks(t *testing.T) {
 	}
 	d := h.Turn("hello")
 	open := func(n int) asks.ID {
-		return storagetest.One[asks.ID](h, `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+		return storagetest.One[asks.ID](h,
+			`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
 			values ($1, 1, 1, 'question', $2, 'pay', '{"amount":900}', 'h', '', 'why', '{}', true, now() + interval '1 day') returning id`, int64(d.Grant.TurnID), n)
 	}
-	h.Exec(`with m as (insert into turnkeeper.messages (agent, lane, body, state) select a, a, 'x', 'running' from unnest(array['clerk', 'desk']) a returning id, agent)
+	h.Exec(
+		`with m as (insert into turnkeeper.messages (agent, lane, body, state) select a, a, 'x', 'running' from unnest(array['clerk', 'desk']) a returning id, agent)
 		insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
 		select id + 1000, id, 1, agent, 'main', 'x' || id, 'message', repeat('a', 64), 'waiting', 1 from m`) // of other agents too
 	first, second := open(1), open(2)
 	agent := storagetest.One[string](h, "select agent from turnkeeper.turns where id = $1", int64(d.Grant.TurnID))
-	got := storagetest.One[string](h, "select string_agg(distinct webhook, ' ' order by webhook) from turnkeeper.webhook_deliveries where reply_id is null")
+	got := storagetest.One[string](h,
+		"select string_agg(distinct webhook, ' ' order by webhook) from turnkeeper.webhook_deliveries where reply_id is null")
 	if got != "all "+agent {
 		t.Errorf("an ask of %s has deliveries to %s", agent, got)
 	}
 	sending := h.claim(agent, "w", 5, 5) // before they are closed
-	if _, err := h.AnswerAsk(t.Context(), first, asks.Answer{Decision: asks.Denied, By: "ann", Channel: "sql"}); err != nil {
+	if _, err := h.AnswerAsk(t.Context(), first, asks.Answer{Decision: asks.Denied, By: "ann",
+		Channel: "sql"}); err != nil {
 		t.Fatal(err)
 	}
 	claims := h.claim("all", "w", 5, 5)
-	if len(claims) != 1 || claims[0].Ask.ID != second || claims[0].Ask.Agent != agent || claims[0].Ask.Arguments != `{"amount":900}` || claims[0].WebhookID() != fmt.Sprintf("ask_%d", second) {
+	if len(claims) != 1 || claims[0].Ask.ID != second || claims[0].Ask.Agent != agent ||
+		claims[0].Ask.Arguments != `{"amount":900}` || claims[0].WebhookID() != fmt.Sprintf("ask_%d", second) {
 		t.Fatalf("the claims are %+v", claims)
 	}
 	if !h.end(claims[0], outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 500, Error: "no"}) {
 		t.Error("the attempt was not recorded")
 	}
-	if _, err := h.AnswerAsk(t.Context(), second, asks.Answer{Decision: asks.Denied, By: "ann", Channel: "sql"}); err != nil {
+	if _, err := h.AnswerAsk(t.Context(), second, asks.Answer{Decision: asks.Denied, By: "ann",
+		Channel: "sql"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where webhook = 'all'")
 	if claims := h.claim("all", "w", 5, 5); len(claims) != 0 {
 		t.Errorf("an ask that was closed between two attempts is claimed: %+v", claims)
 	}
-	if claims := h.claim(agent, "w", 5, 5); len(claims) != 0 || len(sending) != 2 || !h.end(sending[0], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) ||
+	if claims := h.claim(agent, "w", 5, 5); len(claims) != 0 || len(sending) != 2 || !h.end(sending[0],
+		outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) ||
 		!h.end(sending[1], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
 		t.Errorf("asks that were closed during an attempt: %+v", claims)
 	}
@@ -430,7 +456,8 @@ func TestDeliveriesOfAsks(t *testing.T) {
 	if err != nil || len(shown) != 1 || shown[0].ReplyID == 0 || shown[0].AskID != 0 {
 		t.Errorf("the deliveries are %+v, %v", shown, err)
 	}
-	if shown, err = h.Deliveries(t.Context(), agent, operate.Page{Agent: agent}); err != nil || len(shown) != 3 || shown[2].AskID != first || shown[2].Agent != agent || shown[2].Outcome != "" {
+	if shown, err = h.Deliveries(t.Context(), agent, operate.Page{Agent: agent}); err != nil || len(shown) != 3 ||
+		shown[2].AskID != first || shown[2].Agent != agent || shown[2].Outcome != "" {
 		t.Errorf("the deliveries are %+v, %v", shown, err)
 	}
 }

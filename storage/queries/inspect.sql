@@ -3,14 +3,16 @@ select clock_timestamp()::timestamptz;
 
 -- name: ListTurns :many
 select * from turnkeeper.turns_now
-where (@agent::text = '' or agent = @agent) and (@user_name::text = '' or user_name = @user_name) and (@state::text = '' or state = @state)
+where (@agent::text = '' or agent = @agent) and (@user_name::text = '' or user_name = @user_name) and (@state::text = ''
+    or state = @state)
   and (@before::bigint = 0 or id < @before)
 order by id desc limit @max_rows;
 
 -- name: LatestTurn :one
 -- The newest turn of an agent; without one, the newest that is not a sub-agent's.
 select t.id from turnkeeper.turns t
-where case when @agent::text = '' then not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id) else t.agent = @agent end
+where case when @agent::text = '' then not exists (select from turnkeeper.spawned_calls c
+    where c.message_id = t.message_id) else t.agent = @agent end
 order by t.id desc limit 1;
 
 -- name: TurnByID :one
@@ -26,24 +28,29 @@ select * from turnkeeper.turns_now where message_id = @message_id order by attem
 -- worker that fetched the job, as long as River keeps its row.
 select sqlc.embed(g), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.lease_log g
-left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
+left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable',
+    'scheduled')
 where g.turn_id = @turn_id order by g.token;
 
 -- name: ListLanes :many
 select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
-    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting,
-    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+        limit 10000) w)::bigint as waiting,
+    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m
+        where m.lane = l.lane and m.state = 'waiting'
         order by m.rank, m.id limit 1), 0)::bigint as head,
-    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null order by p.id limit 1), 0)::bigint as outside,
+    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null
+        order by p.id limit 1), 0)::bigint as outside,
     h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.turns o on o.lane = l.lane and o.ended_at is null
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''),
+    j.attempted_by[array_upper(j.attempted_by, 1)])
 where (@agent::text = '' or l.agent = @agent)
 order by l.grant_id is null, l.lane limit @max_rows offset @skip;
 
@@ -65,8 +72,10 @@ update turnkeeper.schedules set paused_at = case when @paused::boolean then cloc
 where agent = @agent and name = @name;
 
 -- name: EventsAfter :many
-select seq::bigint as seq, type::text as type, round::integer as round, block::integer as block, data::json as data, at::timestamptz as at
-from turnkeeper.events_after(@turn_id::bigint, @after::bigint, @max_rows::integer) as e (seq, type, round, block, data, at);
+select seq::bigint as seq, type::text as type, round::integer as round, block::integer as block, data::json as data,
+    at::timestamptz as at
+from turnkeeper.events_after(@turn_id::bigint, @after::bigint, @max_rows::integer) as e (seq, type, round,
+    block, data, at);
 
 -- name: OutputByID :one
 select * from turnkeeper.outputs where id = @id;
@@ -76,7 +85,8 @@ select * from turnkeeper.outputs where id = @id;
 -- text, it reads only the chunks that contain them. (substr counts from 1, and accepts
 -- a smaller start.)
 select (case when o.chunked and o.bytes is null then coalesce((
-        select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), '' order by c.first_char)
+        select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), ''
+            order by c.first_char)
         from turnkeeper.output_chunks c
         where c.output_id = o.id and c.first_char < p.first_char + p.take
           and c.first_char >= (select coalesce(max(b.first_char), 0) from turnkeeper.output_chunks b
@@ -86,7 +96,8 @@ from turnkeeper.outputs o, (select @first_char::bigint as first_char, @take::int
 where o.id = @id and o.turn_id = @turn_id and o.expired_at is null;
 
 -- name: DescribeOutput :one
-select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, expired_at
+select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved,
+    created_at, expired_at
 from turnkeeper.outputs where id = @id and turn_id = @turn_id;
 
 -- name: NoteRetrieved :exec
@@ -134,36 +145,45 @@ select exists (select from turnkeeper.worker_heartbeat h
 
 -- name: BlockersOf :many
 -- Why each of some open messages waits: see turnkeeper.blockers. One without a blocker waits for the next tick.
-select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick' else '' end)::text as reason,
+select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick'
+    else '' end)::text as reason,
     coalesce(b.since, to_timestamp(0))::timestamptz as since, coalesce(b.until, to_timestamp(0))::timestamptz as until,
-    coalesce(b.agent, '')::text as agent, coalesce(b.lane, '')::text as lane, coalesce(b.message_id, 0)::bigint as message_id,
-    coalesce(b.turn_id, 0)::bigint as turn_id, coalesce(b.turn_state, '')::text as turn_state, coalesce(b.worker_id, '')::text as worker_id,
-    coalesce(b.stopped, false)::boolean as stopped, coalesce(b.silent, interval '0')::interval as silent, coalesce(b.model, '')::text as model,
+    coalesce(b.agent, '')::text as agent, coalesce(b.lane, '')::text as lane, coalesce(b.message_id,
+        0)::bigint as message_id,
+    coalesce(b.turn_id, 0)::bigint as turn_id, coalesce(b.turn_state, '')::text as turn_state, coalesce(b.worker_id,
+        '')::text as worker_id,
+    coalesce(b.stopped, false)::boolean as stopped, coalesce(b.silent, interval '0')::interval as silent,
+    coalesce(b.model, '')::text as model,
     coalesce(b.count, 0)::integer as count, coalesce(b.why, '')::text as why
 from turnkeeper.messages m
 left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
 left join lateral turnkeeper.blockers(m.id)
-    as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent, model, count, why) on true
+    as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent,
+        model, count, why) on true
 where m.id = any(@ids::bigint[]) and m.closed_at is null;
 
 -- name: WaitsOfTurn :many
 -- The waits that a turn began, by its events.
-select e.at::timestamptz as at, coalesce((select array_agg(r) from json_array_elements_text(e.data -> 'reasons') r), '{}')::text[] as reasons
+select e.at::timestamptz as at, coalesce((select array_agg(r) from json_array_elements_text(e.data -> 'reasons') r),
+    '{}')::text[] as reasons
 from turnkeeper.turn_events e where e.turn_id = @turn_id::bigint and e.type = 'turn_waiting' order by e.seq;
 
 -- name: Holders :many
--- The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of an
--- unanswered round.
+-- The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of
+-- an unanswered round.
 select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
+    t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after,
+        interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
     coalesce(h.refused, '[]')::text as refused,
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
-    (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0) from turnkeeper.turn_events e
+    (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0)
+        from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
 from turnkeeper.turns_now t
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''),
+    j.attempted_by[array_upper(j.attempted_by, 1)])
 left join lateral (
     select e.seq, e.round, e.at from (
         select s.seq, s.round, s.at, s.type from turnkeeper.turn_events s

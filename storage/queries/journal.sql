@@ -1,16 +1,22 @@
 -- name: AppendMany :many
 -- Returns the writes that were refused, or skipped because the turn's row is locked: none if alone. See the function.
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[], @turns::bigint[], @tokens::bigint[], @grants::uuid[], @workers::text[], @expected::bigint[],
+from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[], @turns::bigint[], @tokens::bigint[],
+    @grants::uuid[], @workers::text[], @expected::bigint[],
     @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
-    @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[], @requests::text[], @results::text[],
-    @start_writes::integer[], @start_rounds::integer[], @start_ordinals::integer[], @attempts::integer[], @effects::text[], @nonces::text[],
-    @agents::text[], @names::text[], @hashes::text[], @asks::bigint[], @run_hashes::text[], @run_args::text[], @answered::text[], @proofs::bigint[]);
+    @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[],
+    @requests::text[], @results::text[],
+    @start_writes::integer[], @start_rounds::integer[], @start_ordinals::integer[], @attempts::integer[],
+    @effects::text[], @nonces::text[],
+    @agents::text[], @names::text[], @hashes::text[], @asks::bigint[], @run_hashes::text[], @run_args::text[],
+        @answered::text[], @proofs::bigint[]);
 
 -- name: EndMany :exec
 -- Ends dispatches, and then notes models that answered: see the function note_models.
-select turnkeeper.end_many(@turns::bigint[], nullif(@writes::uuid[], '{}'), @grants::uuid[], @states::text[], @logs::text[], @stops::text[], @replies::text[],
-    @calls::text[], @inner_dialogues::text[], @error_classes::text[], @errors::text[], @message_states::text[], @lost::boolean[],
+select turnkeeper.end_many(@turns::bigint[], nullif(@writes::uuid[], '{}'), @grants::uuid[], @states::text[],
+    @logs::text[], @stops::text[], @replies::text[],
+    @calls::text[], @inner_dialogues::text[], @error_classes::text[], @errors::text[], @message_states::text[],
+    @lost::boolean[],
     @backoffs::interval[], @lane_backoffs::interval[], @jobs::bigint[]),
     turnkeeper.note_models(@answered::text[], @proofs::bigint[]);
 
@@ -19,7 +25,8 @@ select turnkeeper.end_many(@turns::bigint[], nullif(@writes::uuid[], '{}'), @gra
 select turnkeeper.settle_calls(@turn::bigint, @unknown::text, @perhaps::text, @not_run::text, @spawned::text, '', '');
 
 -- name: LateResult :exec
-select turnkeeper.late_result(@turn::bigint, nullif(@grant_id::text, '')::uuid, @round::integer, @ordinal::integer, @nonce::text, @state::text,
+select turnkeeper.late_result(@turn::bigint, nullif(@grant_id::text, '')::uuid, @round::integer, @ordinal::integer,
+    @nonce::text, @state::text,
     @shown::text, @preview::text);
 
 -- name: StopAwaiting :exec
@@ -34,7 +41,8 @@ on conflict do nothing;
 
 -- name: InsertSummary :exec
 insert into turnkeeper.summaries (agent, user_name, conversation, up_to, turn_id, content)
-select t.agent, t.user_name, t.conversation, @up_to::bigint, t.id, @content::text from turnkeeper.turns t where t.id = @turn_id::bigint
+select t.agent, t.user_name, t.conversation, @up_to::bigint, t.id, @content::text from turnkeeper.turns t
+    where t.id = @turn_id::bigint
 on conflict do nothing;
 
 -- name: InsertOutputs :exec
@@ -45,17 +53,20 @@ select o.id, @turn_id::bigint, o.round, o.ordinal, o.media_type,
     o.size_bytes, o.raw_bytes, o.chars, o.tokens, o.sha256, o.incomplete, o.description
 from (select unnest(@ids::text[]) as id, unnest(@rounds::integer[]) as round, unnest(@ordinals::integer[]) as ordinal,
     unnest(@media_types::text[]) as media_type, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes,
-    unnest(@is_binary::boolean[]) as is_binary, unnest(@chunked::boolean[]) as chunked, unnest(@size_bytes::bigint[]) as size_bytes,
+    unnest(@is_binary::boolean[]) as is_binary, unnest(@chunked::boolean[]) as chunked,
+    unnest(@size_bytes::bigint[]) as size_bytes,
     unnest(@raw_bytes::bigint[]) as raw_bytes, unnest(@chars::bigint[]) as chars, unnest(@tokens::bigint[]) as tokens,
     unnest(@sha256s::text[]) as sha256, unnest(@incompletes::boolean[]) as incomplete,
     unnest(@descriptions::text[]) as description) o;
 
 -- name: InsertFailedAttempts :exec
-insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms,
+insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text,
+    reasoning, latency_ms,
     input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated)
 select @turn_id::bigint, a.round, a.attempt, a.provider, a.model, a.class, a.error, a.text, a.reasoning, a.latency,
     a.input, a.output, a.cached, a.reasoning_tokens, a.estimated
-from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) as attempt, unnest(@providers::text[]) as provider,
+from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) as attempt,
+    unnest(@providers::text[]) as provider,
     unnest(@models::text[]) as model, unnest(@classes::text[]) as class, unnest(@errors::text[]) as error,
     unnest(@texts::text[]) as text, unnest(@reasonings::text[]) as reasoning, unnest(@latencies::bigint[]) as latency,
     unnest(@inputs::bigint[]) as input, unnest(@outputs::bigint[]) as output, unnest(@cacheds::bigint[]) as cached,
@@ -73,14 +84,16 @@ where t.id = @turn;
 
 -- name: HasStart :one
 -- Whether the call has a start with this nonce.
-select exists (select from turnkeeper.call_starts where turn_id = @turn_id and round = @round and ordinal = @ordinal and nonce = @nonce);
+select exists (select from turnkeeper.call_starts where turn_id = @turn_id and round = @round and ordinal = @ordinal
+    and nonce = @nonce);
 
 -- name: BindGrant :one
 -- Binds a grant to a worker permanently, so that a job that River hands out twice runs
 -- once. It returns the worker to which the grant was bound before and stays bound;
 -- empty: none. No row: the turn no longer has this grant.
 with turn as materialized (
-    select t.id, t.grant_id, t.state, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t where t.id = @turn_id for update
+    select t.id, t.grant_id, t.state, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
+        where t.id = @turn_id for update
 ), held as (
     select turn.id, turn.bound_to from turn where turn.grant_id = @grant_id::uuid and turn.state = 'running'
 ), bound as (
@@ -92,6 +105,7 @@ select held.bound_to from held;
 -- write_id is that of write n; empty: it was not done, or has none.
 select t.token, t.grant_id, t.worker_id, t.state,
     (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries,
-    coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = @n::bigint), '')::text as write_id
+    coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = @n::bigint),
+        '')::text as write_id
 from turnkeeper.turns t where t.id = @id::bigint;
 

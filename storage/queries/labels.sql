@@ -1,6 +1,7 @@
 -- name: AddLabels :exec
 insert into turnkeeper.labels (kind, id, round, ordinal, label, source)
-select unnest(@kinds::text[]), unnest(@ids::bigint[]), unnest(@rounds::integer[]), unnest(@ordinals::integer[]), unnest(@labels::text[]), unnest(@sources::text[])
+select unnest(@kinds::text[]), unnest(@ids::bigint[]), unnest(@rounds::integer[]), unnest(@ordinals::integer[]),
+    unnest(@labels::text[]), unnest(@sources::text[])
 on conflict do nothing;
 
 -- name: LabelsForTurn :many
@@ -14,29 +15,39 @@ order by kind, id, round, ordinal, label;
 select * from turnkeeper.labels where kind = 'reply' and id = any(@messages::bigint[]) order by id, label;
 
 -- name: WriteNote :exec
-select turnkeeper.write_note(@agent::text, @user_name::text, @conversation::text, @name::text, @content::text, @labels::text[], @sources::text[]);
+select turnkeeper.write_note(@agent::text, @user_name::text, @conversation::text, @name::text, @content::text,
+    @labels::text[], @sources::text[]);
 
 -- name: ReadNote :one
 select n.content, array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as labels,
     array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as sources
-from turnkeeper.notes n where n.agent = @agent and n.user_name = @user_name and n.conversation = @conversation and n.name = @name;
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as sources
+from turnkeeper.notes n where n.agent = @agent and n.user_name = @user_name and n.conversation = @conversation
+    and n.name = @name;
 
 -- name: ListNotes :many
 select n.name, length(n.content)::integer as chars, n.updated_at,
     array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as labels,
     array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as sources
-from turnkeeper.notes n where n.agent = @agent and n.user_name = @user_name and n.conversation = @conversation order by n.name limit 500;
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as sources
+from turnkeeper.notes n where n.agent = @agent and n.user_name = @user_name and n.conversation = @conversation
+    order by n.name limit 500;
 
 -- name: JournaledCalls :many
 -- The calls that were planned since a time, oldest first, with the labels that their turns had before them.
-select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.user_name, t.conversation, t.trigger,
-    array(select distinct l.label from turnkeeper.labels l where l.kind = 'turn' and l.id = c.turn_id and l.round < c.round order by 1)::text[] as labels
+select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.user_name,
+    t.conversation, t.trigger,
+    array(select distinct l.label from turnkeeper.labels l where l.kind = 'turn' and l.id = c.turn_id
+        and l.round < c.round order by 1)::text[] as labels
 from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
-where t.id >= turnkeeper.first_turn(@since) and t.created_at >= @since and (c.turn_id, c.round, c.ordinal) > (@turn::bigint, @round::integer, @ordinal::integer)
+where t.id >= turnkeeper.first_turn(@since) and t.created_at >= @since and (c.turn_id, c.round,
+    c.ordinal) > (@turn::bigint, @round::integer, @ordinal::integer)
 order by c.turn_id, c.round, c.ordinal limit @max_rows;
 
 -- name: LabelFile :one
@@ -51,4 +62,5 @@ select turnkeeper.relabel_file(@path::text, @agent::text, @labels::text[], @sour
 -- name: FileLabels :many
 -- The labels of a file, or of the files below a folder. A folder ends with a slash.
 select distinct on (l.label) l.label, l.source from turnkeeper.labels l
-where l.kind = 'file' and (l.name = @path::text or right(@path, 1) = '/' and starts_with(l.name, @path)) order by l.label, l.name;
+where l.kind = 'file' and (l.name = @path::text or right(@path, 1) = '/' and starts_with(l.name, @path))
+    order by l.label, l.name;

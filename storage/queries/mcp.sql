@@ -5,9 +5,12 @@ select * from turnkeeper.mcp_tools where @server = '' or server = @server order 
 -- Pins new tools as they are. All callers lock the rows in the same order.
 insert into turnkeeper.mcp_tools (server, tool, pinned_description, pinned_schema, pinned_read_only, pinned_idempotent,
     pinned_hash, description, schema, read_only, idempotent, hash)
-select @server, s.tool, s.description, s.schema, s.read_only, s.idempotent, s.hash, s.description, s.schema, s.read_only, s.idempotent, s.hash
-from (select unnest(@tools::text[]) as tool, unnest(@descriptions::text[]) as description, unnest(@schemas::text[]) as schema,
-    unnest(@read_onlys::boolean[]) as read_only, unnest(@idempotents::boolean[]) as idempotent, unnest(@hashes::text[]) as hash) s
+select @server, s.tool, s.description, s.schema, s.read_only, s.idempotent, s.hash, s.description, s.schema,
+    s.read_only, s.idempotent, s.hash
+from (select unnest(@tools::text[]) as tool, unnest(@descriptions::text[]) as description,
+    unnest(@schemas::text[]) as schema,
+    unnest(@read_onlys::boolean[]) as read_only, unnest(@idempotents::boolean[]) as idempotent,
+        unnest(@hashes::text[]) as hash) s
 order by s.tool
 on conflict (server, tool) do update set description = excluded.description, schema = excluded.schema,
     read_only = excluded.read_only, idempotent = excluded.idempotent, hash = excluded.hash,

@@ -11,10 +11,12 @@ on conflict (server) do update set revision = nextval('turnkeeper.mcp_login_revi
 
 -- name: ClaimMCPLogin :execrows
 update turnkeeper.mcp_logins set claim = @claim, claimed_until = clock_timestamp() + @hold::interval
-where server = @server and revision = @revision and lapsed is null and (claim is null or claimed_until <= clock_timestamp());
+where server = @server and revision = @revision and lapsed is null
+    and (claim is null or claimed_until <= clock_timestamp());
 
 -- name: RenewMCPLogin :execrows
-update turnkeeper.mcp_logins set revision = nextval('turnkeeper.mcp_login_revisions'), sealed = @sealed, scopes = @scopes,
+update turnkeeper.mcp_logins set revision = nextval('turnkeeper.mcp_login_revisions'), sealed = @sealed,
+    scopes = @scopes,
     expires_at = @expires_at, renewable = @renewable, renewed_at = clock_timestamp(), claim = null, claimed_until = null
 where server = @server and claim = @claim;
 

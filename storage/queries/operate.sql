@@ -11,11 +11,13 @@ select t.id from turnkeeper.spawned_calls c join turnkeeper.turns t on t.message
 where c.turn_id = @turn_id and c.ended_at is null and t.ended_at is null order by t.id;
 
 -- name: CancelMessage :one
-select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message(@message::bigint, @reason::text);
+select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message(@message::bigint,
+    @reason::text);
 
 -- name: EndsRequested :many
 -- Returns the given grants whose turns were asked to end, and how: cancel or finish.
-select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l, lateral turnkeeper.requested_end(l.turn_id) e
+select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l,
+    lateral turnkeeper.requested_end(l.turn_id) e
 where l.grant_id = any(@grants::uuid[]) and e.how is not null;
 
 -- name: RequestedEndOf :one
@@ -30,11 +32,13 @@ from turnkeeper.retry_message(@message::bigint, @anyway::boolean);
 select (exists (select from turnkeeper.turns t join turnkeeper.call_starts s on s.turn_id = t.id
         where t.message_id = @message and s.effect <> 'none')
     or exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
-        where t.message_id = @message and t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))::boolean;
+        where t.message_id = @message and t.losses > 0 and c.effect = 'none' and c.starts = 0
+            and c.state = 'cancelled'))::boolean;
 
 -- name: RetryOf :many
 -- The retries from and to a message.
-select message_id, retried_as, asked_at from turnkeeper.retries where message_id = @message or retried_as = @message order by message_id;
+select message_id, retried_as, asked_at from turnkeeper.retries where message_id = @message or retried_as = @message
+    order by message_id;
 
 -- name: DefinitionByHash :one
 select content from turnkeeper.definitions where hash = @hash;
@@ -53,40 +57,50 @@ select
 from (
     select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
         count(*) filter (where t.state = 'degraded')::bigint as degraded,
-        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
+        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens),
+            0)::bigint as tokens
     from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
     where t.ended_at > clock_timestamp() - @span::interval
 ) recent;
 
 -- name: WaitingTurns :many
-select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since, coalesce(until, to_timestamp(0))::timestamptz as until
+select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since,
+    coalesce(until, to_timestamp(0))::timestamptz as until
 from turnkeeper.waiting_turns();
 
 -- name: OpenTurns :many
 -- Open turns, running ones first, the longest-running first.
-select sqlc.embed(t), coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+select sqlc.embed(t), coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)],
+    '')::text as holder
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.ended_at is null
 order by t.state <> 'running', t.granted_at nulls last, t.id
 limit @max_rows;
 
 -- name: Purge :one
-select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
-from turnkeeper.purge(@agent::text, sqlc.narg(user_name)::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
+select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed,
+    coalesce(last, 0)::bigint as last
+from turnkeeper.purge(@agent::text, sqlc.narg(user_name)::text, @conversation::text,
+    clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean,
+        @undelivered::boolean);
 
 -- name: Expire :one
 -- One batch of a class of retention.
-select done::bigint as done, failed::bigint as failed from turnkeeper.expire(@class::text, clock_timestamp() - @kept::interval, @max_rows::integer);
+select done::bigint as done, failed::bigint as failed
+    from turnkeeper.expire(@class::text, clock_timestamp() - @kept::interval, @max_rows::integer);
 
 -- name: KeptFor :one
 -- How long outputs and events are kept without a setting; zero: for ever.
 select coalesce(kept_for, interval '0')::interval as kept from turnkeeper.settings;
 
 -- name: StoredParts :one
--- The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970: there is none.
-select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size('turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
+-- The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970:
+-- there is none.
+select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size(
+    'turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
         + pg_total_relation_size('turnkeeper.ended_grants'))::bigint as bytes,
-    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null order by t.ended_at limit 1),
+    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null
+        order by t.ended_at limit 1),
         to_timestamp(0))::timestamptz as oldest;
 
 -- name: PurgeNotes :execrows
@@ -106,11 +120,14 @@ select count(*) from turnkeeper.notes n where (@agent::text = '' or n.agent = @a
 -- Due messages and open turns only, because it runs every few seconds. Messages that wait for a person do not count.
 select
     (select count(*) from (
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null and rank <= statement_timestamp() limit 100000)
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null
+            and rank <= statement_timestamp() limit 100000)
         union all
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null and due_at <= statement_timestamp() limit 100000)
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null
+            and due_at <= statement_timestamp() limit 100000)
     ) w)::bigint as waiting,
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns, clock_timestamp()::timestamptz as now;
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,
+        clock_timestamp()::timestamptz as now;

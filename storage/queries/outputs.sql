@@ -27,7 +27,8 @@ with draft as (
 )
 insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
 select @output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
-from (select unnest(@first_chars::bigint[]) as first_char, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c, draft
+from (select unnest(@first_chars::bigint[]) as first_char, unnest(@contents::text[]) as content,
+    unnest(@bytes::bytea[]) as bytes) c, draft
 on conflict (output_id, first_char) do nothing;
 
 -- name: FinishDrafts :exec

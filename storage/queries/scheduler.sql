@@ -1,13 +1,14 @@
 -- name: Look :one
--- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless
--- everything is set, it looks only for what can be granted, and not at messages whose rank is
--- before waiting_from (see oldest_waiting), nor at leases that end before held_from: while a transaction is open, the indexes keep
--- an entry of each that was there since it began. For the same reason it reads the leases only once. The
--- flags are hints that may be a tick old: the statements that act on them check again. All transactions with an id
--- before first_open have ended, and those with a higher one than own_id (0: unknown) begin to write later.
+-- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless everything is set, it looks
+-- only for what can be granted, and not at messages whose rank is before waiting_from (see oldest_waiting), nor at
+-- leases that end before held_from: while a transaction is open, the indexes keep an entry of each that was there since
+-- it began. For the same reason it reads the leases only once. The flags are hints that may be a tick old: the
+-- statements that act on them check again. All transactions with an id before first_open have ended, and those with a
+-- higher one than own_id (0: unknown) begin to write later.
 select turnkeeper.try_scheduler_lock()::boolean as locked,
     clock_timestamp()::timestamptz as now,
-    case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
+    case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1,
+        8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
@@ -15,45 +16,60 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
     held.newest_grant, held.first_end as held_from, held.agents::text[] as running,
     (@everything and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
-            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
+            and not exists (select from turnkeeper.agents a
+                where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
     (@everything and turnkeeper.calls_lost())::boolean as calls,
     (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
-     or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
+     or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null
+         and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
      or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
-     or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
-    exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
+     or exists (select from turnkeeper.turns t where t.waits_for is not null
+         and t.due_at <= statement_timestamp()))::boolean as asks,
+    exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null
+        and t.held)::boolean as held,
     exists (select from turnkeeper.agents a where a.holds_below is not null
-            or a.levels <> '{}' and a.levels @? '$.*.min_priority' and turnkeeper.least_priority(a) is not null)::boolean as levels,
+            or a.levels <> '{}' and a.levels @? '$.*.min_priority'
+                and turnkeeper.least_priority(a) is not null)::boolean as levels,
     exists (select from turnkeeper.agents where lanes_changed_at is not null
-            and (lanes_moved_at is null or @everything and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
+            and (lanes_moved_at is null or @everything and abs(extract(epoch
+                from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
-    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge', 'agent'))::boolean as retry,
+    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
+        'purge', 'agent'))::boolean as retry,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
     (case when @everything and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
-                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room,
+                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))),
+                     0) - held.number)::bigint as room,
     (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint as took_us
 from turnkeeper.settings,
     lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
-        where @everything::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from), h.takeover_after)) silent,
-    lateral (select count(*) filter (where not k.aside) as number, coalesce(max(l.granted_at), to_timestamp(0))::timestamptz as newest_grant,
-        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end, coalesce(array_agg(l.agent) filter (where not k.aside), '{}') as agents,
-        -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if River
-        -- has since given the job to another one.
+        where @everything::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from),
+            h.takeover_after)) silent,
+    lateral (select count(*) filter (where not k.aside) as number, coalesce(max(l.granted_at),
+        to_timestamp(0))::timestamptz as newest_grant,
+        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end,
+        coalesce(array_agg(l.agent) filter (where not k.aside), '{}') as agents,
+        -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if
+        -- River has since given the job to another one.
         coalesce(bool_or(@everything and (turnkeeper.lease_over(l.granted_at, l.lease_until) or (
             select coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent.ids)
                 or j.state = 'available' and turnkeeper.owner_gone(j.queue)
-            from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null where t.id = l.turn_id))), false)::boolean as lost
-     from turnkeeper.leases l, lateral (select (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is not null as aside offset 0) k
+            from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null
+                where t.id = l.turn_id))), false)::boolean as lost
+     from turnkeeper.leases l, lateral (select (select s.id from turnkeeper.set_aside s
+         where s.kind = 'turn' and s.id = l.turn_id::text
+             and s.next_try > statement_timestamp()) is not null as aside offset 0) k
      where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
     (select count(*) filter (where w.due) as due,
         coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, rank, queue_rank, due)) inbox;
+     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, rank, queue_rank,
+         due)) inbox;
 
 -- name: NoteTick :exec
 update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text,
@@ -82,7 +98,8 @@ update turnkeeper.leases set not_before = null where not_before is not null and 
 -- to it or, if none is, the one that fetched the job from River, which may never bind it. losses are the
 -- losses that count against the message.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.dispatches, (select w.inference_rounds from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.dispatches, (select w.inference_rounds
+        from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
     coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
@@ -90,12 +107,15 @@ select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.gra
     (select count(*) from turnkeeper.turns p join turnkeeper.ended_grants e on e.turn_id = p.id
      left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
      where p.message_id = t.message_id and e.outcome = 'lost'
-       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at, w.beat_at))::integer as losses
+       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at,
+           w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
-where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id,
+    j.attempted_by[array_upper(j.attempted_by, 1)])
+where l.grant_id is not null and (select s.id from turnkeeper.set_aside s
+    where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
        or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
@@ -105,7 +125,8 @@ for update of l, t skip locked;
 
 -- name: CancelAsked :one
 -- Whether a turn has a request to cancel it.
-select exists (select from turnkeeper.requested_ends where turn_id = @turn::bigint and how = 'cancel')::boolean as asked;
+select exists (select from turnkeeper.requested_ends where turn_id = @turn::bigint
+    and how = 'cancel')::boolean as asked;
 
 -- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot,
@@ -128,15 +149,19 @@ select @agent::text, '', @conversation::text, l.lane, @body::text, 'schedule', @
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', @conversation, a.lane_per_conversation) as lane) l
 where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation), turnkeeper.level_lane(a.name)) and w.agent = a.name and w.schedule = @schedule)
+    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation),
+        turnkeeper.level_lane(a.name)) and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) where slot is not null do nothing;
 
 -- name: AdvanceSchedule :exec
 -- skipped_slot is a slot that does not run, and last_slot one that does.
 update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coalesce(sqlc.narg(last_slot), last_slot),
-    skipped_slot = case when sqlc.narg(last_slot)::timestamptz is null then coalesce(sqlc.narg(skipped_slot), skipped_slot) end,
-    skipped_why = case when sqlc.narg(last_slot)::timestamptz is null then coalesce(sqlc.narg(skipped_why), skipped_why) end,
-    skipped = case when sqlc.narg(last_slot)::timestamptz is null then skipped + (sqlc.narg(skipped_slot)::timestamptz is not null)::integer else 0 end,
+    skipped_slot = case when sqlc.narg(last_slot)::timestamptz is null then coalesce(sqlc.narg(skipped_slot),
+        skipped_slot) end,
+    skipped_why = case when sqlc.narg(last_slot)::timestamptz is null then coalesce(sqlc.narg(skipped_why),
+        skipped_why) end,
+    skipped = case when sqlc.narg(last_slot)::timestamptz is null
+        then skipped + (sqlc.narg(skipped_slot)::timestamptz is not null)::integer else 0 end,
     last_error = sqlc.narg(last_error), active = active and sqlc.narg(next_due)::timestamptz is not null
 where agent = @agent and name = @name;
 
@@ -150,7 +175,8 @@ select turnkeeper.move_lanes(@apart::boolean);
 -- like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn,
 -- no waiting message there is ahead of it, and no rival of it is open after the agent's lanes were changed.
 with t as materialized (
-    select id, message_id, agent, user_name, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
+    select id, message_id, agent, user_name, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger,
+        attempt, definition_hash, due_at, error_class
     from turnkeeper.turns where state = 'queued'
 )
 select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
@@ -158,44 +184,54 @@ select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.lane, t.trigg
     coalesce(other.worker_id, '')::text as worker_id,
     (a.give_up_after is not null and turnkeeper.service_wait(m.id) >= a.give_up_after)::boolean as overdue
 from t
-left join lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
-cross join lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
+-- that of a parked turn may have been deleted
+left join lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
+-- offset 0: look each up by its key, whatever the statistics say
+cross join lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
-      and not exists (select from turnkeeper.ended_grants g where g.turn_id = t.id and g.worker_id = h.worker_id and g.outcome = 'handed_back')
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+        interval '15 s'))
+      and not exists (select from turnkeeper.ended_grants g where g.turn_id = t.id and g.worker_id = h.worker_id
+          and g.outcome = 'handed_back')
     order by h.started_at desc limit 1
 ) other on t.error_class = @left_to_newer::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
-  and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = t.id::text and s.next_try > statement_timestamp()) is null
+  and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = t.id::text
+      and s.next_try > statement_timestamp()) is null
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
-  and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
+  and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane
+      and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id)
-       and (a.lanes_changed_at is null or not turnkeeper.waits_behind(turnkeeper.lane_now((select q from turnkeeper.messages q where q.id = m.id), t.home_lane), m.rank, m.id) and not exists (
-            select from turnkeeper.lane_rivals(m.id, t.agent, t.user_name, t.conversation, t.home_lane, a.lane_per_conversation))))
+       and (a.lanes_changed_at is null or not turnkeeper.waits_behind(turnkeeper.lane_now((select q
+           from turnkeeper.messages q where q.id = m.id), t.home_lane), m.rank, m.id) and not exists (
+            select from turnkeeper.lane_rivals(m.id, t.agent, t.user_name, t.conversation, t.home_lane,
+                a.lane_per_conversation))))
   and (t.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all(@full_agents::text[])
 order by coalesce(m.queue_rank, m.rank), m.id
 limit @max_rows;
 
 -- name: ReadyMessages :many
--- The heads of free lanes that may be granted, in the order of grants: the lowest queue rank first. It looks among the oldest
--- waiting messages: the first of a lane there is its head unless another one, which is not among them, is ahead of it. It must be
--- cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of busy lanes. With every_lane,
--- it goes from lane to lane by a loose index scan instead, for when most of the oldest messages are in few or busy lanes. So no
--- tick reads through a long queue of one lane. It leaves out the work of held agents unless it has waited for a service for
--- give_up_after, that of full agents, and that of retired agents unless it is a sub-agent's. Messages of passed agents do not count
--- among the oldest.
+-- The heads of free lanes that may be granted, in the order of grants: the lowest queue rank first. It looks among the
+-- oldest waiting messages: the first of a lane there is its head unless another one, which is not among them, is ahead
+-- of it. It must be cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of
+-- busy lanes. With every_lane, it goes from lane to lane by a loose index scan instead, for when most of the oldest
+-- messages are in few or busy lanes. So no tick reads through a long queue of one lane. It leaves out the work of held
+-- agents unless it has waited for a service for give_up_after, that of full agents, and that of retired agents unless
+-- it is a sub-agent's. Messages of passed agents do not count among the oldest.
 with recursive near as materialized (
     select distinct on (w.lane) w.lane, w.id, w.rank, coalesce(w.queue_rank, w.rank) as place
-    from turnkeeper.oldest_waiting(case when @every_lane::boolean then 0 else @max_waiting::integer end, @waiting_from::timestamptz,
+    from turnkeeper.oldest_waiting(case when @every_lane::boolean then 0 else @max_waiting::integer end,
+        @waiting_from::timestamptz,
             @passed_agents::text[])
         as w (lane, id, rank, queue_rank, due)
     where w.due
     order by w.lane, w.rank, w.id
 ), jumps as (
-    (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place, turnkeeper.is_due(m.due_at, m.accepted_at) as due
+    (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place, turnkeeper.is_due(m.due_at,
+        m.accepted_at) as due
      from turnkeeper.messages m where m.state = 'waiting' and @every_lane::boolean
      order by m.lane, m.rank, m.id limit 1)
     union all
@@ -217,22 +253,31 @@ with recursive near as materialized (
         order by m.rank, m.id limit 1) d
     where not jumps.due
 )
-select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt,
+    a.definition_hash,
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     case when exists (select from turnkeeper.model_health where down_since is not null) -- else it does not matter
         then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.* from heads order by heads.place, heads.id) head,
-    lateral (select * from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
+    -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select * from turnkeeper.messages q where q.id = head.id
+        and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m,
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
-where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text and s.next_try > statement_timestamp()) is null
-  and (a.holds_below is null or m.priority >= a.holds_below or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
-  and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
+where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text
+    and s.next_try > statement_timestamp()) is null
+  and (a.holds_below is null or m.priority >= a.holds_below or (select c.message_id from turnkeeper.spawned_calls c
+      where c.message_id = m.id) is not null)
+  and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c
+      where c.message_id = m.id) is not null)
   and (m.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and m.agent <> all(@full_agents::text[])
-  and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
-  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null -- one by one: many turns may wait
+  and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l
+      where l.lane = head.lane) is not true
+  -- one by one: many turns may wait
+  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
   and not turnkeeper.lane_asks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
-  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane, a.lane_per_conversation))
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane,
+      a.lane_per_conversation))
   and (@every_lane::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, @waiting_from))
 order by head.place, head.id
 limit @max_heads::integer;
@@ -241,20 +286,27 @@ limit @max_heads::integer;
 -- Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
 -- has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in Look.
 select extract(epoch from coalesce(least(
-    (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
-    (select min(m.rank) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank > @since::timestamptz),
-    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.due_at > @since::timestamptz),
+    (select min(next_due) from turnkeeper.schedules where active and paused_at is null
+        and next_due > @since::timestamptz),
+    (select min(m.rank) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
+        and m.rank > @since::timestamptz),
+    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held
+        and m.queue_rank is not null and m.due_at > @since::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
-    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'agent', 'step', 'tick') and s.next_try > @since::timestamptz),
+    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'agent', 'step',
+        'tick') and s.next_try > @since::timestamptz),
     (select turnkeeper.next_day() from turnkeeper.agents a where a.holds_below is not null limit 1),
     (select min(p.until) from turnkeeper.pinned_levels p where p.until > @since::timestamptz),
-    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
-    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
+    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null
+        and h.until > @since::timestamptz),
+    (select min(lease_until) from turnkeeper.leases where grant_id is not null
+        and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
-     where stopped_at is null and takeover_after > interval '0' and turnkeeper.silent_from(beat_at) + takeover_after > @since::timestamptz)
+     where stopped_at is null and takeover_after > interval '0'
+         and turnkeeper.silent_from(beat_at) + takeover_after > @since::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
 -- name: Grant :exec
@@ -269,9 +321,11 @@ with ready as materialized (
 ), input as (
     select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
-    from (select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent, unnest(@grant_ids::uuid[]) as grant_id,
+    from (select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent,
+        unnest(@grant_ids::uuid[]) as grant_id,
         unnest(@turn_ids::bigint[]) as old_turn_id, unnest(@message_ids::bigint[]) as message_id,
-        unnest(@attempts::integer[]) as attempt, unnest(@user_names::text[]) as user_name, unnest(@conversations::text[]) as conversation,
+        unnest(@attempts::integer[]) as attempt, unnest(@user_names::text[]) as user_name,
+        unnest(@conversations::text[]) as conversation,
         unnest(@triggers::text[]) as trigger, unnest(@definition_hashes::text[]) as definition_hash,
         unnest(@is_new::boolean[]) as is_new, unnest(@queues::text[]) as queue,
         nullif(unnest(@handed_to::text[]), '') as handed_to) i
@@ -280,35 +334,46 @@ with ready as materialized (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval from input i, clock, turnkeeper.settings s
+    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval
+        from input i, clock, turnkeeper.settings s
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until
 ), new_turns as (
-    insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash,
+    insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger,
+        definition_hash,
         state, token, grant_id, job_id, worker_id, dispatches, losses, granted_at, lease_until)
-    select i.turn_id, i.message_id, i.attempt, i.agent, i.user_name, i.conversation, i.lane, i.trigger, i.definition_hash,
-        'running', g.token, i.grant_id, i.job_id, i.handed_to, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
-            select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
+    select i.turn_id, i.message_id, i.attempt, i.agent, i.user_name, i.conversation, i.lane, i.trigger,
+        i.definition_hash,
+        -- losses count per message
+        'running', g.token, i.grant_id, i.job_id, i.handed_to, 1, case when i.attempt > 1 then coalesce((
+            select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1),
+                0) else 0 end,
         g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane where i.is_new
 ), old_turns as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
-        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = i.handed_to
+        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null,
+            worker_id = i.handed_to
     from input i join granted g on g.lane = i.lane
     where t.id = i.turn_id and t.state = 'queued' and not i.is_new
 ), messages as (
     update turnkeeper.messages m set state = 'running', attempts = m.attempts + 1, turn_id = i.turn_id
     from input i join granted g on g.lane = i.lane
-    where m.id = i.message_id and m.id = any(@message_ids::bigint[]) and i.is_new -- any() only repeats the join, so that the plan looks up keys
+    -- any() only repeats the join, so that the plan looks up keys
+    where m.id = i.message_id and m.id = any(@message_ids::bigint[]) and i.is_new
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
-    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags, state, attempt, attempted_at, attempted_by)
-    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue, '2000-01-01', '{}',
-        (case when i.handed_to is null then 'available' else 'running' end)::turnkeeper.river_job_state, (i.handed_to is not null)::integer,
-        case when i.handed_to is not null then g.granted_at end, case when i.handed_to is not null then array[i.handed_to] end
+    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags, state, attempt,
+        attempted_at, attempted_by)
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue,
+        '2000-01-01', '{}',
+        (case when i.handed_to is null then 'available' else 'running' end)::turnkeeper.river_job_state,
+        (i.handed_to is not null)::integer,
+        case when i.handed_to is not null then g.granted_at end, case when i.handed_to is not null
+            then array[i.handed_to] end
     from input i join granted g on g.lane = i.lane
 ), bell as (
     select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
@@ -364,7 +429,8 @@ with given_up as (
       and l.grant_id <> all(@working::uuid[])
     returning l.grant_id, l.turn_id, l.lease_until
 )
-update turnkeeper.turns t set lease_until = case when u.grant_id = any(@away::uuid[]) then t.lease_until else u.lease_until end
+update turnkeeper.turns t set lease_until = case when u.grant_id = any(@away::uuid[]) then t.lease_until
+    else u.lease_until end
 from given_up u where t.id = u.turn_id and t.grant_id = u.grant_id;
 
 -- name: Pause :exec
@@ -375,7 +441,8 @@ update turnkeeper.settings set paused_at = null, paused_reason = null;
 
 -- name: AcceptDatabase :exec
 -- Makes the next tick accept the current timeline, clock and server of the database.
-update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(), server_started = pg_postmaster_start_time(),
+update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(),
+    server_started = pg_postmaster_start_time(),
     timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end;
 
 -- name: SetIntervals :exec

@@ -2,7 +2,8 @@
 select nextval(pg_get_serial_sequence('turnkeeper.messages', 'id'))::bigint as id;
 
 -- name: SpawnAgents :exec
-select turnkeeper.spawn_agents(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[], @messages::bigint[],
+select turnkeeper.spawn_agents(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
+    @messages::bigint[],
     @names::text[], @tasks::text[], @root::bigint, @agents::text[], @max_depth::integer, @max_agents::integer,
     @tokens::bigint, @calls::bigint, @within::interval);
 
@@ -17,7 +18,8 @@ select turnkeeper.settle_spawned(@timely::boolean, @max_rows::integer)::integer 
 
 -- name: SpawnedBy :many
 -- The sub-agents of a turn's calls, with their outcomes and replies.
-select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
+select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
+    '')::text as trouble,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
     coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
     coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
@@ -35,10 +37,13 @@ where s.message_id = @message;
 
 -- name: SubAgents :many
 -- All sub-agents of a tree, in the order of their calls.
-select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
-    coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child, coalesce(t.state, '')::text as child_state,
+select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
+    '')::text as trouble,
+    coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child,
+    coalesce(t.state, '')::text as child_state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens,
-    cardinality(s.agents) - 1 as depth, s.spawned_at, s.deadline, s.ended_at, (s.dropped_at is not null)::boolean as dropped
+    cardinality(s.agents) - 1 as depth, s.spawned_at, s.deadline, s.ended_at,
+        (s.dropped_at is not null)::boolean as dropped
 from turnkeeper.spawned_calls s
 left join turnkeeper.messages m on m.id = s.message_id
 left join turnkeeper.turns_now t on t.id = coalesce(s.child, m.turn_id)
@@ -49,7 +54,8 @@ limit @max_rows;
 -- name: ReserveTreeSpend :one
 -- The budgets are those of the first attempt at the message, as in ReserveSpend.
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint, level::text,
-    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
+    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (
+        clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = @root::bigint order by f.attempt limit 1), @root)::bigint,
@@ -61,7 +67,8 @@ from turnkeeper.reserve_tree_spend(
 
 -- name: AgentTree :one
 -- The bounds of a tree of agents, and its spend.
-select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigint as used_tokens, coalesce(s.calls, 0)::bigint as used_calls,
+select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigint as used_tokens,
+    coalesce(s.calls, 0)::bigint as used_calls,
     coalesce(t.agent, '')::text as agent, coalesce(t.state, '')::text as state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens
 from turnkeeper.agent_trees a

@@ -1,6 +1,7 @@
 -- name: CreateToken :one
 insert into turnkeeper.api_tokens (name, sha256, scopes, agents, user_name, expires_at)
-values (@name, @sha256, @scopes::text[], sqlc.narg(agents)::text[], @user_name, case when @lifetime::interval > interval '0' then clock_timestamp() + @lifetime end)
+values (@name, @sha256, @scopes::text[], sqlc.narg(agents)::text[], @user_name, case
+    when @lifetime::interval > interval '0' then clock_timestamp() + @lifetime end)
 returning *;
 
 -- name: ListTokens :many

@@ -1,7 +1,9 @@
 -- name: RegisterWebhook :exec
 -- An existing webhook gets the new settings and keeps its state.
-insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents, asks) values (@name, @origin, sqlc.narg(agents)::text[], @sub_agents, @asks)
-on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, asks = excluded.asks, seen_at = clock_timestamp();
+insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents, asks)
+    values (@name, @origin, sqlc.narg(agents)::text[], @sub_agents, @asks)
+on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents,
+    asks = excluded.asks, seen_at = clock_timestamp();
 
 -- name: SeeWebhooks :many
 -- Returns those of the names that exist.
@@ -28,7 +30,8 @@ where w.name = @webhook and w.paused_at is null and d.due_at is not null;
 -- its deliveries, even if a concurrent attempt succeeds. An interrupted attempt does not count, and says nothing
 -- about the endpoint.
 with ended as (
-    update turnkeeper.webhook_deliveries set state = @state, claim = null, attempts = attempts - case when @uncounted::boolean then 1 else 0 end,
+    update turnkeeper.webhook_deliveries set state = @state, claim = null, attempts = attempts - case
+        when @uncounted::boolean then 1 else 0 end,
         due_at = case when @state = 'pending' then clock_timestamp() + @wait::interval end,
         last_at = case when @uncounted then last_at else clock_timestamp() end,
         duration_ms = case when @uncounted then duration_ms else @duration_ms::bigint end,
@@ -41,10 +44,12 @@ with ended as (
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,
         last_error = coalesce(sqlc.narg(error)::text, w.last_error),
-        not_before = case when @rest::interval > interval '0' then greatest(w.not_before, clock_timestamp() + @rest::interval)
+        not_before = case when @rest::interval > interval '0' then greatest(w.not_before,
+            clock_timestamp() + @rest::interval)
             when ended.state = 'delivered' and w.not_before <= clock_timestamp() then null else w.not_before end,
         paused_at = case when @gone::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
-        paused_reason = case when @gone::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone') else w.paused_reason end
+        paused_reason = case when @gone::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone')
+            else w.paused_reason end
     from ended
     where w.name = @webhook and not @uncounted and (ended.state <> 'delivered' or w.not_before is not null
         or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
@@ -53,12 +58,16 @@ select count(*) from ended;
 
 -- name: ListWebhooks :many
 -- Counts are limited to 100,000.
-select sqlc.embed(w), clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
-    (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead' limit 100000) p)::bigint as dead,
-    (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null and d.due_at > clock_timestamp())::bigint as sending
+select sqlc.embed(w), clock_timestamp()::timestamptz as now, p.pending::bigint as pending,
+    p.oldest_seconds::float8 as oldest_seconds,
+    (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead'
+        limit 100000) p)::bigint as dead,
+    (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null
+        and d.due_at > clock_timestamp())::bigint as sending
 from turnkeeper.webhooks w, lateral (
     select count(*) as pending, coalesce(extract(epoch from clock_timestamp() - min(o.created_at)), 0) as oldest_seconds
-    from (select d.created_at from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'pending' limit 100000) o
+    from (select d.created_at from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'pending'
+        limit 100000) o
 ) p
 where (@name::text = '' or w.name = @name)
 order by w.name;
@@ -66,11 +75,13 @@ order by w.name;
 -- name: ListDeliveries :many
 select d.*, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending,
     coalesce(r.message_id, t.message_id)::bigint as message_id, coalesce(r.turn_id, t.id)::bigint as turn_id,
-    coalesce(r.agent, t.agent)::text as agent, coalesce(r.user_name, t.user_name)::text as user_name, coalesce(r.conversation, t.conversation)::text as conversation,
+    coalesce(r.agent, t.agent)::text as agent, coalesce(r.user_name, t.user_name)::text as user_name,
+    coalesce(r.conversation, t.conversation)::text as conversation,
     coalesce(r.outcome, '')::text as outcome, coalesce(r.created_at, a.opened_at)::timestamptz as written_at
 from turnkeeper.webhook_deliveries d left join turnkeeper.replies r on r.id = d.reply_id
     left join turnkeeper.asks a on a.id = d.ask_id left join turnkeeper.turns t on t.id = a.turn_id
-where d.webhook = @webhook and (@state::text = '' or d.state = @state) and (@agent::text = '' or coalesce(r.agent, t.agent) = @agent)
+where d.webhook = @webhook and (@state::text = '' or d.state = @state) and (@agent::text = '' or coalesce(r.agent,
+    t.agent) = @agent)
   and (@user_name::text = '' or coalesce(r.user_name, t.user_name) = @user_name)
   and (@before::bigint = 0 or d.id < @before)
 order by d.id desc limit @max_rows;
@@ -83,21 +94,25 @@ select id from turnkeeper.replies where id = @id;
 -- can no longer record a result.
 insert into turnkeeper.webhook_deliveries as d (reply_id, webhook)
 select r.id, w.name from turnkeeper.replies r, turnkeeper.webhooks w where r.id = @reply_id and w.name = @webhook
-on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
+on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0,
+    first_at = null,
     claim = null, redelivered = d.redelivered + 1
 where d.claim is null or d.due_at < clock_timestamp();
 
 -- name: RedeliverDead :execrows
-update turnkeeper.webhook_deliveries set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null, redelivered = redelivered + 1
+update turnkeeper.webhook_deliveries set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
+    redelivered = redelivered + 1
 where webhook = @webhook and state = 'dead';
 
 -- name: PauseWebhook :execrows
-update turnkeeper.webhooks set paused_at = coalesce(paused_at, clock_timestamp()), paused_reason = @reason::text where name = @name;
+update turnkeeper.webhooks set paused_at = coalesce(paused_at, clock_timestamp()), paused_reason = @reason::text
+    where name = @name;
 
 -- name: ResumeWebhook :execrows
 -- Restarts the attempts of pending deliveries: the pause must not count toward their time limit.
 with resumed as (
-    update turnkeeper.webhooks set paused_at = null, paused_reason = null, not_before = null where name = @name returning name
+    update turnkeeper.webhooks set paused_at = null, paused_reason = null, not_before = null where name = @name
+        returning name
 ), afresh as (
     update turnkeeper.webhook_deliveries d set attempts = 0, first_at = null, due_at = clock_timestamp() from resumed
     where d.webhook = resumed.name and d.state = 'pending' and d.attempts > 0 and d.claim is null
@@ -120,4 +135,5 @@ delete from turnkeeper.webhook_deliveries where id in (
 
 -- name: MendDeliveries :execrows
 -- Makes deliveries due whose pause is impossibly long because the clock was set back.
-update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where state = 'pending' and due_at > clock_timestamp() + @longest::interval;
+update turnkeeper.webhook_deliveries set due_at = clock_timestamp()
+    where state = 'pending' and due_at > clock_timestamp() + @longest::interval;

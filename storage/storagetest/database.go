@@ -15,8 +15,8 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// Rows returns the rows of all tables about turns, by name: "call 7 1.2" is call 1.2 of turn 7, and "turn 7" the turn with
-// its newest write.
+// Rows returns the rows of all tables about turns, by name: "call 7 1.2" is call 1.2 of turn 7, and "turn 7" the turn
+// with its newest write.
 func (db *DB) Rows() map[string]string {
 	db.T.Helper()
 	rows, _ := db.Pool().Query(db.T.Context(), `
@@ -58,8 +58,8 @@ func (db *DB) Replan(turn turnkeeper.TurnID, k turnkeeper.CallKey, fields string
 	}
 }
 
-// PlantResult adds a result of a call to the journal without a writer and without any check. Writers of the turn do not know
-// about it.
+// PlantResult adds a result of a call to the journal without a writer and without any check. Writers of the turn do not
+// know about it.
 func (db *DB) PlantResult(turn turnkeeper.TurnID, k turnkeeper.CallKey, state turnkeeper.CallState, shown string) {
 	db.T.Helper()
 	db.Exec(`select turnkeeper.add_write($1, '{}', '{}', '{}', '{}',
@@ -92,7 +92,8 @@ func (db *DB) Look() (sit granting.Snapshot, lost []granting.LostGrant) {
 
 // WaitsBehind runs do while another session holds a lock, and reports whether do waits for the lock. If it
 // does, meanwhile is called before the lock is released.
-func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error, lock string, args ...any) (waits bool) {
+func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error, lock string,
+	args ...any) (waits bool) {
 	db.T.Helper()
 	other := OpenWith(db.T, storage.Options{URL: db.URL, LockTimeout: Patience, StatementTimeout: Patience})
 	hold, err := db.Pool().Begin(db.T.Context())
@@ -107,7 +108,9 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 	go func() { done <- do(db.T.Context(), other) }()
 	deadline := time.Now().Add(Patience)
 	for len(done) == 0 && !waits {
-		waits = One[bool](db, "select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where $1 = any(pg_blocking_pids(pid))", hold.Conn().PgConn().PID())
+		waits = One[bool](db,
+			"select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where $1 = any(pg_blocking_pids(pid))",
+			hold.Conn().PgConn().PID())
 		if time.Now().After(deadline) {
 			db.T.Fatal("do neither ended nor waited for the lock in time")
 		}
@@ -124,8 +127,9 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 	return waits
 }
 
-// Heard returns the sorted names of the channels that f notifies, without their prefix. A notification of
-// the inbox that only says that a slot is free has the suffix " freed". It hears the notifications that concern workers, and more.
+// Heard returns the sorted names of the channels that f notifies, without their prefix. A notification of the inbox
+// that only says that a slot is free has the suffix " freed". It hears the notifications that concern workers, and
+// more.
 func (db *DB) Heard(f func(), more ...string) (channels []string) {
 	db.T.Helper()
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
@@ -134,7 +138,8 @@ func (db *DB) Heard(f func(), more ...string) (channels []string) {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	const end = "the end of the test"
-	for _, channel := range append(more, "turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels", "turnkeeper.river_insert") {
+	for _, channel := range append(more, "turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels",
+		"turnkeeper.river_insert") {
 		if _, err := conn.Exec(db.T.Context(), "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
 			db.T.Fatal(err)
 		}
@@ -162,7 +167,8 @@ func (db *DB) Heard(f func(), more ...string) (channels []string) {
 func (db *DB) AwaitLockWaits(n int) {
 	db.T.Helper()
 	deadline := time.Now().Add(Patience)
-	for One[int](db, "select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
+	for One[int](db,
+		"select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
 		if time.Now().After(deadline) {
 			db.T.Fatalf("timeout waiting until %d sessions wait for a lock", n)
 		}

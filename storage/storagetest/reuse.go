@@ -18,10 +18,11 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Reused is like New, for suites of many short tests: it gives the test the database and the connections of an earlier test of the
-// package, with all tables and sequences as in a new database. Making a database and connections costs several times what such a
-// test does, because each new connection plans each statement. A database is not used again if a test failed with it, changed the
-// schema, or left a session. prepare is SQL that runs in a new database before it is opened.
+// Reused is like New, for suites of many short tests: it gives the test the database and the connections of an earlier
+// test of the package, with all tables and sequences as in a new database. Making a database and connections costs
+// several times what such a test does, because each new connection plans each statement. A database is not used again
+// if a test failed with it, changed the schema, or left a session. prepare is SQL that runs in a new database before it
+// is opened.
 func Reused(t testing.TB, prepare string) *DB {
 	t.Helper()
 	s, err := start()
@@ -126,7 +127,8 @@ func (r *reusable) emptying(ctx context.Context) (statements []string, err error
 			statements = append(statements, refill)
 		}
 	}
-	rows, _ = r.db.Pool().Query(ctx, "select format('select setval(%L, %s, false)', seqrelid::regclass, seqstart) from pg_sequence")
+	rows, _ = r.db.Pool().Query(ctx,
+		"select format('select setval(%L, %s, false)', seqrelid::regclass, seqstart) from pg_sequence")
 	sequences, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return append(statements, sequences...), err
 }
@@ -135,8 +137,10 @@ func (r *reusable) emptying(ctx context.Context) (statements []string, err error
 func (r *reusable) schemaState(ctx context.Context) (state string, err error) {
 	var parts []string
 	for _, catalog := range []string{
-		"attrdef", "attribute", "class", "constraint", "event_trigger", "extension", "index", "namespace", "policy", "proc", "rewrite",
-		"trigger", "type", "db_role_setting where setdatabase = (select oid from pg_database where datname = current_database())",
+		"attrdef", "attribute", "class", "constraint", "event_trigger", "extension", "index", "namespace", "policy",
+		"proc", "rewrite",
+		"trigger", "type",
+		"db_role_setting where setdatabase = (select oid from pg_database where datname = current_database())",
 	} {
 		parts = append(parts, "(select (count(*), max(xmin::text::bigint))::text from pg_"+catalog+")")
 	}
@@ -162,8 +166,8 @@ func (r *reusable) reset(ctx context.Context) error {
 	return nil
 }
 
-// awaitAlone returns when the store's own sessions are the only ones, and do nothing. The server notices a moment later that a
-// connection was closed.
+// awaitAlone returns when the store's own sessions are the only ones, and do nothing. The server notices a moment later
+// that a connection was closed.
 func (r *reusable) awaitAlone(ctx context.Context) error {
 	const most = 10 * time.Second
 	for began := time.Now(); ; {

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestReused checks that a database that is used again is as it was when it was new, and that one whose schema was changed is not used
-// again.
+// TestReused checks that a database that is used again is as it was when it was new, and that one whose schema was
+// changed is not used again.
 func TestReused(t *testing.T) {
 	const everything = `select string_agg(
 			format('%s %s', c.oid::regclass, query_to_xml('select * from ' || c.oid::regclass, true, true, '')), '' order by c.oid)
@@ -26,7 +26,8 @@ func TestReused(t *testing.T) {
 		t.Run(change, func(t *testing.T) {
 			db := storagetest.Reused(t, "")
 			urls, contents = append(urls, db.URL), append(contents, storagetest.One[string](db, everything))
-			clerk := turnkeeper.AgentRegistration{Name: "clerk", Definition: []byte("x"), DefinitionHash: strings.Repeat("a", 64)}
+			clerk := turnkeeper.AgentRegistration{Name: "clerk", Definition: []byte("x"),
+				DefinitionHash: strings.Repeat("a", 64)}
 			if err := db.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{clerk}); err != nil {
 				t.Fatal(err)
 			}

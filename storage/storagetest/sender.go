@@ -14,8 +14,8 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// SenderURL creates a role that may log in, with exactly the rights that the README lists for a program that sends messages, and
-// returns the address of the database at databaseURL for it. The role is dropped when the test ends.
+// SenderURL creates a role that may log in, with exactly the rights that the README lists for a program that sends
+// messages, and returns the address of the database at databaseURL for it. The role is dropped when the test ends.
 func SenderURL(t testing.TB, databaseURL, suffix string) string {
 	t.Helper()
 	root, err := testrun.ModuleRoot()
@@ -46,7 +46,8 @@ func SenderURL(t testing.TB, databaseURL, suffix string) string {
 		}
 	}
 	quoted := pgx.Identifier{role}.Sanitize()
-	admin(t.Context(), "create role "+quoted+" login password 'sender'; "+strings.ReplaceAll(string(rights[1]), " to app;", " to "+quoted+";"))
+	admin(t.Context(), "create role "+quoted+" login password 'sender'; "+strings.ReplaceAll(string(rights[1]),
+		" to app;", " to "+quoted+";"))
 	t.Cleanup(func() { admin(context.WithoutCancel(t.Context()), "drop owned by "+quoted+"; drop role "+quoted) })
 	u.User = url.UserPassword(role, "sender")
 	return u.String()

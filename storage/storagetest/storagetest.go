@@ -133,7 +133,9 @@ func (s *server) makeTemplates(ctx context.Context) error {
 		return err
 	}
 	s.template = "template_" + hash
-	if err := s.makeTemplate(ctx, "", func(url string) error { return migrate(ctx, url) }); err != nil || s.patch.sql == "" {
+	if err := s.makeTemplate(ctx, "", func(url string) error {
+		return migrate(ctx, url)
+	}); err != nil || s.patch.sql == "" {
 		return err
 	}
 	from := s.template
@@ -160,7 +162,8 @@ func (s *server) makeTemplate(ctx context.Context, from string, fill func(url st
 		return err
 	}
 	var made bool
-	if err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", s.template).Scan(&made); err != nil || made {
+	if err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", s.template).Scan(
+		&made); err != nil || made {
 		return err
 	}
 	begun := s.template + "_begun" // an unfinished template has another name

@@ -49,7 +49,8 @@ func withAgents(db *DB) *DB {
 // Register registers an agent without a file.
 func (db *DB) Register(agent string, perConversation bool, schedules ...turnkeeper.Schedule) {
 	db.T.Helper()
-	err := db.RegisterAgents(db.T.Context(), []turnkeeper.AgentRegistration{Registration(agent, perConversation, schedules...)})
+	err := db.RegisterAgents(db.T.Context(), []turnkeeper.AgentRegistration{Registration(agent, perConversation,
+		schedules...)})
 	if err != nil {
 		db.T.Fatal(err)
 	}
@@ -122,7 +123,8 @@ func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 	var all []*Dispatch
 	for _, id := range ids {
 		turn := One[turnkeeper.TurnID](db, "select turn_id from turnkeeper.leases where grant_id = $1", id)
-		job := One[turnkeeper.JobID](db, "select t.job_id from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id = $1", id)
+		job := One[turnkeeper.JobID](db,
+			"select t.job_id from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id = $1", id)
 		db.FetchJob(job, worker)
 		all = append(all, db.Take(turn, id, job, worker))
 	}
@@ -141,7 +143,8 @@ func (db *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 }
 
 // Take binds a grant to a worker, unless worker is empty, and loads the turn.
-func (db *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *Dispatch {
+func (db *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID,
+	worker turnkeeper.WorkerID) *Dispatch {
 	db.T.Helper()
 	if worker != "" {
 		if _, err := db.BindGrant(db.T.Context(), turn, grant, worker); err != nil {
@@ -172,7 +175,8 @@ func (db *DB) Turn(body string) *Dispatch {
 // Lose ends the lease of a dispatch and reclaims its turn, as the scheduler does if the worker is lost.
 func (db *DB) Lose(lost *Dispatch) {
 	db.T.Helper()
-	db.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", lost.Grant.GrantID)
+	db.Exec(
+		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", lost.Grant.GrantID)
 	db.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		all, err := tick.Lost(ctx, 100)
 		if err != nil {
@@ -225,11 +229,13 @@ var Answered = journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finish
 
 // Round returns a round with planned calls of these effects.
 func Round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
-	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1, FinishReason: "tool_calls"}
+	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1,
+		FinishReason: "tool_calls"}
 	for i, effect := range effects {
 		key := turnkeeper.CallKey{Round: number, Ordinal: i + 1}
 		r.Calls = append(r.Calls, turnkeeper.ToolCall{
-			Key: key, WireID: key.String(), Name: "tool", Arguments: "{}", ArgsHash: "hash", Effect: effect, State: turnkeeper.CallPlanned,
+			Key: key, WireID: key.String(), Name: "tool", Arguments: "{}", ArgsHash: "hash", Effect: effect,
+			State: turnkeeper.CallPlanned,
 		})
 	}
 	return r
@@ -318,7 +324,8 @@ func (d *Dispatch) Wait(t testing.TB) {
 func (d *Dispatch) Cancel(t testing.TB) {
 	t.Helper()
 	err := d.Append(t.Context(), turnlog.Entry{
-		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
+			Reply: "cancelled"},
 	}, journal.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"})
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +335,8 @@ func (d *Dispatch) Cancel(t testing.TB) {
 // HeartBeat writes a heartbeat of a worker.
 func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
 	db.T.Helper()
-	err := db.Beat(db.T.Context(), presence.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
+	err := db.Beat(db.T.Context(), presence.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots,
+		TakeoverAfter: takeover})
 	if err != nil {
 		db.T.Fatal(err)
 	}
@@ -337,5 +345,6 @@ func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duratio
 // Silence sets a worker's last heartbeat to d ago.
 func (db *DB) Silence(id turnkeeper.WorkerID, d time.Duration) {
 	db.T.Helper()
-	db.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - $2::interval where worker_id = $1", id, d)
+	db.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - $2::interval where worker_id = $1",
+		id, d)
 }

@@ -118,8 +118,10 @@ func (b *browser) window(width, height int64, dark bool) {
 	if dark {
 		scheme = "dark"
 	}
-	send(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})
-	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	send(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height,
+		DeviceScaleFactor: 1, Mobile: width < 600})
+	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
 // eval returns the value of an expression.
@@ -150,7 +152,8 @@ func (b *browser) await(what, expression string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			b.t.Fatalf("timeout waiting until %s: %v\n%s", what, err, eval[string](b, "location.href + '\\n' + document.body.innerText"))
+			b.t.Fatalf("timeout waiting until %s: %v\n%s", what, err,
+				eval[string](b, "location.href + '\\n' + document.body.innerText"))
 		}
 	}
 }
@@ -158,7 +161,8 @@ func (b *browser) await(what, expression string) {
 // awaitPage waits until the page at a path is loaded.
 func (b *browser) awaitPage(path string) {
 	b.t.Helper()
-	b.await("the page "+path, fmt.Sprintf("document.readyState === 'complete' && location.pathname + location.search === %q", path))
+	b.await("the page "+path,
+		fmt.Sprintf("document.readyState === 'complete' && location.pathname + location.search === %q", path))
 }
 
 // press types keys, which go to the focused element.

@@ -16,8 +16,10 @@ func newBrowser(ctx context.Context, t testing.TB) context.Context {
 	if out, err := exec.Command(env.Path("scripts/need"), "chromium:chromium").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(env.Patience))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.WSURLReadTimeout(env.Patience))
 	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
 	ctx, closeBrowser := chromedp.NewContext(ctx)
 	if err := chromedp.Do(ctx); err != nil {

@@ -163,7 +163,9 @@ func (r *collector) all() []sentSpan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := slices.Clone(r.spans)
-	slices.SortStableFunc(all, func(a, b sentSpan) int { return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano)) })
+	slices.SortStableFunc(all, func(a, b sentSpan) int {
+		return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano))
+	})
 	return all
 }
 

@@ -185,7 +185,8 @@ func (s *streamEnv) refusals() (n int64) {
 // disturb kills one process after the other while cuts add up, and then lets the turn end.
 func (s *streamEnv) disturb() {
 	s.T.Helper()
-	for i, harm := range []func(){s.loseAnAPI, s.loseTheRunner, s.loseAnAPI, s.loseTheRunner, s.drainAnAPI, s.drainTheRunner} {
+	for i, harm := range []func(){s.loseAnAPI, s.loseTheRunner, s.loseAnAPI, s.loseTheRunner, s.drainAnAPI,
+		s.drainTheRunner} {
 		s.awaitCuts(manyCuts * int64(i+1) / 7)
 		harm()
 	}
@@ -219,7 +220,8 @@ func (s *streamEnv) loseTheRunner() {
 	s.serve(next, s.serving[1], s.serving[2])
 	s.Kill(s.runner)
 	s.runner = next
-	s.Await("the turn is taken over and streams again", `select exists (select from turns where dispatches > $1) and exists (
+	s.Await("the turn is taken over and streams again",
+		`select exists (select from turns where dispatches > $1) and exists (
 		select from turn_events where type = 'block_delta' and seq > (select max(seq) from turn_events where type = 'round_rollback'))`, grants)
 }
 
@@ -232,7 +234,8 @@ func (s *streamEnv) drainTheRunner() {
 
 func (s *streamEnv) startNode() (ended <-chan []byte) {
 	s.T.Helper()
-	cmd := env.NodeProgram(s.ctx, s.T, nil, "eventsource.mjs", s.cutters[0].URL+"/v1/turns/1/events", fmt.Sprint(nodeSources))
+	cmd := env.NodeProgram(s.ctx, s.T, nil, "eventsource.mjs", s.cutters[0].URL+"/v1/turns/1/events",
+		fmt.Sprint(nodeSources))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
@@ -279,7 +282,8 @@ func (s *streamEnv) openTabs() (pages []context.Context) {
 func (s *streamEnv) tabSaw(tab context.Context) (all []followed) {
 	s.T.Helper()
 	const ended = `window.all.every((seen) => seen.closed)`
-	_, err := chromedp.Run(tab, chromedp.Poll[bool](ended, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(env.Patience)))
+	_, err := chromedp.Run(tab, chromedp.Poll[bool](ended, chromedp.WithPollingInterval(100*time.Millisecond),
+		chromedp.WithPollingTimeout(env.Patience)))
 	if err == nil {
 		all, err = chromedp.Run(tab, chromedp.Evaluate[[]followed](`window.all`))
 	}

@@ -113,7 +113,8 @@ func TestAStreamOverALostWorker(t *testing.T) {
 	e.Await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
 	second := e.StartWorker()
 	bases := []string{first.APIURL(), second.APIURL()}
-	follow := &listener{path: "/v1/turns/1/events", client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	follow := &listener{path: "/v1/turns/1/events",
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
 	defer cancel()
 	for n := 0; !follow.over && ctx.Err() == nil; n++ {

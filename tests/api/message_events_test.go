@@ -52,8 +52,8 @@ func (d *draft) text() string {
 	return b.String()
 }
 
-// TestAMessageIsWatchedOverALostWorker kills the worker that writes, while connections are cut. Who watches with a token that may only send
-// gets each event once, and ends with the text of the reply.
+// TestAMessageIsWatchedOverALostWorker kills the worker that writes, while connections are cut. Who watches with a
+// token that may only send gets each event once, and ends with the text of the reply.
 func TestAMessageIsWatchedOverALostWorker(t *testing.T) {
 	s := newResponsesEnv(t)
 	posted, accepted := post(t, s.front.APIURL(), `{"agent":"clerk","body":"long"}`, "Authorization", "Bearer "+s.key)
@@ -62,7 +62,8 @@ func TestAMessageIsWatchedOverALostWorker(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
 	defer cancel()
-	watch := client.Server{URL: s.cutter.URL, Token: s.key, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	watch := client.Server{URL: s.cutter.URL, Token: s.key,
+		HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	seen, shown, rollbacks, killed := map[string]bool{}, draft{}, 0, false
 	var reply *turnkeeper.Reply
 	for e, err := range watch.Watch(ctx, turnkeeper.MessageID(accepted.ID), "") {
@@ -91,12 +92,14 @@ func TestAMessageIsWatchedOverALostWorker(t *testing.T) {
 	}
 }
 
-// TestAGuardedAgentIsWatched watches an agent whose replies may be held back: a token that may only send gets no text before the reply.
+// TestAGuardedAgentIsWatched watches an agent whose replies may be held back: a token that may only send gets no text
+// before the reply.
 func TestAGuardedAgentIsWatched(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "reply_sink: ask")
-	e.Model.Add(inferencetest.Message("The secret is 4711.", inferencetest.Call{Name: "the_secret_is_4711", Arguments: `{"text":"4711"}`}))
+	e.Model.Add(inferencetest.Message("The secret is 4711.", inferencetest.Call{Name: "the_secret_is_4711",
+		Arguments: `{"text":"4711"}`}))
 	e.Model.Add(inferencetest.Text("It is 4711."))
 	base := e.StartWorker().APIURL()
 	tokens := map[string]string{}
@@ -106,7 +109,8 @@ func TestAGuardedAgentIsWatched(t *testing.T) {
 	_, accepted := post(t, base, `{"agent":"clerk","body":"Talk."}`)
 	for scope, token := range tokens {
 		text := ""
-		for event, err := range (client.Server{URL: base, Token: token}).Watch(t.Context(), turnkeeper.MessageID(accepted.ID), "") {
+		for event, err := range (client.Server{URL: base, Token: token}).Watch(t.Context(),
+			turnkeeper.MessageID(accepted.ID), "") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +122,8 @@ func TestAGuardedAgentIsWatched(t *testing.T) {
 			}
 			text += string(event.Data)
 		}
-		if guarded := !strings.Contains(text, "4711"); guarded != (scope == "send") || !strings.Contains(text, "tool_use") {
+		if guarded := !strings.Contains(text, "4711"); guarded != (scope == "send") ||
+			!strings.Contains(text, "tool_use") {
 			t.Errorf("who may %s got %s", scope, text)
 		}
 	}
@@ -132,7 +137,8 @@ func TestWhoMayWatch(t *testing.T) {
 	e.WriteAgent("desk")
 	e.Model.Then(env.Echo("answer to "))
 	base := e.StartWorker().APIURL()
-	desk := env.Turnctl[struct{ Token string }](e, "tokens", "create", "desk", "--scopes", "send", "--agents", "desk").Token
+	desk := env.Turnctl[struct{ Token string }](e, "tokens", "create", "desk", "--scopes", "send",
+		"--agents", "desk").Token
 	_, accepted := post(t, base, `{"agent":"clerk","body":"Talk."}`)
 	for id, c := range map[int64]client.Server{accepted.ID: {URL: base, Token: desk}, 987654321: {URL: base}} {
 		for event, err := range c.Watch(t.Context(), turnkeeper.MessageID(id), "") {
@@ -148,8 +154,8 @@ func TestWhoMayWatch(t *testing.T) {
 	}
 }
 
-// TestAGeneratedClientStreams generates a client in TypeScript from the description, compiles it with a program that streams a message,
-// and runs that. The model goes on only after the program has shown its first text.
+// TestAGeneratedClientStreams generates a client in TypeScript from the description, compiles it with a program that
+// streams a message, and runs that. The model goes on only after the program has shown its first text.
 func TestAGeneratedClientStreams(t *testing.T) {
 	testrun.OnlyFull(t) // needs npm's packages
 	t.Parallel()
@@ -169,7 +175,8 @@ func TestAGeneratedClientStreams(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
 	}
-	run("node_modules/@hey-api/openapi-ts/bin/run.js", "-i", base+"/openapi.json", "-o", filepath.Join(dir, "generated"), "--silent")
+	run("node_modules/@hey-api/openapi-ts/bin/run.js", "-i", base+"/openapi.json", "-o",
+		filepath.Join(dir, "generated"), "--silent")
 	program, err := os.ReadFile(env.Path("tests/internal/clients/stream.ts"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "stream.ts"), program, 0o600)
@@ -177,9 +184,11 @@ func TestAGeneratedClientStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run("node_modules/typescript/bin/tsc", "--strict", "--target", "es2022", "--lib", "es2023,dom,dom.iterable,dom.asynciterable", "--module", "commonjs",
+	run("node_modules/typescript/bin/tsc", "--strict", "--target", "es2022", "--lib",
+		"es2023,dom,dom.iterable,dom.asynciterable", "--module", "commonjs",
 		"--skipLibCheck", "--outDir", filepath.Join(dir, "built"), filepath.Join(dir, "stream.ts"))
-	cmd := env.NodeProgram(ctx, t, []string{"TOKEN=" + token}, "run.mjs", filepath.Join(dir, "built", "stream.js"), base)
+	cmd := env.NodeProgram(ctx, t, []string{"TOKEN=" + token}, "run.mjs", filepath.Join(dir, "built",
+		"stream.js"), base)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		var problems strings.Builder
@@ -206,8 +215,10 @@ func TestAGeneratedClientStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := e.TurnOf(accepted(e))
-	if turn.Reply == nil || last.Reply != turn.Reply.Body || last.Text != last.Reply || last.Outcome != "succeeded" || strings.Join(last.Tools, " ") != "mark_none" {
-		t.Errorf("the program ended with %d bytes of text, a reply of %d, %s, and the tools %s", len(last.Text), len(last.Reply), last.Outcome, last.Tools)
+	if turn.Reply == nil || last.Reply != turn.Reply.Body || last.Text != last.Reply || last.Outcome != "succeeded" ||
+		strings.Join(last.Tools, " ") != "mark_none" {
+		t.Errorf("the program ended with %d bytes of text, a reply of %d, %s, and the tools %s", len(last.Text),
+			len(last.Reply), last.Outcome, last.Tools)
 	}
 }
 

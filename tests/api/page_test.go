@@ -18,7 +18,8 @@ const hostile = `<img src=x onerror="window.harmed=1"><script>window.harmed=2</s
 	"\u202egnp.exe\u2066 \x1b[31mred\x07 &amp; <svg onload=window.harmed=3>"
 
 // pagesOf lists the pages of an Env with at least one turn.
-var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replies", "/asks", "/asks/1", "/asks/2", "/agents", "/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
+var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replies", "/asks", "/asks/1", "/asks/2",
+	"/agents", "/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
 
 // Every page with hostile text, on a wide and a narrow screen, in light and dark mode: the browser reports no
 // error, no foreign script runs, and nothing overflows.
@@ -30,16 +31,19 @@ func TestPagesInABrowser(t *testing.T) {
 		"schedule:", `  cron: "0 7 * * *"`, "  time_zone: UTC", `  message: "<i>look</i>"`)
 	e.Ledger.SetAnswer("x", hostile)
 	e.Model.Then(env.Rounds(
-		inferencetest.Message(hostile, env.MarkerCall("mark_none", "x"), inferencetest.Call{Name: "mark_once", Arguments: fmt.Sprintf(`{"label":%s}`, env.Quote(hostile))},
+		inferencetest.Message(hostile, env.MarkerCall("mark_none", "x"), inferencetest.Call{Name: "mark_once",
+			Arguments: fmt.Sprintf(`{"label":%s}`, env.Quote(hostile))},
 			inferencetest.Call{Name: "no_such_tool", Arguments: `{"a":"<script>window.harmed=5</script>"}`}),
 		inferencetest.Text("Answer: "+hostile),
 	))
 	w := e.StartWorker()
 	e.TurnOf(e.Enqueue("clerk", "Message: "+strings.ReplaceAll(hostile, "\x00", ""), "--conversation", `<b>"talk"</b>`))
-	e.Exec(`insert into asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, schema, audience, hold, expires_at)
+	e.Exec(
+		`insert into asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, schema, audience, hold, expires_at)
 		select 1, 1, 2, kind, 1, 'mark_once', $1, repeat('a', 64), $2, $2, schema, array[$2], false, now() + interval '1 day'
 		from (values ('approve', '{}'), ('question', '{"enum":["<b>blue</b>","red"]}')) k (kind, schema)`,
-		fmt.Sprintf(`{"label":%s}`, env.Quote(strings.ReplaceAll(hostile, "\x00", ""))), strings.ReplaceAll(hostile, "\x00", ""))
+		fmt.Sprintf(`{"label":%s}`, env.Quote(strings.ReplaceAll(hostile, "\x00", ""))),
+		strings.ReplaceAll(hostile, "\x00", ""))
 	b := openBrowser(t, w.APIURL())
 	var ground [2]string
 	for _, screen := range []struct {
@@ -50,7 +54,8 @@ func TestPagesInABrowser(t *testing.T) {
 		for _, path := range pagesOf {
 			b.open(path)
 			if over := eval[int](b, "document.documentElement.scrollWidth - window.innerWidth"); over > 0 {
-				t.Errorf("%s is %d pixels wider than a screen of %d: %s", path, over, screen.width, eval[string](b, widest))
+				t.Errorf("%s is %d pixels wider than a screen of %d: %s", path, over, screen.width,
+					eval[string](b, widest))
 			}
 			if faults := eval[string](b, accessible); faults != "" {
 				t.Errorf("%s: %s", path, faults)
@@ -71,7 +76,8 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 	b.open("/turns/1")
 	shown := eval[string](b, "document.body.textContent")
-	for _, text := range []string{`Answer: <img src=x onerror="window.harmed=1">`, `\u202egnp.exe\u2066 \x1b[31mred\x07 &amp;`, "no_such_tool", "tool not found: no_such_tool"} {
+	for _, text := range []string{`Answer: <img src=x onerror="window.harmed=1">`,
+		`\u202egnp.exe\u2066 \x1b[31mred\x07 &amp;`, "no_such_tool", "tool not found: no_such_tool"} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("the turn's page does not show %q:\n%s", text, shown)
 		}
@@ -128,7 +134,8 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 	spoken, goOn := make(chan struct{}), make(chan struct{})
 	e.Model.Add(
 		env.MarkerReply("mark_none", "a"),
-		inferencetest.ResetAfter(inferencetest.WaitFor(spoken, inferencetest.OpenSSE(pieces("This is void. "+answer[:900])...))),
+		inferencetest.ResetAfter(inferencetest.WaitFor(spoken,
+			inferencetest.OpenSSE(pieces("This is void. "+answer[:900])...))),
 		func(x *inferencetest.Exchange) {
 			inferencetest.OpenSSE(pieces(answer[:2500])...)(x)
 			if x.Wait(goOn) {
@@ -159,7 +166,8 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 	}
 	close(goOn)
 	b.await("the end is shown", `document.querySelector("#live").dataset.over === "succeeded"`)
-	b.await("the page has the reply", `document.querySelector("#answer .reply") && document.querySelector("h1 .state").textContent.includes("succeeded")`)
+	b.await("the page has the reply",
+		`document.querySelector("#answer .reply") && document.querySelector("h1 .state").textContent.includes("succeeded")`)
 	reply := e.TurnOf(message).Reply.Body
 	if got := eval[string](b, live); got != reply || reply != answer {
 		t.Errorf("the live text is not the reply:\n%q\n%q\n%q", got, reply, answer)
@@ -176,7 +184,9 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 func pieces(said string) (chunks []string) {
 	for runes := []rune(said); len(runes) > 0; {
 		n := min(300, len(runes))
-		chunks = append(chunks, fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, env.Quote(string(runes[:n]))))
+		chunks = append(chunks,
+			fmt.Sprintf(
+				`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, env.Quote(string(runes[:n]))))
 		runes = runes[n:]
 	}
 	return chunks
@@ -241,7 +251,8 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.press("I look at <b>something</b>")
 	b.press(kb.Enter)
 	b.awaitPage("/?done=paused")
-	b.await("the pause is shown", `document.querySelector("#scheduler").textContent.includes("I look at <b>something</b>")`)
+	b.await("the pause is shown",
+		`document.querySelector("#scheduler").textContent.includes("I look at <b>something</b>")`)
 	b.tabTo("Resume")
 	b.press(kb.Enter)
 	b.awaitPage("/?done=resumed")
@@ -260,7 +271,8 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.tabTo("Cancel the turn")
 	b.press(kb.Enter)
 	b.await("the turn is cancelled", `document.querySelector("h1 .state")?.textContent.includes("cancelled")`)
-	if said := eval[string](b, "document.querySelector('main').textContent"); !strings.Contains(said, "It takes too long") {
+	if said := eval[string](b, "document.querySelector('main').textContent"); !strings.Contains(said,
+		"It takes too long") {
 		t.Errorf("the page does not say why: %s", said)
 	}
 	b.await("it can be tried again", `document.querySelector("#retry-turn")`)
@@ -305,7 +317,8 @@ func post403(path string) string {
 // awaitTurnOf waits for the model request of a message, and returns its turn.
 func awaitTurnOf(e *env.Env, message int64) int64 {
 	e.T.Helper()
-	e.Await("the message has a turn", "select coalesce(turn_id, 0) > 0 and state = 'running' from messages where id = $1", message)
+	e.Await("the message has a turn",
+		"select coalesce(turn_id, 0) > 0 and state = 'running' from messages where id = $1", message)
 	return env.Query[int64](e, "select turn_id from messages where id = $1", message)
 }
 
@@ -345,13 +358,15 @@ func TestATreeOfAgentsInABrowser(t *testing.T) {
 	if got := eval[string](b, tree); got != "boss waiting turn 1, scout waiting turn 2, runner running turn 3" {
 		t.Errorf("the tree is %q", got)
 	}
-	if depth := eval[int](b, `(e => { let n = 0; for (; e && e.id !== "tree"; e = e.parentElement) n += e.tagName === "UL"; return n; })(document.querySelector("#tree a[href='/turns/3']"))`); depth != 3 {
+	if depth := eval[int](b,
+		`(e => { let n = 0; for (; e && e.id !== "tree"; e = e.parentElement) n += e.tagName === "UL"; return n; })(document.querySelector("#tree a[href='/turns/3']"))`); depth != 3 {
 		t.Errorf("the runner is at depth %d", depth)
 	}
 	if here := eval[string](b, `document.querySelector("#tree [aria-current]").textContent`); here != "turn 2" {
 		t.Errorf("this one is %q", here)
 	}
-	if facts := eval[string](b, `document.querySelector("#tree .about").textContent`); !strings.HasPrefix(facts, "2 sub-agents, ") || !strings.Contains(facts, " of 40 model calls of the budget") {
+	if facts := eval[string](b, `document.querySelector("#tree .about").textContent`); !strings.HasPrefix(facts,
+		"2 sub-agents, ") || !strings.Contains(facts, " of 40 model calls of the budget") {
 		t.Errorf("the tree has taken %q", facts)
 	}
 	b.tabTo("turn 3")
@@ -362,7 +377,8 @@ func TestATreeOfAgentsInABrowser(t *testing.T) {
 	b.awaitPage("/turns/1")
 	e.Ledger.Release()
 	e.TurnOf(message)
-	b.await("the tree updates itself", tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
+	b.await("the tree updates itself",
+		tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
 }
 
 // A list updates itself and keeps focus, scroll position and open details.
@@ -382,19 +398,22 @@ func TestAListRefreshesItself(t *testing.T) {
 	b.window(1280, 500, false)
 	b.open("/turns")
 	b.await("the list is there", `document.querySelectorAll("main tbody tr").length === 25`)
-	_ = eval[bool](b, `(() => { const a = document.querySelector("#turn-12 a"); a.focus(); a.scrollIntoView({block: "center", behavior: "instant"}); window.stays = a; return true; })()`)
+	_ = eval[bool](b,
+		`(() => { const a = document.querySelector("#turn-12 a"); a.focus(); a.scrollIntoView({block: "center", behavior: "instant"}); window.stays = a; return true; })()`)
 	before := eval[float64](b, `document.activeElement.getBoundingClientRect().top`)
 	newer := e.Enqueue("clerk", "One more")
 	e.AwaitClosed(newer)
 	turn := env.Query[int64](e, "select turn_id from messages where id = $1", newer)
-	b.await("the new turn is in the list, ended", fmt.Sprintf(`document.querySelector("#turn-%d .state")?.textContent.includes("succeeded")`, turn))
+	b.await("the new turn is in the list, ended", fmt.Sprintf(
+		`document.querySelector("#turn-%d .state")?.textContent.includes("succeeded")`, turn))
 	if n := eval[int](b, `document.querySelectorAll("main tbody tr").length`); n != 25 {
 		t.Errorf("the list has %d rows", n)
 	}
 	if !eval[bool](b, `document.activeElement === window.stays`) {
 		t.Errorf("the focus went to %q", b.focus())
 	}
-	if after := eval[float64](b, `document.activeElement.getBoundingClientRect().top`); after < before-60 || after > before+60 {
+	if after := eval[float64](b, `document.activeElement.getBoundingClientRect().top`); after < before-60 ||
+		after > before+60 {
 		t.Errorf("the focused row went from %g to %g", before, after)
 	}
 	b.press(kb.Enter)

@@ -21,7 +21,8 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(env.MarkerCall("mark_once", "a"), inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}),
+		inferencetest.Calls(env.MarkerCall("mark_once", "a"), inferencetest.Call{Name: "no_such_tool",
+			Arguments: "{}"}),
 		inferencetest.Fault(http.StatusBadRequest, "invalid_request_error", "the model is on fire"),
 	))
 	hook := env.NewWebhookReceiver(t, nil)
@@ -39,7 +40,8 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	}
 	want := inUTC(t, outbox[0])
 	calls, _ := want["calls"].([]any)
-	if want["outcome"] != "degraded" || want["stop_reason"] != "inference_error" || want["error_class"] != "invalid" || len(calls) != 2 {
+	if want["outcome"] != "degraded" || want["stop_reason"] != "inference_error" || want["error_class"] != "invalid" ||
+		len(calls) != 2 {
 		t.Errorf("the outbox has %v", want)
 	}
 
@@ -56,7 +58,8 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for where, got := range map[string]map[string]any{"GET /v1/outbox": list.Items[0], "GET /v1/messages": message.Reply, "the webhook": pushed.Data} {
+	for where, got := range map[string]map[string]any{"GET /v1/outbox": list.Items[0],
+		"GET /v1/messages": message.Reply, "the webhook": pushed.Data} {
 		if diff := cmp.Diff(want, inUTC(t, got)); diff != "" {
 			t.Errorf("%s has another reply:\n%s", where, diff)
 		}
@@ -73,7 +76,8 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	}
 
 	var response struct{ Turnkeeper map[string]any }
-	asked, err := http.Post(w.APIURL()+"/v1/responses", "application/json", strings.NewReader(`{"model":"clerk","input":"Go on."}`))
+	asked, err := http.Post(w.APIURL()+"/v1/responses", "application/json",
+		strings.NewReader(`{"model":"clerk","input":"Go on."}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +87,8 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	}
 	outbox = env.Turnctl[[]map[string]any](e, "outbox")
 	second := outbox[slices.IndexFunc(outbox, func(r map[string]any) bool { return r["id"] != want["id"] })]
-	for field, name := range map[string]string{"outcome": "outcome", "stop_reason": "continuation_stop_reason", "error_class": "error_class", "calls": "calls"} {
+	for field, name := range map[string]string{"outcome": "outcome", "stop_reason": "continuation_stop_reason",
+		"error_class": "error_class", "calls": "calls"} {
 		if diff := cmp.Diff(second[field], response.Turnkeeper[name]); diff != "" || second[field] == nil {
 			t.Errorf("POST /v1/responses has another %s:\n%s", name, diff)
 		}

@@ -40,7 +40,8 @@ const leastDrops = 20
 func newResponsesEnv(t *testing.T) *responsesEnv {
 	t.Helper()
 	t.Parallel()
-	s := &responsesEnv{Env: env.New(t), long: strings.Repeat("all of it is said, word by word; grüße. ", 500), seen: make(chan struct{})}
+	s := &responsesEnv{Env: env.New(t), long: strings.Repeat("all of it is said, word by word; grüße. ", 500),
+		seen: make(chan struct{})}
 	s.WriteAgent("clerk", "lane: conversation")
 	lost := make(chan struct{}, 1)
 	lost <- struct{}{}
@@ -84,7 +85,8 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 		return rand.IntN(4 * len(s.long)) // the last events have all of the text
 	}, nil)
 	s.cutter.to(s.runner.APIURL(), s.front.APIURL())
-	s.key = env.Turnctl[struct{ Token string }](s.Env, "tokens", "create", "shop", "--scopes", "send", "--agents", "clerk").Token
+	s.key = env.Turnctl[struct{ Token string }](s.Env, "tokens", "create", "shop", "--scopes", "send", "--agents",
+		"clerk").Token
 	return s
 }
 
@@ -144,10 +146,12 @@ func TestTheAISDKOfNPM(t *testing.T) {
 		t.Fatalf("the client ended with %v\n%s", err, out)
 	}
 	first := s.Model.Requests()[0].Chat().Messages
-	if body := first[len(first)-1].Text(); !strings.HasPrefix(body, "# Instructions of the sender\n\n> Be kind.\n\n# Message\n\n") {
+	if body := first[len(first)-1].Text(); !strings.HasPrefix(body,
+		"# Instructions of the sender\n\n> Be kind.\n\n# Message\n\n") {
 		t.Errorf("the model got the message %q", body)
 	}
-	if !strings.Contains(string(s.Model.Requests()[0].Body), `"max_completion_tokens":500`) && !strings.Contains(string(s.Model.Requests()[0].Body), `"max_tokens":500`) {
+	if !strings.Contains(string(s.Model.Requests()[0].Body), `"max_completion_tokens":500`) &&
+		!strings.Contains(string(s.Model.Requests()[0].Body), `"max_tokens":500`) {
 		t.Errorf("the limit of the answer is not in the request %s", s.Model.Requests()[0].Body)
 	}
 }
@@ -167,7 +171,8 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
 	defer cancel()
 	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	client := openai.NewClient(option.WithBaseURL(s.front.APIURL()+"/v1"), option.WithAPIKey(s.key), option.WithHTTPClient(web))
+	client := openai.NewClient(option.WithBaseURL(s.front.APIURL()+"/v1"), option.WithAPIKey(s.key),
+		option.WithHTTPClient(web))
 	input := func(text string) responses.ResponseNewParams {
 		return responses.ResponseNewParams{
 			Model: "clerk", Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt(text)},
@@ -201,7 +206,8 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 	})
 	t.Run("drafts", func(t *testing.T) {
 		const slow = "The first half, the second half."
-		stream, text, finals := client.Responses.NewStreaming(ctx, input("slow"), option.WithHeader("Turnkeeper-Drafts", "true")), "", 0
+		stream, text, finals := client.Responses.NewStreaming(ctx, input("slow"), option.WithHeader("Turnkeeper-Drafts",
+			"true")), "", 0
 		for stream.Next() {
 			switch e := stream.Current(); e.Type {
 			case "response.output_text.delta":
@@ -247,7 +253,8 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 		}
 	})
 
-	dropped := openai.NewClient(option.WithBaseURL(s.cutter.URL+"/v1"), option.WithAPIKey(s.key), option.WithHTTPClient(web))
+	dropped := openai.NewClient(option.WithBaseURL(s.cutter.URL+"/v1"), option.WithAPIKey(s.key),
+		option.WithHTTPClient(web))
 	f := &follower{t: t, client: &dropped, params: input("long")}
 	done := make(chan struct{})
 	go func() { defer close(done); f.follow(ctx) }()

@@ -39,7 +39,8 @@ func TestScreenshots(t *testing.T) {
 	office(e)
 	held := make(chan struct{})
 	e.Model.Then(officeModel(held))
-	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"), "--model-idle-timeout", "5m", "--model-timeout", "5m", "--max-duration", "3m")
+	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"), "--model-idle-timeout", "5m",
+		"--model-timeout", "5m", "--max-duration", "3m")
 	w.Await("worker ready")
 	send := func(agent, conversation, body string) int64 {
 		return e.Enqueue(agent, body, "--conversation", conversation)
@@ -85,8 +86,8 @@ func TestScreenshots(t *testing.T) {
 	e.AwaitClosed(env.Query[int64](e, "select message_id from turns where id = $1", running))
 }
 
-// TestScreenshotsOfAsks takes the pictures of docs/asks.md: an ask that waits for an approval, a question, and what a person
-// changed.
+// TestScreenshotsOfAsks takes the pictures of docs/asks.md: an ask that waits for an approval, a question, and what a
+// person changed.
 func TestScreenshotsOfAsks(t *testing.T) {
 	if !*writeScreenshots {
 		testrun.OnlyFull(t)
@@ -106,7 +107,8 @@ tools:
     effect: once
 `, e.ModelURL))
 	e.WriteAgent("boss", "sub_agents: [invoices]")
-	e.WriteAgent("invoices", "tools: [pay_invoice, ask_person]", `approve: {pay_invoice: 'args.amount > 500 ? ask("the amount is above 500 EUR") : allow'}`)
+	e.WriteAgent("invoices", "tools: [pay_invoice, ask_person]",
+		`approve: {pay_invoice: 'args.amount > 500 ? ask("the amount is above 500 EUR") : allow'}`)
 	pays := func(arguments string) inferencetest.Reply {
 		return inferencetest.Calls(inferencetest.Call{Name: "pay_invoice", Arguments: arguments})
 	}
@@ -116,13 +118,16 @@ tools:
 			message := env.NewestMessage(r)
 			switch {
 			case strings.Contains(message, "Acme"):
-				return env.Rounds(pays(`{"invoice":"A-1041","to":"DE02120300000000202051","amount":1200,"currency":"EUR"}`), inferencetest.Text("Paid."))(r)
+				return env.Rounds(
+					pays(`{"invoice":"A-1041","to":"DE02120300000000202051","amount":1200,"currency":"EUR"}`),
+					inferencetest.Text("Paid."))(r)
 			case strings.Contains(message, "Globex"):
 				return env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person",
 					Arguments: `{"question":"Globex has sent invoice G-3 twice, with different amounts. Which one shall I pay?","options":["the one of 3 November, 410 EUR","the one of 9 November, 385 EUR","neither"]}`}),
 					inferencetest.Text("Thank you."))(r)
 			}
-			return env.Rounds(pays(`{"invoice":"N-77","to":"DE02500105170137075030","amount":1890,"currency":"EUR"}`), inferencetest.Text("Paid."))(r)
+			return env.Rounds(pays(`{"invoice":"N-77","to":"DE02500105170137075030","amount":1890,"currency":"EUR"}`),
+				inferencetest.Text("Paid."))(r)
 		},
 	}))
 	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"))
@@ -178,11 +183,15 @@ tools:
     effect: none
 `, e.ModelURL))
 	e.WriteFile("orders.txt", orders)
-	e.WriteAgent("orders", "description: Answers questions about orders and writes to customers.", "tools: [look_up_order, send_mail, clock]")
-	e.WriteAgent("researcher", "description: Reads the news of the trade and sums them up.", "tools: [search_news, send_mail]",
+	e.WriteAgent("orders", "description: Answers questions about orders and writes to customers.",
+		"tools: [look_up_order, send_mail, clock]")
+	e.WriteAgent("researcher", "description: Reads the news of the trade and sums them up.",
+		"tools: [search_news, send_mail]",
 		"schedule:", `  cron: "0 7 * * 1-5"`, "  time_zone: Europe/Berlin", "  message: What is new in the trade?")
-	e.WriteAgent("clerk", "description: Keeps a list of things to do and says what is next.", "lane: conversation", "tools: [note_write, note_read]",
-		"schedule:", `  cron: "30 16 * * 5"`, "  time_zone: Europe/Berlin", "  message: Which papers are due next week?")
+	e.WriteAgent("clerk", "description: Keeps a list of things to do and says what is next.", "lane: conversation",
+		"tools: [note_write, note_read]",
+		"schedule:", `  cron: "30 16 * * 5"`, "  time_zone: Europe/Berlin",
+		"  message: Which papers are due next week?")
 }
 
 const summary = `This week in short.
@@ -196,7 +205,8 @@ const summaryRest = `the dining chairs stay in ash, as planned. For the shelves 
 // officeModel is the scripted model of the office. The summary stays unfinished until held is closed.
 func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetest.Reply {
 	mail := func(to, subject, text string) inferencetest.Call {
-		return inferencetest.Call{Name: "send_mail", Arguments: fmt.Sprintf(`{"to":%s,"subject":%s,"text":%s}`, env.Quote(to), env.Quote(subject), env.Quote(text))}
+		return inferencetest.Call{Name: "send_mail", Arguments: fmt.Sprintf(`{"to":%s,"subject":%s,"text":%s}`,
+			env.Quote(to), env.Quote(subject), env.Quote(text))}
 	}
 	order := func(n int) inferencetest.Call {
 		return inferencetest.Call{Name: "look_up_order", Arguments: fmt.Sprintf(`{"order":%d}`, n)}
@@ -206,18 +216,29 @@ func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetes
 		about   string
 		replies []inferencetest.Reply
 	}{
-		{"lamp of order 1042", []inferencetest.Reply{inferencetest.Calls(order(1042)), inferencetest.Text("No. Order 1042 (Ottó Nagy, one brass desk lamp) was paid on 13 November and has not been sent yet. It has waited the longest of the paid ones.")}},
+		{"lamp of order 1042", []inferencetest.Reply{inferencetest.Calls(order(1042)),
+			inferencetest.Text(
+				"No. Order 1042 (Ottó Nagy, one brass desk lamp) was paid on 13 November and has not been sent yet. It has waited the longest of the paid ones.")}},
 		{"Hanna Berg", []inferencetest.Reply{
-			inferencetest.Message("I look at the order, and at what day it is.", order(1041), inferencetest.Call{Name: "clock"}),
-			inferencetest.Message("It went out on the 14th, so it should be there tomorrow.", mail("hanna.berg@example.org", "Your oak shelves",
-				"Dear Hanna Berg,\nboth shelves left us on 14 November and take two to three working days. You should have them tomorrow.\nKind regards, the workshop")),
-			inferencetest.Text("Both shelves of order 1041 were sent on 14 November. I wrote to Hanna Berg that she should have them tomorrow."),
+			inferencetest.Message("I look at the order, and at what day it is.", order(1041),
+				inferencetest.Call{Name: "clock"}),
+			inferencetest.Message("It went out on the 14th, so it should be there tomorrow.",
+				mail("hanna.berg@example.org", "Your oak shelves",
+					"Dear Hanna Berg,\nboth shelves left us on 14 November and take two to three working days. You should have them tomorrow.\nKind regards, the workshop")),
+			inferencetest.Text(
+				"Both shelves of order 1041 were sent on 14 November. I wrote to Hanna Berg that she should have them tomorrow."),
 		}},
-		{"Tomasz", []inferencetest.Reply{inferencetest.Calls(order(1044), mail("tomasz.wojcik@example.org", "Your standing desk", "Thank you, your payment is here.")),
+		{"Tomasz", []inferencetest.Reply{inferencetest.Calls(order(1044), mail("tomasz.wojcik@example.org",
+			"Your standing desk", "Thank you, your payment is here.")),
 			inferencetest.Fault(400, "invalid_request_error", "the model is not available to this key")}},
-		{"Compare ash", []inferencetest.Reply{inferencetest.Calls(search), inferencetest.Text("Ash is about a fifth cheaper than oak this month, and there is enough of it. Oak is scarce until January.")}},
-		{"new supplier", []inferencetest.Reply{inferencetest.Fault(400, "invalid_request_error", "the model does not answer such requests")}},
-		{"tax papers", []inferencetest.Reply{inferencetest.Calls(inferencetest.Call{Name: "note_write", Arguments: `{"name":"todo-ana","text":"Friday: tax papers"}`}), inferencetest.Text("It is on your list: tax papers, Friday.")}},
+		{"Compare ash", []inferencetest.Reply{inferencetest.Calls(search),
+			inferencetest.Text(
+				"Ash is about a fifth cheaper than oak this month, and there is enough of it. Oak is scarce until January.")}},
+		{"new supplier", []inferencetest.Reply{inferencetest.Fault(400, "invalid_request_error",
+			"the model does not answer such requests")}},
+		{"tax papers", []inferencetest.Reply{inferencetest.Calls(inferencetest.Call{Name: "note_write",
+			Arguments: `{"name":"todo-ana","text":"Friday: tax papers"}`}),
+			inferencetest.Text("It is on your list: tax papers, Friday.")}},
 		{"comes next", []inferencetest.Reply{inferencetest.Text("Nothing: your list is empty.")}},
 		{"summary of the week", []inferencetest.Reply{
 			inferencetest.Message("I look what there was.", search),
@@ -231,7 +252,8 @@ func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetes
 				}
 			},
 		}},
-		{"", []inferencetest.Reply{inferencetest.Text("Oak is dearer and late, ash is not: chairs come as promised, shelves may take two weeks longer.")}},
+		{"", []inferencetest.Reply{inferencetest.Text(
+			"Oak is dearer and late, ash is not: chairs come as promised, shelves may take two weeks longer.")}},
 	}
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		for i, s := range scripts {

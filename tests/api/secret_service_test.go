@@ -53,16 +53,20 @@ mcp_servers:
     headers: {Authorization: {env: CANARY_KEY}}
 `, e.ModelURL, gossip.URL))
 	e.AddWebhook("shop", shop.URL, "old_secret_env: OLD_HOOK_SECRET")
-	e.WriteAgent("clerk", "tools: [mark_none, mark_once, mark_large]", "sub_agents: [helper]", "mcp_servers: {broken: [speak], remote: [speak]}", "max_rounds: 8")
+	e.WriteAgent("clerk", "tools: [mark_none, mark_once, mark_large]", "sub_agents: [helper]",
+		"mcp_servers: {broken: [speak], remote: [speak]}", "max_rounds: 8")
 	e.WriteAgent("helper", "tools: [mark_none]")
 	e.Ledger.SetAnswer("echo", "the tool says "+said)
-	e.Model.Add(inferencetest.Fault(http.StatusInternalServerError, "server_error", "the provider says "+said)) // retried
+	// retried
+	e.Model.Add(inferencetest.Fault(http.StatusInternalServerError, "server_error", "the provider says "+said))
 	e.Model.Then(env.Rounds(
 		inferencetest.Calls(
-			env.MarkerCall("mark_none", "echo"), env.MarkerCall("mark_once", "label "+said), env.MarkerCall("mark_large", "echo"),
+			env.MarkerCall("mark_none", "echo"), env.MarkerCall("mark_once", "label "+said),
+			env.MarkerCall("mark_large", "echo"),
 			inferencetest.Call{ID: "broken", Name: "broken__speak", Arguments: `{"to":` + env.Quote(said) + `}`},
 			inferencetest.Call{ID: "remote", Name: "remote__speak", Arguments: `{"to":` + env.Quote(said) + `}`},
-			inferencetest.Call{ID: "spawn", Name: "spawn_agent", Arguments: `{"agent":"helper","task":` + env.Quote("Work with "+said) + `}`},
+			inferencetest.Call{ID: "spawn", Name: "spawn_agent", Arguments: `{"agent":"helper","task":` + env.Quote(
+				"Work with "+said) + `}`},
 		),
 		drops("Thinking of "+said, "The model says "+said+" in the end."),
 	))
@@ -78,23 +82,30 @@ mcp_servers:
 	e.Await("a push was refused", "select exists (select from webhook_deliveries where attempts > 0)")
 	ask := asker{t, w.APIURL(), token, places}
 	var made struct{ ID string }
-	_ = json.Unmarshal([]byte(ask.post("/v1/responses", `{"model":"helper","background":true,"input":`+env.Quote("Answer with "+said)+`}`)), &made)
+	_ = json.Unmarshal([]byte(ask.post("/v1/responses", `{"model":"helper","background":true,"input":`+env.Quote(
+		"Answer with "+said)+`}`)), &made)
 	e.Await("the response is there", "select count(*) = count(closed_at) from messages")
 	output := env.Query[string](e, "select id from outputs order by created_at limit 1")
 	for _, path := range []string{
-		"/", "/turns", "/turns/ID", "/inbox", "/inbox/MESSAGE", "/replies", "/agents", "/lanes", "/schedules", "/outputs/OUTPUT", "/sign-in",
-		"/v1/turns", "/v1/turns/ID", "/v1/turns/ID/events", "/v1/messages/MESSAGE", "/v1/outbox", "/v1/outputs/OUTPUT", "/v1/lanes", "/v1/schedules",
-		"/v1/agents", "/v1/scheduler", "/v1/webhooks", "/v1/webhooks/shop/deliveries", "/v1/models", "/v1/responses/RESPONSE", "/v1/responses/RESPONSE?stream=true",
-		"/v1/responses/RESPONSE/input_items", "/metrics", "/healthz", "/readyz", "/v1/turns/" + headerCanary, "/" + headerCanary, "/v1/turns?agent=" + headerCanary,
+		"/", "/turns", "/turns/ID", "/inbox", "/inbox/MESSAGE", "/replies", "/agents", "/lanes", "/schedules",
+		"/outputs/OUTPUT", "/sign-in",
+		"/v1/turns", "/v1/turns/ID", "/v1/turns/ID/events", "/v1/messages/MESSAGE", "/v1/outbox", "/v1/outputs/OUTPUT",
+		"/v1/lanes", "/v1/schedules",
+		"/v1/agents", "/v1/scheduler", "/v1/webhooks", "/v1/webhooks/shop/deliveries", "/v1/models",
+		"/v1/responses/RESPONSE", "/v1/responses/RESPONSE?stream=true",
+		"/v1/responses/RESPONSE/input_items", "/metrics", "/healthz", "/readyz", "/v1/turns/" + headerCanary,
+		"/" + headerCanary, "/v1/turns?agent=" + headerCanary,
 	} {
-		ask.get(strings.NewReplacer("ID", fmt.Sprint(turn.ID), "MESSAGE", fmt.Sprint(message), "OUTPUT", output, "RESPONSE", made.ID).Replace(path))
+		ask.get(strings.NewReplacer("ID", fmt.Sprint(turn.ID), "MESSAGE", fmt.Sprint(message), "OUTPUT", output,
+			"RESPONSE", made.ID).Replace(path))
 	}
 	ask.post("/v1/messages", `{"agent":"nobody","body":`+env.Quote(said)+`}`)
 	ask.post("/v1/responses", `{"model":"clerk","input":"x","tools":[{"type":"function","name":`+env.Quote(said)+`}]}`)
 	ask.post("/v1/turns/"+fmt.Sprint(turn.ID)+"/retry", `{"anyway":`+env.Quote(said)+`}`)
 	ask.token = "tk_" + headerCanary
 	ask.get("/v1/turns")
-	for _, args := range [][]string{{"show", "1"}, {"explain", "1"}, {"events", "1"}, {"webhooks"}, {"tokens"}, {"mcp", "list"}, {"doctor"}, {"inbox"}, {"outbox"}} {
+	for _, args := range [][]string{{"show", "1"}, {"explain", "1"}, {"events", "1"}, {"webhooks"}, {"tokens"},
+		{"mcp", "list"}, {"doctor"}, {"inbox"}, {"outbox"}} {
 		r := e.Turnctl(args...)
 		places["turnctl "+strings.Join(args, " ")] = r.Stdout + r.Stderr
 	}
@@ -118,12 +129,15 @@ mcp_servers:
 		}
 		for _, canary := range append(all, token) {
 			if i := strings.Index(written, canary); i >= 0 {
-				t.Errorf("%s contains the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+				t.Errorf("%s contains the secret %q: ...%s...", place, canary,
+					written[max(0, i-80):min(len(written), i+len(canary)+40)])
 			}
 		}
 	}
-	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what OTLP exports"], "the tool says [redacted]") || len(shop.Deliveries()) == 0 {
-		t.Errorf("the token is %q; the search covered %d bytes, %d pushes, or no content in telemetry", token, seen, len(shop.Deliveries()))
+	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what OTLP exports"], "the tool says [redacted]") ||
+		len(shop.Deliveries()) == 0 {
+		t.Errorf("the token is %q; the search covered %d bytes, %d pushes, or no content in telemetry", token, seen,
+			len(shop.Deliveries()))
 	}
 }
 

@@ -26,7 +26,8 @@ const (
 func canaries(databasePassword string) (all []string) {
 	for _, secret := range []string{keyCanary, headerCanary, fileCanary, databasePassword} {
 		all = append(all, secret)
-		for _, form := range []string{url.QueryEscape(secret), url.PathEscape(secret), env.Quote(secret)[1 : len(env.Quote(secret))-1]} {
+		for _, form := range []string{url.QueryEscape(secret), url.PathEscape(secret),
+			env.Quote(secret)[1 : len(env.Quote(secret))-1]} {
 			if form != secret {
 				all = append(all, form)
 			}
@@ -63,13 +64,17 @@ providers:
 	said := strings.Join(all, " and ")
 
 	e.Ledger.SetAnswer("echo", "the tool says "+said)
-	address := fmt.Sprintf("http://user:%s@127.0.0.1:1/path?key=%s", url.QueryEscape(keyCanary), url.QueryEscape(keyCanary))
-	e.Model.Add(inferencetest.Fault(http.StatusInternalServerError, "server_error", "the provider says "+said)) // retried
+	address := fmt.Sprintf("http://user:%s@127.0.0.1:1/path?key=%s", url.QueryEscape(keyCanary),
+		url.QueryEscape(keyCanary))
+	// retried
+	e.Model.Add(inferencetest.Fault(http.StatusInternalServerError, "server_error", "the provider says "+said))
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(env.MarkerCall("mark_none", "echo"), env.MarkerCall("mark_once", "label "+said), env.MarkerCall("mark_large", "echo")),
+		inferencetest.Calls(env.MarkerCall("mark_none", "echo"), env.MarkerCall("mark_once", "label "+said),
+			env.MarkerCall("mark_large", "echo")),
 		inferencetest.Calls(
 			inferencetest.Call{ID: "get", Name: "http_get", Arguments: `{"url":` + env.Quote(address) + `}`},
-			inferencetest.Call{ID: "note", Name: "note_write", Arguments: `{"name":"n","text":` + env.Quote(said) + `}`},
+			inferencetest.Call{ID: "note", Name: "note_write", Arguments: `{"name":"n","text":` +
+				env.Quote(said) + `}`},
 			inferencetest.Call{ID: "bad", Name: "mark_once", Arguments: `{"no_such":` + env.Quote(said) + `}`},
 			inferencetest.Call{ID: "unknown", Name: "tool_" + headerCanary, Arguments: `{}`},
 		),
@@ -86,7 +91,8 @@ providers:
 	e.Await("the turn failed", "select exists (select from turns where message_id = $1 and state = 'failed')", failing)
 	record("enqueue of an unknown agent", e.Run("", "enqueue", "--agent", "nobody", "Hello"))
 	for _, args := range [][]string{
-		{"show", "1"}, {"show", "latest"}, {"turns"}, {"inbox"}, {"outbox"}, {"lanes"}, {"models"}, {"schedules"}, {"scheduler"}, {"workers"}, {"agents", "check"}, {"doctor"}, {"migrate"},
+		{"show", "1"}, {"show", "latest"}, {"turns"}, {"inbox"}, {"outbox"}, {"lanes"}, {"models"}, {"schedules"},
+		{"scheduler"}, {"workers"}, {"agents", "check"}, {"doctor"}, {"migrate"},
 	} {
 		record("turnctl "+strings.Join(args, " "), e.Turnctl(args...))
 		record("turnctl -o json "+strings.Join(args, " "), e.Turnctl(append([]string{"-o", "json"}, args...)...))
@@ -97,7 +103,8 @@ providers:
 	}
 	w.Terminate()
 	outputs["the worker's log"] = w.Output.String()
-	outputs["what was streamed"] = env.Query[string](e, "select string_agg(data->>'text', '' order by turn_id, seq) from turn_events where type = 'block_delta'")
+	outputs["what was streamed"] = env.Query[string](e,
+		"select string_agg(data->>'text', '' order by turn_id, seq) from turn_events where type = 'block_delta'")
 	for _, r := range e.Model.Requests() {
 		outputs["the body of a request to the model"] += string(r.Body)
 	}
@@ -113,7 +120,8 @@ providers:
 		seen += len(written)
 		for _, canary := range all {
 			if i := strings.Index(written, canary); i >= 0 {
-				t.Errorf("%s contains the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+				t.Errorf("%s contains the secret %q: ...%s...", place, canary,
+					written[max(0, i-80):min(len(written), i+len(canary)+40)])
 			}
 			if strings.Contains(written, hex.EncodeToString([]byte(canary))) {
 				t.Errorf("%s contains the secret %q in bytes", place, canary)
@@ -133,7 +141,9 @@ providers:
 func drops(reasoning, text string) inferencetest.Reply {
 	var chunks []string
 	chunk := func(delta, finish string) {
-		chunks = append(chunks, `{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":`+delta+`,"finish_reason":`+finish+`}]}`)
+		chunks = append(chunks,
+			`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":`+
+				delta+`,"finish_reason":`+finish+`}]}`)
 	}
 	pieces := func(field, text string) {
 		for runes := []rune(text); len(runes) > 0; {

@@ -38,7 +38,8 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	r := newCollector(t)
 	exportTo(e, r)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_none", "b"), env.HangOnce(inferencetest.Text("It is marked."))))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_none", "b"),
+		env.HangOnce(inferencetest.Text("It is marked."))))
 	first := e.StartWorker("--log-format", "json")
 	message := e.Enqueue("clerk", "Make a mark.", "--trace-parent", senderParent)
 	e.AwaitRequests(3)
@@ -82,7 +83,8 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 		root + " ",
 		root + "/dispatch 1", root + "/dispatch 2",
 		root + "/dispatch/round 1", root + "/dispatch/round 2", root + "/dispatch/round 3",
-		root + "/dispatch/round/chat scripted ", root + "/dispatch/round/chat scripted ", root + "/dispatch/round/chat scripted ",
+		root + "/dispatch/round/chat scripted ", root + "/dispatch/round/chat scripted ", root +
+			"/dispatch/round/chat scripted ",
 		root + "/dispatch/round/execute_tool mark_once ", root + "/dispatch/round/execute_tool mark_none ",
 	}
 	slices.Sort(paths)
@@ -90,19 +92,23 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	if !slices.Equal(paths, want) {
 		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(paths, "\n"), strings.Join(want, "\n"))
 	}
-	if lost.attribute("turnkeeper.dispatch.outcome") != "lost" || lost.attribute("error.type") != "worker_lost" || took.attribute("turnkeeper.dispatch.outcome") != "finished" {
+	if lost.attribute("turnkeeper.dispatch.outcome") != "lost" || lost.attribute("error.type") != "worker_lost" ||
+		took.attribute("turnkeeper.dispatch.outcome") != "finished" {
 		t.Errorf("the dispatches are\n%v\n%v", lost, took)
 	}
 	if len(took.Links) != 1 || id(took.Links[0].SpanId) != id(lost.SpanId) {
 		t.Errorf("the second dispatch has the links %v", took.Links)
 	}
 	if tool.instance == whole.instance || lost.instance != whole.instance {
-		t.Errorf("the span of the tool is from %s, of the lost grant from %s, of the turn from %s", tool.instance, lost.instance, whole.instance)
+		t.Errorf("the span of the tool is from %s, of the lost grant from %s, of the turn from %s", tool.instance,
+			lost.instance, whole.instance)
 	}
 	for _, s := range spans {
 		// The turn's times are those of the database, most others those of a worker.
-		if s.EndTimeUnixNano < s.StartTimeUnixNano || s.StartTimeUnixNano+1e9 < whole.StartTimeUnixNano || s.EndTimeUnixNano > whole.EndTimeUnixNano+60e9 {
-			t.Errorf("the span %s is from %d to %d, the turn from %d to %d", s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano, whole.StartTimeUnixNano, whole.EndTimeUnixNano)
+		if s.EndTimeUnixNano < s.StartTimeUnixNano || s.StartTimeUnixNano+1e9 < whole.StartTimeUnixNano ||
+			s.EndTimeUnixNano > whole.EndTimeUnixNano+60e9 {
+			t.Errorf("the span %s is from %d to %d, the turn from %d to %d", s.Name, s.StartTimeUnixNano,
+				s.EndTimeUnixNano, whole.StartTimeUnixNano, whole.EndTimeUnixNano)
 		}
 	}
 	wantConventions(e, r)
@@ -116,8 +122,10 @@ func wantConventions(e *env.Env, r *collector) {
 	e.T.Helper()
 	for name, want := range map[string]map[string]string{
 		"invoke_agent clerk": {
-			"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk", "gen_ai.conversation.id": "clerk/main",
-			"turnkeeper.state": "succeeded", "turnkeeper.stop_reason": "none", "turnkeeper.rounds": "3", "turnkeeper.trigger": "message",
+			"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk",
+			"gen_ai.conversation.id": "clerk/main",
+			"turnkeeper.state":       "succeeded", "turnkeeper.stop_reason": "none", "turnkeeper.rounds": "3",
+			"turnkeeper.trigger": "message",
 		},
 		"chat scripted": {
 			"gen_ai.operation.name": "chat", "gen_ai.provider.name": "test", "gen_ai.request.model": "scripted",
@@ -136,7 +144,8 @@ func wantConventions(e *env.Env, r *collector) {
 		}
 	}
 	chat := r.awaitSpan("chat scripted", any1)
-	if chat.attribute("gen_ai.usage.input_tokens") == "" || chat.attribute("gen_ai.response.model") == "" || chat.Kind.String() != "SPAN_KIND_CLIENT" {
+	if chat.attribute("gen_ai.usage.input_tokens") == "" || chat.attribute("gen_ai.response.model") == "" ||
+		chat.Kind.String() != "SPAN_KIND_CLIENT" {
 		e.T.Errorf("the model call's span is %v", chat)
 	}
 }
@@ -167,7 +176,9 @@ func wantTurnInLogs(e *env.Env, p *env.Process, turn int64) {
 		if fields.Turn != turn || fields.Agent != "clerk" || fields.Trace != senderTrace {
 			e.T.Errorf("%s wrote %s", p.Name, line)
 		}
-		if fields.Message == "tool continuation started" && (fields.Round == nil || *fields.Round < 2 || *fields.Round > 3 || fields.Calls == nil || *fields.Calls != 1) {
+		if fields.Message == "tool continuation started" &&
+			(fields.Round == nil || *fields.Round < 2 || *fields.Round > 3 || fields.Calls == nil ||
+				*fields.Calls != 1) {
 			e.T.Errorf("%s wrote %s", p.Name, line)
 		}
 	}
@@ -186,10 +197,13 @@ func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))
 	w := e.StartWorker()
-	first, second := e.TurnOf(e.Enqueue("clerk", "One.")), e.TurnOf(env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Two.', trace_parent => 'no trace at all')"))
+	first, second := e.TurnOf(e.Enqueue("clerk", "One.")),
+		e.TurnOf(env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Two.', trace_parent => 'no trace at all')"))
 	traces := map[string]bool{}
 	for _, turn := range []env.Turn{first, second} {
-		whole := r.awaitSpan("invoke_agent clerk", func(s sentSpan) bool { return s.attribute("turnkeeper.turn.id") == fmt.Sprint(turn.ID) })
+		whole := r.awaitSpan("invoke_agent clerk", func(s sentSpan) bool {
+			return s.attribute("turnkeeper.turn.id") == fmt.Sprint(turn.ID)
+		})
 		if len(whole.ParentSpanId) != 0 {
 			t.Errorf("it has the parent %s", id(whole.ParentSpanId))
 		}
@@ -220,14 +234,19 @@ func TestAWaitingTurnIsOneTrace(t *testing.T) {
 	e.TurnOf(message)
 	whole := r.awaitSpan("invoke_agent clerk", any1)
 	tool := r.awaitSpan("execute_tool mark_far_once", any1)
-	waited := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch.outcome") == "waiting" })
-	went := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch.outcome") == "finished" })
+	waited := r.awaitSpan("dispatch", func(s sentSpan) bool {
+		return s.attribute("turnkeeper.dispatch.outcome") == "waiting"
+	})
+	went := r.awaitSpan("dispatch", func(s sentSpan) bool {
+		return s.attribute("turnkeeper.dispatch.outcome") == "finished"
+	})
 	for _, s := range []sentSpan{tool, waited, went} {
 		if id(s.ParentSpanId) != id(whole.SpanId) || id(s.TraceId) != senderTrace {
 			t.Errorf("%s is below %s of %s", s.Name, id(s.ParentSpanId), id(s.TraceId))
 		}
 	}
-	if len(went.Links) != 1 || id(went.Links[0].SpanId) != id(waited.SpanId) || tool.attribute("turnkeeper.detached") != "true" {
+	if len(went.Links) != 1 || id(went.Links[0].SpanId) != id(waited.SpanId) ||
+		tool.attribute("turnkeeper.detached") != "true" {
 		t.Errorf("the second dispatch has the links %v; the tool is %v", went.Links, tool)
 	}
 }
@@ -257,28 +276,37 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 	}
 	above := root
 	for _, agent := range []string{"scout", "runner"} {
-		called := r.awaitSpan("execute_tool spawn_agent", func(s sentSpan) bool { return s.attribute("turnkeeper.sub_agent") == agent })
+		called := r.awaitSpan("execute_tool spawn_agent", func(s sentSpan) bool {
+			return s.attribute("turnkeeper.sub_agent") == agent
+		})
 		child := r.awaitSpan("invoke_agent "+agent, any1)
 		if id(called.ParentSpanId) != id(above.SpanId) || id(child.ParentSpanId) != id(called.SpanId) {
-			t.Errorf("%s has the parent %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId), id(called.ParentSpanId))
+			t.Errorf("%s has the parent %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId),
+				id(called.ParentSpanId))
 		}
 		if id(child.TraceId) != id(root.TraceId) || id(called.TraceId) != id(root.TraceId) {
 			t.Errorf("%s is in the trace %s", agent, id(child.TraceId))
 		}
 		number := env.Query[int64](e, "select id from turns where agent = $1", agent)
-		if called.attribute("turnkeeper.sub_agent.turn.id") != fmt.Sprint(number) || called.attribute("turnkeeper.state") != "succeeded" ||
-			called.attribute("gen_ai.tool.name") != "spawn_agent" || called.attribute("gen_ai.operation.name") != "execute_tool" || called.attribute("turnkeeper.call") != "round-1-tool-1" {
+		if called.attribute("turnkeeper.sub_agent.turn.id") != fmt.Sprint(number) ||
+			called.attribute("turnkeeper.state") != "succeeded" ||
+			called.attribute("gen_ai.tool.name") != "spawn_agent" ||
+			called.attribute("gen_ai.operation.name") != "execute_tool" ||
+			called.attribute("turnkeeper.call") != "round-1-tool-1" {
 			t.Errorf("the call is %v", called)
 		}
-		if called.StartTimeUnixNano > child.StartTimeUnixNano+1e9 || called.EndTimeUnixNano+1e9 < child.EndTimeUnixNano {
-			t.Errorf("the call is from %d to %d, the turn of %s from %d to %d", called.StartTimeUnixNano, called.EndTimeUnixNano, agent, child.StartTimeUnixNano, child.EndTimeUnixNano)
+		if called.StartTimeUnixNano > child.StartTimeUnixNano+1e9 || called.EndTimeUnixNano+
+			1e9 < child.EndTimeUnixNano {
+			t.Errorf("the call is from %d to %d, the turn of %s from %d to %d", called.StartTimeUnixNano,
+				called.EndTimeUnixNano, agent, child.StartTimeUnixNano, child.EndTimeUnixNano)
 		}
 		if page := e.Turnctl("show", fmt.Sprint(number)); !strings.Contains(page.Stdout, id(root.TraceId)) {
 			t.Errorf("turnctl does not show that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.Stdout)
 		}
 		above = child
 	}
-	if n := env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_tool_duration_seconds", "tool", "spawn_agent", "state", "succeeded"); n != 2 {
+	if n := env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_tool_duration_seconds", "tool", "spawn_agent", "state",
+		"succeeded"); n != 2 {
 		t.Errorf("%g replies of sub-agents are counted", n)
 	}
 	w.Terminate()
@@ -300,7 +328,8 @@ func TestSubAgentsAreSampledAsTheirParent(t *testing.T) {
 	exportTo(e, r)
 	e.Vars["OTEL_TRACES_SAMPLER"] = "parentbased_always_off"
 	e.WriteTeam()
-	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(inferencetest.Text("found"))}))
+	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{"boss": env.ReportResult(
+		env.Spawn("scout find it")), "scout": env.Rounds(inferencetest.Text("found"))}))
 	w := e.StartWorker()
 	e.TurnOf(e.Enqueue("boss", "Get it done."))
 	e.TurnOf(e.Enqueue("boss", "Get it done.", "--trace-parent", senderParent)) // the sender's trace is sampled
@@ -333,7 +362,8 @@ func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	e.WriteAgent("capped", env.MarkerTools, "max_rounds: 2")
 	e.WriteAgent("broken")
 	w := e.StartWorker("--metrics-listen", "127.0.0.1:0")
-	e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", "a"), env.MarkerCall("mark_once", "b")), env.MarkerReply("mark_keyed", "c"), inferencetest.Text("Done.")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", "a"), env.MarkerCall("mark_once", "b")),
+		env.MarkerReply("mark_keyed", "c"), inferencetest.Text("Done.")))
 	e.TurnOf(e.Enqueue("clerk", "Three rounds."))
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))
 	e.TurnOf(e.Enqueue("clerk", "One round."))
@@ -352,7 +382,8 @@ func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	e.Poll("the message, and an earlier request for metrics, are in the metrics", func() bool {
 		got = env.Scrape(t, w.APIURL())
 		return env.Sum(got, "turnkeeper_queue_messages") == 2 && // including the failing one
-			env.Sum(got, "http_server_request_duration_seconds", "http_route", "/metrics", "http_response_status_code", "200") > 0
+			env.Sum(got, "http_server_request_duration_seconds", "http_route", "/metrics",
+				"http_response_status_code", "200") > 0
 	})
 	wantMetricsOfJournal(e, got)
 	for name, want := range map[string]float64{
@@ -433,7 +464,8 @@ func documented(t *testing.T, got map[string]*dto.MetricFamily) {
 	}
 	seen := 0
 	for name, family := range got {
-		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "promhttp_") || name == "target_info" {
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name,
+			"promhttp_") || name == "target_info" {
 			continue
 		}
 		m, ok := known[name]
@@ -479,10 +511,12 @@ func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 			w := e.StartWorker()
 			var messages []int64
 			for n := range 20 {
-				messages = append(messages, env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Work.', $1)", fmt.Sprint("c", n)))
+				messages = append(messages, env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Work.', $1)",
+					fmt.Sprint("c", n)))
 			}
 			e.AwaitClosed(messages...)
-			if n := env.Query[int](e, "select count(*) from turns where state = 'succeeded' and dispatches = 1"); n != len(messages) {
+			if n := env.Query[int](e,
+				"select count(*) from turns where state = 'succeeded' and dispatches = 1"); n != len(messages) {
 				t.Errorf("%d of %d turns succeeded", n, len(messages))
 			}
 			w.Await("telemetry could not be sent; turns continue")
@@ -496,7 +530,8 @@ func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 // By default no span, metric or log line has content of turns. With content enabled, none has secrets.
 func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 	t.Parallel()
-	const asks, argues, answers, replies, complains = "canary-message-1f", "canary-argument-2e", "canary-result-3d", "canary-reply-4c", "canary-error-5b"
+	const asks, argues, answers, replies, complains = "canary-message-1f", "canary-argument-2e", "canary-result-3d",
+		"canary-reply-4c", "canary-error-5b"
 	for name, content := range map[string]bool{"by default": false, "when it is asked for": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -508,7 +543,8 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 			e.WriteAgent("clerk", env.MarkerTools)
 			e.Ledger.SetAnswer(argues, answers+" "+env.ModelAPIKey)
 			e.Model.Add(inferencetest.Fault(http.StatusInternalServerError, "server_error", complains+" about "+asks))
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", argues)), inferencetest.Text(replies)))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", argues)),
+				inferencetest.Text(replies)))
 			w := e.StartWorker()
 			turn := e.TurnOf(e.Enqueue("clerk", asks+" "+env.ModelAPIKey))
 			e.WantReply(turn, replies)
@@ -528,7 +564,8 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 				if found := strings.Contains(sent, canary); found != (content && canary != complains) {
 					t.Errorf("%q is in telemetry: %v", canary, found)
 				}
-				if strings.Contains(w.Output.String(), canary) && canary != complains && canary != asks { // the provider's error is logged for operators
+				// the provider's error is logged for operators
+				if strings.Contains(w.Output.String(), canary) && canary != complains && canary != asks {
 					t.Errorf("%q is in the log", canary)
 				}
 			}
@@ -542,15 +579,18 @@ func TestBadTelemetrySettings(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	for _, c := range []struct{ name, value, says string }{
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "otlp_endpoint (or OTEL_EXPORTER_OTLP_ENDPOINT): it must be a URL such as http://localhost:4318"},
-		{"TURNKEEPER_OTLP_ENDPOINT", "http://me:" + headerCanary + "@collector", "it must hold no user or password: send these by OTEL_EXPORTER_OTLP_HEADERS"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318",
+			"otlp_endpoint (or OTEL_EXPORTER_OTLP_ENDPOINT): it must be a URL such as http://localhost:4318"},
+		{"TURNKEEPER_OTLP_ENDPOINT", "http://me:" + headerCanary + "@collector",
+			"it must hold no user or password: send these by OTEL_EXPORTER_OTLP_HEADERS"},
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://x", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: it must be a URL"},
 		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": it must be http/protobuf`},
 		{"OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER is "zipkin": it must be otlp or none`},
 		{"OTEL_TRACES_SAMPLER_ARG", "2", `OTEL_TRACES_SAMPLER_ARG is "2": it must be a number from 0 to 1`},
 		{"OTEL_EXPORTER_OTLP_HEADERS", headerCanary, "OTEL_EXPORTER_OTLP_HEADERS must be name=value"},
 		{"OTEL_SDK_DISABLED", "perhaps", `OTEL_SDK_DISABLED is "perhaps": it must be true or false`},
-		{"TURNKEEPER_METRICS_LISTEN", "9464", "metrics_listen (TURNKEEPER_METRICS_LISTEN) is 9464: it must be HOST:PORT"},
+		{"TURNKEEPER_METRICS_LISTEN", "9464",
+			"metrics_listen (TURNKEEPER_METRICS_LISTEN) is 9464: it must be HOST:PORT"},
 		{"TURNKEEPER_METRICS_LISTEN", "192.0.2.1:9464", "cannot listen on 192.0.2.1:9464 (setting metrics_listen)"},
 		{"TURNKEEPER_TELEMETRY_CONTENT", "some", "telemetry_content (TURNKEEPER_TELEMETRY_CONTENT) is some"},
 	} {

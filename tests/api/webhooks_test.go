@@ -171,7 +171,8 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	if len(all) != 2 || len(top) != 1 || top[0].Agent != "boss" || top[0].Parent != nil {
 		t.Errorf("the outbox has %+v, and without sub-agents %+v", all, top)
 	}
-	if in := env.Turnctl[[]data](e, "outbox", "--after", "0", "--sub-agents=false"); len(in) != 1 || in[0].Agent != "boss" {
+	if in := env.Turnctl[[]data](e, "outbox", "--after", "0", "--sub-agents=false"); len(in) != 1 ||
+		in[0].Agent != "boss" {
 		t.Errorf("in order, without sub-agents: %+v", in)
 	}
 	i := slices.IndexFunc(all, func(d data) bool { return d.Agent == "scout" })
@@ -182,7 +183,8 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("2 for %d", turn.ID)) {
 		t.Errorf("turnctl outbox prints\n%s%s", r.Stdout, r.Stderr)
 	}
-	for path, want := range map[string]string{"?sub_agents=false": "boss", "?sub_agents=true": "scout boss", "": "scout boss"} {
+	for path, want := range map[string]string{"?sub_agents=false": "boss", "?sub_agents=true": "scout boss",
+		"": "scout boss"} {
 		var page struct{ Items []data }
 		status := getJSON(e, w, "/v1/outbox"+path, &page)
 		var agents []string
@@ -257,13 +259,15 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatalf("turnctl shows %+v", seen)
 	}
 	for _, d := range seen.Deliveries {
-		if d.Attempts != 2 || *d.Status != 500 || d.Error != "HTTP 500 Internal Server Error: no room for [redacted]" || len(broken.Deliveries()[d.WebhookID]) != 2 {
+		if d.Attempts != 2 || *d.Status != 500 || d.Error != "HTTP 500 Internal Server Error: no room for [redacted]" ||
+			len(broken.Deliveries()[d.WebhookID]) != 2 {
 			t.Errorf("turnctl shows the delivery %+v", d)
 		}
 	}
 	attempts := env.Scrape(t, w.APIURL())
 	for outcome, want := range map[string]float64{"failed": 2, "dead": 2, "delivered": 0} {
-		if n := env.Sum(attempts, "turnkeeper_webhook_attempt_duration_seconds", "webhook", "broken", "outcome", outcome); n != want {
+		if n := env.Sum(attempts, "turnkeeper_webhook_attempt_duration_seconds", "webhook", "broken", "outcome",
+			outcome); n != want {
 			t.Errorf("by the metrics %v attempts %s", n, outcome)
 		}
 	}
@@ -277,14 +281,18 @@ func TestDeadLetters(t *testing.T) {
 	first := env.Query[int64](e, "select id from replies where message_id = $1", before)
 	env.Turnctl[map[string]int](e, "webhooks", "redeliver", "broken", fmt.Sprint(first), fmt.Sprint(first+1))
 	e.AwaitDeliveries("broken", "delivered", 3)
-	e.Poll("the second delivery of a delivered reply", func() bool { return len(broken.Deliveries()[fmt.Sprintf("reply_%d", first+1)]) == 4 })
+	e.Poll("the second delivery of a delivered reply", func() bool {
+		return len(broken.Deliveries()[fmt.Sprintf("reply_%d", first+1)]) == 4
+	})
 	broken.WantSameBodies()
-	for _, args := range [][]string{{"redeliver", "broken", "999"}, {"redeliver", "none", "1"}, {"show", "none"}, {"resume", "none"}, {"remove", "none"}, {"pause", "none", "why"}} {
+	for _, args := range [][]string{{"redeliver", "broken", "999"}, {"redeliver", "none", "1"}, {"show", "none"},
+		{"resume", "none"}, {"remove", "none"}, {"pause", "none", "why"}} {
 		if r := e.Turnctl(append([]string{"webhooks"}, args...)...); r.Code != 3 {
 			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.Code, r.Stderr)
 		}
 	}
-	for _, args := range [][]string{{"redeliver", "broken"}, {"redeliver", "broken", "1", "--dead"}, {"redeliver", "broken", "x"}, {"pause", "broken", " "}, {"show", "broken", "--state", "lost"}} {
+	for _, args := range [][]string{{"redeliver", "broken"}, {"redeliver", "broken", "1", "--dead"},
+		{"redeliver", "broken", "x"}, {"pause", "broken", " "}, {"show", "broken", "--state", "lost"}} {
 		if r := e.Turnctl(append([]string{"webhooks"}, args...)...); r.Code != 2 {
 			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.Code, r.Stderr)
 		}
@@ -320,7 +328,8 @@ func TestAnEndpointThatIsGone(t *testing.T) {
 	e.Await("the webhook is paused", "select paused_at is not null from webhooks")
 	e.AwaitClosed(e.Send("clerk", "second"))
 	e.AwaitDeliveries("shop", "pending", 2)
-	if seen := env.Turnctl[[]hook](e, "webhooks")[0]; seen.PausedReason != "the endpoint answered 410 Gone" || seen.Pending != 2 {
+	if seen := env.Turnctl[[]hook](e, "webhooks")[0]; seen.PausedReason != "the endpoint answered 410 Gone" ||
+		seen.Pending != 2 {
 		t.Errorf("turnctl shows %+v", seen)
 	}
 	if n := len(r.Deliveries()); n != 1 {
@@ -354,7 +363,8 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 		}
 	}
-	receivers := map[string]*env.WebhookReceiver{"one": env.NewWebhookReceiver(t, moody), "two": env.NewWebhookReceiver(t, moody)}
+	receivers := map[string]*env.WebhookReceiver{"one": env.NewWebhookReceiver(t, moody),
+		"two": env.NewWebhookReceiver(t, moody)}
 	for name, r := range receivers {
 		e.AddWebhook(name, r.URL, "concurrency: 2")
 	}
@@ -366,7 +376,8 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 	workers := []*env.Process{e.StartWorker(), e.StartWorker(), e.StartWorker()}
 	var ids []int64
 	for n := range messages {
-		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("message ", n), fmt.Sprint("c", n%10)))
+		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("message ", n),
+			fmt.Sprint("c", n%10)))
 	}
 	for killed, share := range []int{messages / 4, messages} {
 		e.Await("deliveries are made", "select count(*) > $1 from webhook_deliveries where state = 'delivered'", share)
@@ -395,7 +406,8 @@ func TestTheReceiverOfTheDocumentation(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Echo("Done: "))
 	e.Vars["WEBHOOK_SECRET"] = env.WebhookSecret
-	shop := env.StartProcess(t, "receiver", e.Dir, e.Environ(), env.Binary(t, "webhook-receiver"), "-listen", "127.0.0.1:0")
+	shop := env.StartProcess(t, "receiver", e.Dir, e.Environ(), env.Binary(t, "webhook-receiver"), "-listen",
+		"127.0.0.1:0")
 	shop.Await("listening at ")
 	url := receiverLine.FindStringSubmatch(shop.Output.String())[1]
 	e.AddWebhook("shop", url)
@@ -425,7 +437,8 @@ func TestTheReceiverOfTheDocumentation(t *testing.T) {
 func TestTheReceiversREADME(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person", Arguments: `{"question":"Which?"}`}), inferencetest.Text("Done.")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person",
+		Arguments: `{"question":"Which?"}`}), inferencetest.Text("Done.")))
 	e.WriteAgent("demo", "tools: [ask_person]")
 	text, err := os.ReadFile(env.Path("examples/webhook-receiver/README.md"))
 	if err != nil {
@@ -438,7 +451,8 @@ func TestTheReceiversREADME(t *testing.T) {
 	if len(blocks["sh"]) != 4 || len(blocks["yaml"]) != 1 {
 		t.Fatalf("the README has the blocks %q", blocks)
 	}
-	programs := strings.NewReplacer("make build\n", "", "bin/", env.BinaryDir(t)+"/", "go run ./examples/webhook-receiver", "exec "+env.Binary(t, "webhook-receiver")+" -listen 127.0.0.1:0")
+	programs := strings.NewReplacer("make build\n", "", "bin/", env.BinaryDir(t)+"/",
+		"go run ./examples/webhook-receiver", "exec "+env.Binary(t, "webhook-receiver")+" -listen 127.0.0.1:0")
 	shell := func(name, block string) *env.Process {
 		return env.StartProcess(t, name, e.Dir, e.Environ(), "/bin/sh", "-ec", programs.Replace(block))
 	}
@@ -448,7 +462,8 @@ func TestTheReceiversREADME(t *testing.T) {
 	shop := shell("receiver", blocks["sh"][1])
 	shop.Await("listening at ")
 	url := receiverLine.FindStringSubmatch(shop.Output.String())[1]
-	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+strings.Replace(blocks["yaml"][0], "http://127.0.0.1:9000", url, 1))
+	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+strings.Replace(blocks["yaml"][0],
+		"http://127.0.0.1:9000", url, 1))
 	worker := shell("worker", "exec "+strings.TrimSpace(blocks["sh"][2]))
 	worker.Await("worker ready")
 	if sent := shell("enqueue", blocks["sh"][3]); sent.Wait() != 0 {
@@ -474,8 +489,8 @@ func wantNoSecrets(e *env.Env, secrets ...string) {
 	}
 }
 
-// An ask is delivered, signed, to the webhooks that get asks, and repeated with the same id and body. A program answers it
-// over HTTP with what the delivery has. An ask that is closed before it is delivered is not delivered.
+// An ask is delivered, signed, to the webhooks that get asks, and repeated with the same id and body. A program answers
+// it over HTTP with what the delivery has. An ask that is closed before it is delivered is not delivered.
 func TestAsksArePushed(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -483,7 +498,8 @@ func TestAsksArePushed(t *testing.T) {
 	e.WriteAgent("desk", "tools: [ask_person]")
 	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
 		"clerk": env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Marked.")),
-		"desk":  env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person", Arguments: `{"question":"Which?"}`}), inferencetest.Text("Asked.")),
+		"desk": env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person",
+			Arguments: `{"question":"Which?"}`}), inferencetest.Text("Asked.")),
 	}))
 	var failed atomic.Bool
 	office := env.NewWebhookReceiver(t, func(w http.ResponseWriter, _ *http.Request, p env.Delivery) {
@@ -504,7 +520,8 @@ func TestAsksArePushed(t *testing.T) {
 	w := e.StartWorker()
 	turnctl("webhooks", "pause", "away", "a holiday")
 	marked := e.Enqueue("clerk", "Mark it.")
-	e.Await("the first attempt failed", "select attempts = 1 and claim is null from webhook_deliveries where ask_id is not null")
+	e.Await("the first attempt failed",
+		"select attempts = 1 and claim is null from webhook_deliveries where ask_id is not null")
 	e.Exec("update webhook_deliveries set due_at = clock_timestamp() where ask_id is not null")
 	e.AwaitDeliveries("office", "delivered", 1)
 	e.Ledger.WantRuns("a", 0)
@@ -528,8 +545,10 @@ func TestAsksArePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := body.Data
-	if body.Type != "ask.opened" || body.Timestamp.IsZero() || d.ID != 1 || d.Kind != "approve" || d.Agent != "clerk" || d.Conversation != "main" || d.Tool != "mark_once" ||
-		d.Reason != "marks cost money" || d.Path != "/asks/1" || d.TurnID != 1 || d.Arguments["label"] != "a" || time.Until(d.ExpiresAt) < time.Hour {
+	if body.Type != "ask.opened" || body.Timestamp.IsZero() || d.ID != 1 || d.Kind != "approve" || d.Agent != "clerk" ||
+		d.Conversation != "main" || d.Tool != "mark_once" ||
+		d.Reason != "marks cost money" || d.Path != "/asks/1" || d.TurnID != 1 || d.Arguments["label"] != "a" ||
+		time.Until(d.ExpiresAt) < time.Hour {
 		t.Errorf("pushed was %s", sent[0].Body)
 	}
 	answer, err := http.Post(fmt.Sprintf("%s/v1/asks/%d/answer", w.APIURL(), d.ID), "application/json",
@@ -547,7 +566,8 @@ func TestAsksArePushed(t *testing.T) {
 	e.AwaitDeliveries("office", "delivered", 2)
 
 	asked := e.Enqueue("desk", "Ask.")
-	e.Await("the ask waits for the webhook", "select count(*) = 1 from webhook_deliveries where webhook = 'away' and state = 'pending'")
+	e.Await("the ask waits for the webhook",
+		"select count(*) = 1 from webhook_deliveries where webhook = 'away' and state = 'pending'")
 	turnctl("asks", "deny", "2", "--as", "ann")
 	e.TurnOf(asked)
 	turnctl("webhooks", "resume", "away")
@@ -560,12 +580,15 @@ func TestAsksArePushed(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from webhook_deliveries where ask_id = 2"); n != 0 {
 		t.Errorf("%d deliveries of the closed ask remain", n)
 	}
-	if ids := slices.Sorted(maps.Keys(shop.Deliveries())); slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "ask_") }) {
+	if ids := slices.Sorted(maps.Keys(shop.Deliveries())); slices.ContainsFunc(ids, func(id string) bool {
+		return strings.HasPrefix(id, "ask_")
+	}) {
 		t.Errorf("the webhook without asks got %v", ids)
 	}
 	// Purging a message removes the deliveries of its asks.
 	turnctl("purge", "--agent", "clerk")
-	if n := env.Query[int](e, "select count(*) from webhook_deliveries where ask_id is not null") + env.Query[int](e, "select count(*) from asks where id = 1"); n != 0 {
+	if n := env.Query[int](e, "select count(*) from webhook_deliveries where ask_id is not null") + env.Query[int](e,
+		"select count(*) from asks where id = 1"); n != 0 {
 		t.Errorf("%d rows of the purged ask remain", n)
 	}
 }

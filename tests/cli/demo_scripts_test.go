@@ -24,7 +24,8 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 	w.Await(`function \"massage\" not defined`)
 	w.Await("reloaded the agents")
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "First.")
-	if r := e.Run("", "turnctl", "doctor"); r.Code != 1 || !strings.Contains(r.Stdout, "clerk.demo.yaml:1: steps.1.text: function") {
+	if r := e.Run("", "turnctl", "doctor"); r.Code != 1 || !strings.Contains(r.Stdout,
+		"clerk.demo.yaml:1: steps.1.text: function") {
 		t.Errorf("doctor ended with %d:\n%s", r.Code, r.Stdout)
 	}
 

@@ -17,7 +17,8 @@ import (
 // newPlainEnv returns an Env with one agent of the demo model, and no database.
 func newPlainEnv(t testing.TB) *env.Env {
 	t.Helper()
-	e := &env.Env{T: t, Dir: env.SharedDir(t), Vars: map[string]string{"PATH": os.Getenv("PATH"), "NO_COLOR": "1", "TMPDIR": os.TempDir()}}
+	e := &env.Env{T: t, Dir: env.SharedDir(t), Vars: map[string]string{"PATH": os.Getenv("PATH"), "NO_COLOR": "1",
+		"TMPDIR": os.TempDir()}}
 	e.Vars["HOME"] = e.Dir
 	if err := os.Mkdir(filepath.Join(e.Dir, "agents"), 0o755); err != nil {
 		t.Fatal(err)
@@ -31,14 +32,16 @@ func TestAFirstRunWithoutADatabase(t *testing.T) {
 	e := newPlainEnv(t)
 	data := filepath.Join(e.Dir, ".turnkeeper")
 
-	if r := e.Run("", "enqueue", "--agent", "helper", "Hello"); r.Code == 0 || !strings.Contains(r.Stderr, "there is no database yet") {
+	if r := e.Run("", "enqueue", "--agent", "helper", "Hello"); r.Code == 0 || !strings.Contains(r.Stderr,
+		"there is no database yet") {
 		t.Errorf("enqueue before the first run ended with %d: %s", r.Code, r.Stderr)
 	}
 	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"))
 	w.Await("worker ready")
 	r := e.Run("", "enqueue", "--agent", "helper", "--wait", "--json", "What time is it?")
 	var answer struct{ Outcome, Reply string }
-	if err := json.Unmarshal([]byte(r.Stdout), &answer); err != nil || r.Code != 0 || answer.Outcome != "succeeded" || answer.Reply == "" {
+	if err := json.Unmarshal([]byte(r.Stdout), &answer); err != nil || r.Code != 0 || answer.Outcome != "succeeded" ||
+		answer.Reply == "" {
 		t.Fatalf("enqueue --wait ended with %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if r := e.Run("", "turnctl", "doctor"); r.Code != 0 || !strings.Contains(r.Stdout, "no problems found") {

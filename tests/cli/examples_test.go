@@ -33,7 +33,9 @@ func newExample(t testing.TB, name string) *env.Env {
 		if err != nil {
 			return err
 		}
-		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports", "payments.jsonl"}, entry.Name()) { // left by a run of the example
+		// left by a run of the example
+		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports", "payments.jsonl"},
+			entry.Name()) {
 			return fs.SkipDir
 		}
 		to := filepath.Join(e.Dir, strings.TrimPrefix(path, from))
@@ -78,7 +80,8 @@ func startPlainWorker(e *env.Env, flags ...string) *env.Process {
 func wantReplyOf(e *env.Env, turn env.Turn, script string, parts ...string) {
 	e.T.Helper()
 	if turn.State != "succeeded" || turn.Reply == nil {
-		e.T.Fatalf("turn %d is %s (%s %s) with the reply %+v", turn.ID, turn.State, turn.ErrorClass, turn.Error, turn.Reply)
+		e.T.Fatalf("turn %d is %s (%s %s) with the reply %+v", turn.ID, turn.State, turn.ErrorClass,
+			turn.Error, turn.Reply)
 	}
 	for _, part := range append(parts, "[by the demo script "+script+", not by a language model]") {
 		if !strings.Contains(turn.Reply.Body, part) {
@@ -111,7 +114,8 @@ func TestTheInboxAssistant(t *testing.T) {
 	checkAgents(e, "inbox")
 	mail := func(name string) env.Turn {
 		_, person, _ := strings.Cut(strings.TrimSuffix(name, ".txt"), "-")
-		return e.TurnOf(e.Enqueue("inbox", e.ReadFile("mails/"+name), "--user", person+"@example.org", "--conversation", name))
+		return e.TurnOf(e.Enqueue("inbox", e.ReadFile("mails/"+name), "--user", person+"@example.org",
+			"--conversation", name))
 	}
 	w := startPlainWorker(e)
 
@@ -129,10 +133,12 @@ func TestTheInboxAssistant(t *testing.T) {
 	}
 
 	third := mail("3-ben.txt")
-	wantReplyOf(e, third, "inbox", "Dear Ben Okafor,", "Which wheels does your bike have?", "Tyre, 16 inch: 21.90", "Tyre, 28 inch: 18.50")
+	wantReplyOf(e, third, "inbox", "Dear Ben Okafor,", "Which wheels does your bike have?", "Tyre, 16 inch: 21.90",
+		"Tyre, 28 inch: 18.50")
 	wantCalls(e, third, "note_read failed", "list_files succeeded", "read_file succeeded", "note_write succeeded")
 
-	if names := env.Query[string](e, "select string_agg(name, ' ' order by name) from notes where agent = 'inbox'"); names != "anna@example.org ben@example.org" {
+	if names := env.Query[string](e,
+		"select string_agg(name, ' ' order by name) from notes where agent = 'inbox'"); names != "anna@example.org ben@example.org" {
 		t.Errorf("there are notes of %s", names)
 	}
 	if n := env.Query[int](e, "select count(*) from replies"); n != 3 {
@@ -212,7 +218,8 @@ func TestTheWatcher(t *testing.T) {
 		same := look()
 		e.WantEnd(same, "succeeded", "none", 3)
 		wantCalls(e, same, quiet...)
-		if said := env.Query[string](e, "select coalesce(inner_dialogue, '') from turns where id = $1", same.ID); said != "Nothing new." || same.Reply != nil {
+		if said := env.Query[string](e, "select coalesce(inner_dialogue, '') from turns where id = $1",
+			same.ID); said != "Nothing new." || same.Reply != nil {
 			t.Errorf("nothing has changed, and turn %d said %q, with the reply %+v", same.ID, said, same.Reply)
 		}
 	}
@@ -235,7 +242,8 @@ func TestTheWatcher(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &report)
 	}
-	if err != nil || report.Text != "It was:\nBridge over the canal: open to everyone.\n\nIt is:\nBridge over the canal: closed until Friday.\n" {
+	if err != nil ||
+		report.Text != "It was:\nBridge over the canal: open to everyone.\n\nIt is:\nBridge over the canal: closed until Friday.\n" {
 		t.Errorf("the report says %q, %v", report.Text, err)
 	}
 	unchanged()
@@ -248,7 +256,8 @@ func TestTheWatcher(t *testing.T) {
 		t.Errorf("the reports are %v", reports())
 	}
 
-	if again := runFileReport(e, strings.TrimSuffix(filepath.Base(files[0]), ".json")); !strings.HasPrefix(again, "filed before as ") || len(reports()) != 1 {
+	if again := runFileReport(e, strings.TrimSuffix(filepath.Base(files[0]), ".json")); !strings.HasPrefix(again,
+		"filed before as ") || len(reports()) != 1 {
 		t.Errorf("a report that is filed again says %q; there are %v", again, reports())
 	}
 	if now, _ := os.ReadFile(files[0]); string(now) != string(text) {
@@ -353,7 +362,8 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 
 // researchBrowser installs the npm packages of the research example in its folder, and returns the path.
 var researchBrowser = sync.OnceValues(func() (string, error) {
-	for _, args := range [][]string{{"scripts/need", "node:nodejs", "npm:npm", "chromium:chromium"}, {"scripts/npm-ci", env.Path("examples/research")}} {
+	for _, args := range [][]string{{"scripts/need", "node:nodejs", "npm:npm", "chromium:chromium"},
+		{"scripts/npm-ci", env.Path("examples/research")}} {
 		if out, err := exec.Command(env.Path(args[0]), args[1:]...).CombinedOutput(); err != nil {
 			return "", &installError{out, err}
 		}
@@ -411,10 +421,12 @@ func TestTheResearchAgent(t *testing.T) {
 		}
 		wantCalls(e, helper, want...)
 	}
-	if effects := env.Query[string](e, "select string_agg(distinct substring(name from 10) || ' ' || effect, ', ' order by substring(name from 10) || ' ' || effect) from calls where name like 'browser\\_\\_%'"); effects != "browser_navigate keyed, browser_snapshot none" {
+	if effects := env.Query[string](e,
+		"select string_agg(distinct substring(name from 10) || ' ' || effect, ', ' order by substring(name from 10) || ' ' || effect) from calls where name like 'browser\\_\\_%'"); effects != "browser_navigate keyed, browser_snapshot none" {
 		t.Errorf("the browser's tools have the effects %s", effects)
 	}
-	if both := env.Query[bool](e, "select count(*) = 2 from spawned_calls where agent in ('reader', 'librarian') and round = 1"); !both {
+	if both := env.Query[bool](e,
+		"select count(*) = 2 from spawned_calls where agent in ('reader', 'librarian') and round = 1"); !both {
 		t.Error("the reader and the librarian were not spawned side by side")
 	}
 }
@@ -425,7 +437,8 @@ func TestTheInvoices(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "invoices")
 	report := env.Turnctl[struct{ Problems, Warnings []string }](e, "agents", "check")
-	if len(report.Problems) > 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "a worker checks the rule when it starts") {
+	if len(report.Problems) > 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0],
+		"a worker checks the rule when it starts") {
 		t.Errorf("agents check prints %+v", report)
 	}
 	w := startPlainWorker(e)
@@ -442,8 +455,10 @@ func TestTheInvoices(t *testing.T) {
 	wantReplyOf(e, pay("none.json"), "invoices", "There is no such invoice")
 
 	ask := func() string {
-		e.Await("one ask is open", "select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
-		return env.Query[string](e, "select id::text from asks where state = 'open' and reason = 'the amount is above 500 EUR'")
+		e.Await("one ask is open",
+			"select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
+		return env.Query[string](e,
+			"select id::text from asks where state = 'open' and reason = 'the amount is above 500 EUR'")
 	}
 	approved := send("northwind-77.json", "approved")
 	id := ask()
@@ -452,7 +467,8 @@ func TestTheInvoices(t *testing.T) {
 	startPlainWorker(e)
 	wantReplyOf(e, e.TurnOf(approved), "invoices", "Invoice N-77 of Northwind Machines: paid: ", `"amount":1890`)
 	edited := send("northwind-77.json", "edited")
-	runTurnctl(e, "asks", "approve", ask(), "--as", "ann", "--arguments", `{"invoice":"N-77","to":"DE02500105170137075030","amount":1800,"currency":"EUR"}`)
+	runTurnctl(e, "asks", "approve", ask(), "--as", "ann", "--arguments",
+		`{"invoice":"N-77","to":"DE02500105170137075030","amount":1800,"currency":"EUR"}`)
 	wantReplyOf(e, e.TurnOf(edited), "invoices", "A person changed the arguments", `"amount":1800`)
 	denied := send("northwind-77.json", "denied")
 	runTurnctl(e, "asks", "deny", ask(), "--as", "ann", "--comment", "wait for the credit note")

@@ -18,7 +18,8 @@ func TestFollowOverALostWorker(t *testing.T) {
 	e.WriteAgent("clerk")
 	var lines []string
 	for n := range 120 {
-		lines = append(lines, fmt.Sprintf("line %d of what the model says, which is long enough to be streamed in pieces", n))
+		lines = append(lines,
+			fmt.Sprintf("line %d of what the model says, which is long enough to be streamed in pieces", n))
 	}
 	long := strings.Join(lines, "\n")
 	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply {
@@ -35,7 +36,8 @@ func TestFollowOverALostWorker(t *testing.T) {
 	x.line("turnctl events latest --follow; echo ended:$?")
 	x.shows("line 30 of what")
 	pipe := env.StartProcess(t, "events", e.Dir, e.Environ(), env.Binary(t, "turnctl"), "events", "1", "--follow")
-	programs := env.StartProcess(t, "events as JSON", e.Dir, e.Environ(), env.Binary(t, "turnctl"), "events", "1", "--follow", "-o", "json")
+	programs := env.StartProcess(t, "events as JSON", e.Dir, e.Environ(), env.Binary(t, "turnctl"), "events", "1",
+		"--follow", "-o", "json")
 	pipe.Await("line 3 of what")
 	programs.Await("line 3 of what")
 	e.Kill(first)
@@ -49,7 +51,8 @@ func TestFollowOverALostWorker(t *testing.T) {
 		}
 	}
 	before, after, found := strings.Cut(pipe.Output.String(), "↶ round 1 is discarded: its text above is void")
-	if !found || !strings.Contains(before, "line 3 of what") || strings.Count(after, long) != 1 || strings.Contains(after, "reply\n") {
+	if !found || !strings.Contains(before, "line 3 of what") || strings.Count(after, long) != 1 ||
+		strings.Contains(after, "reply\n") {
 		t.Errorf("in a pipe it says\n%s", pipe.Output)
 	}
 	if strings.ContainsRune(pipe.Output.String(), '\x1b') {

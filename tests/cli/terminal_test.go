@@ -29,8 +29,10 @@ func newTerminal(t *testing.T, e *env.Env, columns, rows int) *terminal {
 		t.Fatalf("tmux cannot be installed: %v\n%s", err, out)
 	}
 	term := &terminal{t: t, socket: filepath.Join(t.TempDir(), "s")}
-	environ := append(e.Environ(), "PS1="+prompt, "TERM=screen", "LC_ALL=C.UTF-8", "SHELL=/bin/sh", "PATH="+filepath.Dir(env.Binary(t, "turnctl"))+":"+os.Getenv("PATH"))
-	cmd := exec.Command("tmux", "-u", "-S", term.socket, "-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows), "/bin/sh")
+	environ := append(e.Environ(), "PS1="+prompt, "TERM=screen", "LC_ALL=C.UTF-8", "SHELL=/bin/sh",
+		"PATH="+filepath.Dir(env.Binary(t, "turnctl"))+":"+os.Getenv("PATH"))
+	cmd := exec.Command("tmux", "-u", "-S", term.socket, "-f", "/dev/null", "new-session", "-d", "-x",
+		fmt.Sprint(columns), "-y", fmt.Sprint(rows), "/bin/sh")
 	cmd.Dir, cmd.Env = e.Dir, environ
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("tmux: %v\n%s", err, out)
@@ -88,7 +90,8 @@ func (x *terminal) shows(text string) string {
 // code of the program.
 func (x *terminal) asBefore(earlier string, code int) {
 	x.t.Helper()
-	x.await(earlier+" and the prompt", func(screen string) bool { // keys typed before the prompt would be echoed before it
+	// keys typed before the prompt would be echoed before it
+	x.await(earlier+" and the prompt", func(screen string) bool {
 		screen = strings.TrimRight(screen, " \n")
 		return strings.Contains(screen, earlier) && strings.HasSuffix(screen, "\n"+strings.TrimSpace(prompt))
 	})
@@ -97,7 +100,8 @@ func (x *terminal) asBefore(earlier string, code int) {
 	if strings.Contains(screen, "q quit") {
 		x.t.Errorf("the table is left on the screen:\n%s", screen)
 	}
-	if flag := strings.TrimSpace(x.tmux("display-message", "-p", "#{cursor_flag} #{alternate_on} #{wrap_flag}")); flag != "1 0 1" {
+	if flag := strings.TrimSpace(x.tmux("display-message", "-p",
+		"#{cursor_flag} #{alternate_on} #{wrap_flag}")); flag != "1 0 1" {
 		x.t.Errorf("cursor, alternate page and wrapping are %s", flag)
 	}
 }
@@ -126,7 +130,8 @@ func TestTopOnATerminal(t *testing.T) {
 	x.shows("earlier-line\n" + strings.TrimSpace(prompt))
 	x.line("turnctl top --interval 300ms --limit 40")
 	screen := x.shows("q quit")
-	for _, want := range []string{"turnkeeper", "queue ", "0 running of 10 slots on 1 worker", "LANE", "agent00/main", "↑↓ scroll, lines 1 to 23 of "} {
+	for _, want := range []string{"turnkeeper", "queue ", "0 running of 10 slots on 1 worker", "LANE", "agent00/main",
+		"↑↓ scroll, lines 1 to 23 of "} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("the screen has no %q:\n%s", want, screen)
 		}
@@ -156,7 +161,8 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 	x.resize(120, 60)
 	screen = x.await("a page without scrolling", func(screen string) bool {
-		return strings.Contains(screen, "q quit") && !strings.Contains(screen, "scroll") && strings.Contains(screen, "agent29/main")
+		return strings.Contains(screen, "q quit") && !strings.Contains(screen, "scroll") && strings.Contains(screen,
+			"agent29/main")
 	})
 	if n := strings.Count(screen, "LANE"); n != 1 {
 		t.Errorf("after two resizes the screen has the table %d times:\n%s", n, screen)

@@ -36,15 +36,16 @@ const askRule = `approve: {mark_once: 'args.label != "free" ? ask("the label is 
 // awaitAsk waits until exactly one ask is open, and its turn waits, and returns it.
 func awaitAsk(e *env.Env) ask {
 	e.T.Helper()
-	e.Await("one ask is open", "select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
+	e.Await("one ask is open",
+		"select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
 	return env.Turnctl[[]ask](e, "asks")[0]
 }
 
 // answerSQL answers an ask with the documented SQL function.
 const answerSQL = "select turnkeeper.answer_ask($1, $2, 'bob')"
 
-// A turn asks, its worker is killed, other conversations go on, and two channels answer at once after a restart. The call
-// runs once.
+// A turn asks, its worker is killed, other conversations go on, and two channels answer at once after a restart. The
+// call runs once.
 func TestACallWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -58,7 +59,8 @@ func TestACallWaitsForAPerson(t *testing.T) {
 	w := e.StartWorker("--worker-slots", "1")
 	paid := e.Enqueue("clerk", "Pay it.")
 	a := awaitAsk(e)
-	if a.Kind != "approve" || a.Tool != "mark_once" || a.Arguments["label"] != "invoice" || a.Reason != "the label is not free" {
+	if a.Kind != "approve" || a.Tool != "mark_once" || a.Arguments["label"] != "invoice" ||
+		a.Reason != "the label is not free" {
 		t.Errorf("the ask is %+v", a)
 	}
 	wantNothingHeld(e)
@@ -72,7 +74,8 @@ func TestACallWaitsForAPerson(t *testing.T) {
 	}
 	e.Ledger.WantRuns("invoice", 0)
 	for message, want := range map[int64]string{
-		paid: "turn 1 waits for a person to answer 1 ask", later: "turn 1, of the same conversation, waits for a person",
+		paid:  "turn 1 waits for a person to answer 1 ask",
+		later: "turn 1, of the same conversation, waits for a person",
 	} {
 		if r := e.Turnctl("explain", "--message", fmt.Sprint(message)); !strings.Contains(r.Stdout, want) {
 			t.Errorf("turnctl explain --message %d prints\n%s%s", message, r.Stdout, r.Stderr)
@@ -97,7 +100,8 @@ func TestACallWaitsForAPerson(t *testing.T) {
 	e.WantReply(turn, "Paid.")
 	e.Ledger.WantRuns("invoice", 1)
 	e.WantEnd(e.TurnOf(later), "succeeded", "none", 1)
-	if r := e.Turnctl("asks", "deny", fmt.Sprint(a.ID)); r.Code != 6 || !strings.Contains(r.Stderr, "the ask is closed: it was approved by ") {
+	if r := e.Turnctl("asks", "deny", fmt.Sprint(a.ID)); r.Code != 6 || !strings.Contains(r.Stderr,
+		"the ask is closed: it was approved by ") {
 		t.Errorf("another answer exits with %d\n%s", r.Code, r.Stderr)
 	}
 }
@@ -113,7 +117,8 @@ func TestTwoPeopleDisagree(t *testing.T) {
 	for i := range turns {
 		e.Enqueue("clerk", "Do it.", "--conversation", fmt.Sprint("c", i))
 	}
-	e.Await("all ask", "select count(*) = $1 from turns t where state = 'waiting' and exists (select from asks where turn_id = t.id and state = 'open')", turns)
+	e.Await("all ask",
+		"select count(*) = $1 from turns t where state = 'waiting' and exists (select from asks where turn_id = t.id and state = 'open')", turns)
 	wins := 0
 	for _, a := range env.Turnctl[[]ask](e, "asks") {
 		errs := make([]error, 2)
@@ -155,7 +160,8 @@ func TestAnAnswerInATransaction(t *testing.T) {
 	}
 	// A later tick grants another turn, and not this one.
 	other := e.Enqueue("clerk", "Do it too.", "--conversation", "other")
-	e.Await("both ask", "select count(*) = 2 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
+	e.Await("both ask",
+		"select count(*) = 2 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
 	e.Ledger.WantRuns("a", 0)
 	e.Exec("select turnkeeper.answer_ask(id, 'denied', 'bob') from asks where state = 'open'")
 	e.AwaitClosed(message, other)
@@ -173,18 +179,21 @@ func TestAPersonEditsACall(t *testing.T) {
 	a := awaitAsk(e)
 	id := fmt.Sprint(a.ID)
 	for _, args := range []string{"", "-"} { // nothing is on standard input
-		if r := e.Turnctl("asks", "approve", id, "--arguments", args); r.Code != 2 || !strings.Contains(r.Stderr, "--arguments: they are empty") {
+		if r := e.Turnctl("asks", "approve", id, "--arguments", args); r.Code != 2 || !strings.Contains(r.Stderr,
+			"--arguments: they are empty") {
 			t.Fatalf("--arguments %q: %d %s", args, r.Code, r.Stderr)
 		}
 	}
-	if r := e.Turnctl("asks", "answer", id, "b"); r.Code != 6 || !strings.Contains(r.Stderr, "an ask of kind approve can be approved or denied, not answered") {
+	if r := e.Turnctl("asks", "answer", id, "b"); r.Code != 6 || !strings.Contains(r.Stderr,
+		"an ask of kind approve can be approved or denied, not answered") {
 		t.Fatalf("%d %s", r.Code, r.Stderr)
 	}
 	if r := e.Turnctl("asks", "approve", id, "--arguments", `{"label":7}`); r.Code != 2 {
 		t.Errorf("arguments of another type exit with %d\n%s", r.Code, r.Stderr)
 	}
 	r := e.Turnctl("asks", "approve", id, "--as", "ann", "--arguments", `{"label":"b"}`, "--comment", "b is better")
-	if r.Code != 0 || !strings.Contains(r.Stdout, `-   "label": "a"`) || !strings.Contains(r.Stdout, `+   "label": "b"`) {
+	if r.Code != 0 || !strings.Contains(r.Stdout, `-   "label": "a"`) || !strings.Contains(r.Stdout,
+		`+   "label": "b"`) {
 		t.Errorf("approving exits with %d and prints\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	turn := e.TurnOf(message)
@@ -196,13 +205,14 @@ func TestAPersonEditsACall(t *testing.T) {
 			t.Errorf("the model was not told %q: %+v", want, turn.Reply)
 		}
 	}
-	if shown := e.Turnctl("asks", "show", id).Stdout; !strings.Contains(shown, "by ann (turnctl)") || !strings.Contains(shown, `+   "label": "b"`) {
+	if shown := e.Turnctl("asks", "show", id).Stdout; !strings.Contains(shown, "by ann (turnctl)") ||
+		!strings.Contains(shown, `+   "label": "b"`) {
 		t.Errorf("turnctl asks show prints\n%s", shown)
 	}
 }
 
-// A worker is killed while a call runs with the arguments that a person put in. Whatever reports the call of unknown outcome reports
-// them, with the plan beside them.
+// A worker is killed while a call runs with the arguments that a person put in. Whatever reports the call of unknown
+// outcome reports them, with the plan beside them.
 func TestAPersonEditsACallOfALostWorker(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -211,7 +221,8 @@ func TestAPersonEditsACallOfALostWorker(t *testing.T) {
 		if env.NewestMessage(r) == "Pay it." {
 			return env.Rounds(env.MarkerReply("mark_once", "900"), inferencetest.Text("Done."))(r)
 		}
-		return env.Rounds(env.MarkerReply("mark_once", "900"), env.MarkerReply("mark_once", "90"), inferencetest.Text("Done again."))(r)
+		return env.Rounds(env.MarkerReply("mark_once", "900"), env.MarkerReply("mark_once", "90"),
+			inferencetest.Text("Done again."))(r)
 	})
 	e.Ledger.Hold("90")
 	w := e.StartWorker()
@@ -224,10 +235,12 @@ func TestAPersonEditsACallOfALostWorker(t *testing.T) {
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "degraded", "worker_lost", 2)
 	call := turn.Calls()[0]
-	if call.State != "unknown" || call.Arguments != `{"label":"90"}` || call.Planned != `{"label":"900"}` || !strings.Contains(call.Result, `It ran with: {"label":"90"}]`) {
+	if call.State != "unknown" || call.Arguments != `{"label":"90"}` || call.Planned != `{"label":"900"}` ||
+		!strings.Contains(call.Result, `It ran with: {"label":"90"}]`) {
 		t.Errorf("turnctl show: %+v", call)
 	}
-	if text := e.Turnctl("show", fmt.Sprint(turn.ID), "-o", "text").Stdout; !strings.Contains(text, `mark_once {"label":"90"}`) || !strings.Contains(text, `planned: {"label":"900"}`) {
+	if text := e.Turnctl("show", fmt.Sprint(turn.ID), "-o", "text").Stdout; !strings.Contains(text,
+		`mark_once {"label":"90"}`) || !strings.Contains(text, `planned: {"label":"900"}`) {
 		t.Errorf("turnctl show prints\n%s", text)
 	}
 	for path, want := range map[string]string{
@@ -296,7 +309,8 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, askRule, "max_rounds: 5")
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_once", "b"), inferencetest.Text("Done.")))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_once", "b"),
+		inferencetest.Text("Done.")))
 	e.StartWorker()
 	message := e.Enqueue("clerk", "Do it.")
 	first := awaitAsk(e)
@@ -341,7 +355,8 @@ func TestAGrandchildAsks(t *testing.T) {
 	if got := strings.Join(path, ", "); got != "boss round-1-tool-1, scout round-1-tool-1, runner " {
 		t.Errorf("the path is %s", got)
 	}
-	if soon := env.Query[int](e, "select count(*) from spawned_calls where deadline < clock_timestamp() + interval '72 hours'"); soon != 0 {
+	if soon := env.Query[int](e,
+		"select count(*) from spawned_calls where deadline < clock_timestamp() + interval '72 hours'"); soon != 0 {
 		t.Errorf("%d parents give up before the ask expires", soon)
 	}
 	e.Exec(answerSQL, a.ID, "approved")
@@ -358,7 +373,8 @@ func TestAModelAsksAPerson(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [ask_person]")
-	question := inferencetest.Call{ID: "call_q", Name: "ask_person", Arguments: `{"question":"Which colour?","options":["blue","red"]}`}
+	question := inferencetest.Call{ID: "call_q", Name: "ask_person",
+		Arguments: `{"question":"Which colour?","options":["blue","red"]}`}
 	e.Model.Then(env.ReportResult(inferencetest.Calls(question)))
 	e.StartWorker()
 	message := e.Enqueue("clerk", "Choose.")
@@ -437,7 +453,8 @@ func TestAPersonDecidesAboutABudget(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			e.WriteAgent("clerk", env.MarkerTools, "max_rounds: 5", "budget: {turn_calls: 1, on_limit: ask}")
-			e.Model.Then(env.Rounds(env.MarkerReply("mark_keyed", "a"), env.MarkerReply("mark_keyed", "b"), inferencetest.Text("Done.")))
+			e.Model.Then(env.Rounds(env.MarkerReply("mark_keyed", "a"), env.MarkerReply("mark_keyed", "b"),
+				inferencetest.Text("Done.")))
 			e.StartWorker()
 			message := e.Enqueue("clerk", "Do it.")
 			asked := 0

@@ -52,7 +52,8 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	requests := e.WantRequests(4)
 	id := outputOf(requests[1])
 	messages := requests[1].Chat().Messages
-	if notice := messages[len(messages)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+", running ") {
+	if notice := messages[len(messages)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+
+		", running ") {
 		t.Errorf("the notice is %q", notice)
 	}
 	messages = requests[3].Chat().Messages
@@ -63,7 +64,9 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Tool Output ID: " + id + "\nTool: mark_later\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output.",
+		"Tool Output ID: " + id +
+			"\nTool: mark_later\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"" + id +
+			"\", mode) to retrieve its output.",
 		"marked b", "Completed tools:\n- mark_later (id: " + id + ", size: 8B)", "marked a",
 	}
 	if fmt.Sprint(results) != fmt.Sprint(want) {
@@ -73,7 +76,8 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	if got := turn.Calls()[0]; got.State != "succeeded" || got.Starts != 1 {
 		t.Errorf("the call is %+v", got)
 	}
-	if out := e.Turnctl("output", id); out.Code != 0 || !strings.Contains(out.Stdout, "marked a") || !strings.Contains(out.Stdout, "When the System Notice") {
+	if out := e.Turnctl("output", id); out.Code != 0 || !strings.Contains(out.Stdout, "marked a") ||
+		!strings.Contains(out.Stdout, "When the System Notice") {
 		t.Errorf("turnctl output: %+v", out)
 	}
 }
@@ -96,7 +100,8 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 			e := env.New(t)
 			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(toolCall("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")),
+				env.HangOnce(toolCall("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
 			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Make a mark.")
 			e.AwaitRequests(2)
@@ -142,7 +147,8 @@ func TestAsyncSettings(t *testing.T) {
 			e := env.New(t)
 			e.WriteAgent("clerk", append([]string{env.MarkerTools}, c.agent...)...)
 			e.Ledger.Hold("a")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", "a"), env.MarkerCall("mark_none", "b")), inferencetest.Text("Done.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", "a"), env.MarkerCall("mark_none",
+				"b")), inferencetest.Text("Done.")))
 			e.StartWorker(c.flags...)
 			message := e.Enqueue("clerk", "Make a mark.")
 			if c.goes {
@@ -164,10 +170,12 @@ func TestAsyncSettings(t *testing.T) {
 func TestBackgroundSetting(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	writeProgramTools(e, map[string]string{"order": "effect: once; background: true", "look": "effect: none; background: false"})
+	writeProgramTools(e, map[string]string{"order": "effect: once; background: true",
+		"look": "effect: none; background: false"})
 	text := e.ReadFile("turnkeeper.yaml")
 	for _, name := range []string{"order", "look"} {
-		text = strings.ReplaceAll(text, fmt.Sprintf("echo x >>%s/%s; wc -l <%[1]s/%[2]s", e.Dir, name), "sleep 1; echo "+name+" done")
+		text = strings.ReplaceAll(text, fmt.Sprintf("echo x >>%s/%s; wc -l <%[1]s/%[2]s", e.Dir, name),
+			"sleep 1; echo "+name+" done")
 	}
 	e.WriteFile("turnkeeper.yaml", text)
 	e.WriteAgent("clerk", "tools: [order, look]", "async_timeout: 100ms")
@@ -189,7 +197,8 @@ func TestBackgroundSetting(t *testing.T) {
 			shown = append(shown, m.Text())
 		}
 	}
-	if len(shown) != 2 || shown[0] != "look done\n" && shown[0] != "look done" || !strings.HasPrefix(shown[1], "Tool Output ID: ") {
+	if len(shown) != 2 || shown[0] != "look done\n" && shown[0] != "look done" || !strings.HasPrefix(shown[1],
+		"Tool Output ID: ") {
 		t.Errorf("the model got %q: look has background: false, order has background: true", shown)
 	}
 	if turn.State != "succeeded" {

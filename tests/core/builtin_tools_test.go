@@ -18,7 +18,9 @@ import (
 // A model uses every built-in tool, within and outside of its permissions.
 func TestBuiltinTools(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) }))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("the page"))
+	}))
 	t.Cleanup(site.Close)
 	e := env.New(t)
 	for name, content := range map[string]string{"files/a.txt": "the file", "outside.txt": "not for agents"} {
@@ -75,7 +77,8 @@ func TestBuiltinTools(t *testing.T) {
 		{"trusted", trusted, "note", "succeeded", "remember"},
 	} {
 		got := c.all[c.id]
-		if got.State != c.state || !strings.Contains(got.Result, c.holds) || strings.Contains(got.Result, "not for agents") {
+		if got.State != c.state || !strings.Contains(got.Result, c.holds) || strings.Contains(got.Result,
+			"not for agents") {
 			t.Errorf("%s's %s is %s: %s", c.who, c.id, got.State, got.Result)
 		}
 	}
@@ -95,7 +98,8 @@ func TestALargeResultIsCutAndKept(t *testing.T) {
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
 	e.WantEnd(turn, "succeeded", "none", 2)
 	messages := e.WantRequests(2)[1].Chat().Messages
-	if got := messages[len(messages)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
+	if got := messages[len(messages)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") ||
+		strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
 		t.Errorf("the model gets %q", got)
 	}
 	if stored := env.Query[string](e, "select content from outputs"); stored != whole {
@@ -126,7 +130,8 @@ func TestAModelReadsOn(t *testing.T) {
 		if m := offset.FindStringSubmatch(last); m != nil {
 			arguments = `{"tool_call_id": "call_long", "offset": ` + m[1] + `}`
 		}
-		return inferencetest.Calls(inferencetest.Call{ID: fmt.Sprint("page_", env.RoundOf(r)), Name: "get_continuation", Arguments: arguments})
+		return inferencetest.Calls(inferencetest.Call{ID: fmt.Sprint("page_", env.RoundOf(r)), Name: "get_continuation",
+			Arguments: arguments})
 	})
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
@@ -143,7 +148,8 @@ func TestAModelReadsOn(t *testing.T) {
 	}
 	e.Ledger.WantRuns("long", 1)
 	id := env.Query[string](e, "select id from outputs")
-	for want, flags := range map[string][]string{whole: {"--raw"}, whole[4000:8000]: {"--raw", "--slice", "4000:8000"}, "€": {"--raw", "--slice", "24590:"}} {
+	for want, flags := range map[string][]string{whole: {"--raw"}, whole[4000:8000]: {"--raw", "--slice", "4000:8000"},
+		"€": {"--raw", "--slice", "24590:"}} {
 		if r := e.Turnctl(append([]string{"output", id}, flags...)...); r.Code != 0 || r.Stdout != want {
 			t.Errorf("turnctl output %v ended with %d, %d bytes, %s", flags, r.Code, len(r.Stdout), r.Stderr)
 		}
@@ -155,7 +161,8 @@ func TestAModelReadsOn(t *testing.T) {
 	}](e, "output", id)
 	if shown.Chars != 24591 || shown.Retrieved != 6 || len(shown.SHA256) != 64 || !strings.HasSuffix(shown.Shown,
 		`[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_long" to read more]`) {
-		t.Errorf("turnctl output prints %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
+		t.Errorf("turnctl output prints %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved,
+			shown.Shown[3990:])
 	}
 	if r := e.Turnctl("output", "nothing"); r.Code != 3 || !strings.Contains(r.Stderr, `there is no output "nothing"`) {
 		t.Errorf("an unknown output: %d %s", r.Code, r.Stderr)

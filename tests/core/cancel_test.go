@@ -46,12 +46,16 @@ func TestCancel(t *testing.T) {
 			output:  "turn 1 ", // "was asked to stop", or "is cancelled"
 		},
 		"while a tool runs": {
-			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_slow", "a") }, held: "a",
+			model: func(inferencetest.Recorded) inferencetest.Reply {
+				return env.MarkerReply("mark_slow", "a")
+			}, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1) },
 			output:  "turn 1 ", call: "cancelled",
 		},
 		"while it waits for a detached call": {
-			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_far_once", "a") }, held: "a",
+			model: func(inferencetest.Recorded) inferencetest.Reply {
+				return env.MarkerReply("mark_far_once", "a")
+			}, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1); e.AwaitWaiting(1) },
 			output:  "is cancelled", call: "cancelled",
 		},
@@ -81,13 +85,16 @@ func TestCancel(t *testing.T) {
 			}
 			e.AwaitClosed(message)
 			ended := wantCancelled(e, message)
-			if calls := ended.Calls(); c.call == "" && len(calls) != 0 || c.call != "" && (len(calls) != 1 || calls[0].State != c.call) {
+			if calls := ended.Calls(); c.call == "" && len(calls) != 0 || c.call != "" &&
+				(len(calls) != 1 || calls[0].State != c.call) {
 				t.Errorf("calls %+v, want one that is %q", calls, c.call)
 			}
-			if again := cancelTurn(e, fmt.Sprint(turn)); again.Code != 0 || !strings.Contains(again.Stdout, "is cancelled") {
+			if again := cancelTurn(e, fmt.Sprint(turn)); again.Code != 0 || !strings.Contains(again.Stdout,
+				"is cancelled") {
 				t.Errorf("again: %+v", again)
 			}
-			if r := e.Turnctl("events", fmt.Sprint(turn), "--follow"); r.Code != 5 || !strings.Contains(r.Stdout, "reply\nThis turn was cancelled.\n") {
+			if r := e.Turnctl("events", fmt.Sprint(turn), "--follow"); r.Code != 5 || !strings.Contains(r.Stdout,
+				"reply\nThis turn was cancelled.\n") {
 				t.Errorf("its events: %+v", r)
 			}
 			behind := e.Enqueue("clerk", "And now?")
@@ -96,7 +103,8 @@ func TestCancel(t *testing.T) {
 				t.Errorf("the events of the turn behind: %+v", r)
 			}
 			e.WantReply(e.TurnOf(behind), "Now.")
-			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr, "is closed already: it succeeded") {
+			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr,
+				"is closed already: it succeeded") {
 				t.Errorf("of what has ended: %+v", r)
 			}
 		})
@@ -113,7 +121,8 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	message := e.Enqueue("clerk", "Go.")
 	e.AwaitRequests(1)
 	first.Signal(syscall.SIGSTOP) // it does not notice the cancellation
-	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "was asked to stop") {
+	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout,
+		"was asked to stop") {
 		t.Fatalf("%+v", r)
 	}
 	e.Kill(first)
@@ -133,7 +142,8 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 	e.StartWorker()
 	e.PauseScheduler("a test")
 	message := e.Enqueue("clerk", "Go.")
-	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is cancelled") {
+	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout,
+		"is cancelled") {
 		t.Fatalf("%+v", r)
 	}
 	if turn := wantCancelled(e, message); turn.Dispatches != 0 {

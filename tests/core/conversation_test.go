@@ -42,7 +42,8 @@ func wantNoRepeatedRole(t *testing.T, r inferencetest.Recorded) {
 func wantRebuilt(e *env.Env, turn int64, round int, sent inferencetest.Recorded) {
 	e.T.Helper()
 	if got := rebuiltRequest(e, turn, round); got.Code != 0 || got.Stdout != string(sent.Body) {
-		e.T.Errorf("turn %d, round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn, round, got.Code, got.Stderr, got.Stdout, sent.Body)
+		e.T.Errorf("turn %d, round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn, round, got.Code, got.Stderr,
+			got.Stdout, sent.Body)
 	}
 }
 
@@ -84,7 +85,8 @@ func TestTheNextTurnSeesACancelledTurn(t *testing.T) {
 			next := e.TurnOf(e.Enqueue("clerk", "Is it paid?"))
 			e.WantReply(next, "It is paid.")
 			sent := lastRequest(e)
-			for _, sign := range []string{"user: Pay invoice 7.\n", "paid invoice 7", "cancelled", "may or may not have happened", "This turn was cancelled"} {
+			for _, sign := range []string{"user: Pay invoice 7.\n", "paid invoice 7", "cancelled",
+				"may or may not have happened", "This turn was cancelled"} {
 				if !strings.Contains(requestText(sent), sign) {
 					t.Errorf("the request after a cancelled turn lacks %q:\n%s", sign, requestText(sent))
 				}
@@ -121,7 +123,8 @@ func TestCancelledBetweenDispatches(t *testing.T) {
 	e.AwaitClosed(message, behind)
 	next := e.TurnOf(e.Enqueue("clerk", "What was done?"))
 	sent := lastRequest(e)
-	for _, sign := range []string{"user: Go.\n", `<mark_far_once {"label":"far"}>`, "may or may not have happened", "This turn was cancelled"} {
+	for _, sign := range []string{"user: Go.\n", `<mark_far_once {"label":"far"}>`, "may or may not have happened",
+		"This turn was cancelled"} {
 		if !strings.Contains(requestText(sent), sign) {
 			t.Errorf("the request lacks %q:\n%s", sign, requestText(sent))
 		}
@@ -145,7 +148,8 @@ func TestTheNextTurnSeesAFailedTurn(t *testing.T) {
 		case "Plain.":
 			return refused
 		case "With a call.":
-			return env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call_no", Name: "no_such_tool", Arguments: `{"n":7}`}), refused)(r)
+			return env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call_no", Name: "no_such_tool",
+				Arguments: `{"n":7}`}), refused)(r)
 		}
 		return inferencetest.Text("I see.")
 	})
@@ -165,7 +169,8 @@ func TestTheNextTurnSeesAFailedTurn(t *testing.T) {
 		if !strings.Contains(text, "This turn failed") || !strings.Contains(text, "could not be answered") {
 			t.Errorf("the request does not say that the turn failed, and why:\n%s", text)
 		}
-		if body == "With a call." && (!strings.Contains(text, `<no_such_tool {"n":7}>`) || !strings.Contains(text, "tool not found: no_such_tool")) {
+		if body == "With a call." && (!strings.Contains(text, `<no_such_tool {"n":7}>`) || !strings.Contains(text,
+			"tool not found: no_such_tool")) {
 			t.Errorf("the request lacks the call:\n%s", text)
 		}
 		wantNoRepeatedRole(t, sent)
@@ -205,7 +210,8 @@ func TestACancelledTurnIsSummarised(t *testing.T) {
 			source = requestText(r)
 		}
 	}
-	for _, sign := range []string{`mark_once {"label":"pay"}: paid invoice 7`, "may or may not have happened", "This turn was cancelled"} {
+	for _, sign := range []string{`mark_once {"label":"pay"}: paid invoice 7`, "may or may not have happened",
+		"This turn was cancelled"} {
 		if !strings.Contains(source, sign) {
 			t.Errorf("the summary is made of a text without %q:\n%s", sign, source)
 		}
@@ -216,10 +222,13 @@ func TestACancelledTurnIsSummarised(t *testing.T) {
 func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", `schedule: {cron: "@every 1h", message: "Look around.", history: all}`, env.MarkerTools, "max_rounds: 1")
+	e.WriteAgent("clerk", `schedule: {cron: "@every 1h", message: "Look around.", history: all}`, env.MarkerTools,
+		"max_rounds: 1")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		if env.NewestMessage(r) == "Look around." {
-			return inferencetest.JSON(http.StatusOK, json.RawMessage(`{"id":"c","object":"chat.completion","model":"scripted","choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_a","type":"function","function":{"name":"mark_once","arguments":"{\"label\":\"a\"}"}}]}}]}`))
+			return inferencetest.JSON(http.StatusOK,
+				json.RawMessage(
+					`{"id":"c","object":"chat.completion","model":"scripted","choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_a","type":"function","function":{"name":"mark_once","arguments":"{\"label\":\"a\"}"}}]}}]}`))
 		}
 		return inferencetest.Text("Hello.")
 	})

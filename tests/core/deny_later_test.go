@@ -19,10 +19,12 @@ type change struct {
 
 var changes = []change{
 	{"the tool's rule denies", func(e *env.Env) {
-		e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), toolRule, `'deny("marks are stopped")'`, 1))
+		e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), toolRule,
+			`'deny("marks are stopped")'`, 1))
 	}, "denied: a person allowed this call, but a rule denies it now (marks are stopped)."},
 	{"the agent's rule denies", func(e *env.Env) {
-		e.WriteAgent("clerk", env.MarkerTools, `approve: {mark_once: 'args.label == "invoice" ? deny("marks are stopped") : allow'}`)
+		e.WriteAgent("clerk", env.MarkerTools,
+			`approve: {mark_once: 'args.label == "invoice" ? deny("marks are stopped") : allow'}`)
 	}, "denied: a person allowed this call, but a rule denies it now (marks are stopped)."},
 	{"the agent no longer has the tool", func(e *env.Env) { e.WriteAgent("clerk", "tools: [mark_none]") },
 		"denied: a person allowed this call, but the agent no longer has this tool."},
@@ -35,15 +37,16 @@ var changes = []change{
 
 const toolRule = `'ask("marks cost money")'`
 
-// TestDenyLater approves a call while no worker runs. An operator then denies or takes away its tool: the next worker does not run it,
-// and the model and the person learn why.
+// TestDenyLater approves a call while no worker runs. An operator then denies or takes away its tool: the next worker
+// does not run it, and the model and the person learn why.
 func TestDenyLater(t *testing.T) {
 	t.Parallel()
 	for _, c := range testrun.Sample(changes, 2) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+"tools:\n  mark_once:\n    approve: "+toolRule+"\n")
+			e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+"tools:\n  mark_once:\n    approve: "+
+				toolRule+"\n")
 			e.WriteAgent("clerk", env.MarkerTools)
 			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "invoice"), inferencetest.Text("It is not paid.")))
 			w := e.StartWorker()
@@ -70,7 +73,8 @@ func TestDenyLater(t *testing.T) {
 			if shown.State != "approved" || shown.CallState != "denied" || !strings.HasPrefix(shown.NotRun, c.want) {
 				t.Errorf("the person is shown %+v", shown)
 			}
-			if r := e.Turnctl("asks", "show", fmt.Sprint(a.ID)); !strings.Contains(r.Stdout, "not run        "+c.want[:40]) {
+			if r := e.Turnctl("asks", "show", fmt.Sprint(a.ID)); !strings.Contains(r.Stdout,
+				"not run        "+c.want[:40]) {
 				t.Errorf("turnctl asks show prints\n%s", r.Stdout)
 			}
 		})

@@ -56,16 +56,19 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 	e.WantReply(turn, "It says: marked a")
 	e.Ledger.WantRuns("a", 1)
 	if turn.Dispatches != 2 || turn.Losses != 0 || *turn.DispatchLog[0].Outcome != "waiting" {
-		t.Errorf("the turn had %d dispatches, %d losses, the first %s", turn.Dispatches, turn.Losses, *turn.DispatchLog[0].Outcome)
+		t.Errorf("the turn had %d dispatches, %d losses, the first %s", turn.Dispatches, turn.Losses,
+			*turn.DispatchLog[0].Outcome)
 	}
 	call := turn.Calls()[0]
 	id := env.Query[string](e, "select output_id from calls where turn_id = $1 and name = 'mark_far_once'", turn.ID)
 	want := "Tool Output ID: " + id + "\nTool: mark_far_once\n\n" +
-		"When the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output."
+		"When the System Notice shows this tool is ready, use get_tool_output(\"" + id +
+		"\", mode) to retrieve its output."
 	if call.State != "succeeded" || call.Result != want || call.Starts != 1 {
 		t.Errorf("the call is %s after %d starts, and the model got %q", call.State, call.Starts, call.Result)
 	}
-	events := env.Query[string](e, "select string_agg(type, ' ' order by seq) from turn_events where turn_id = $1 and type like 'turn%'", turn.ID)
+	events := env.Query[string](e,
+		"select string_agg(type, ' ' order by seq) from turn_events where turn_id = $1 and type like 'turn%'", turn.ID)
 	if events != "turn_start turn_waiting turn_resumed turn_complete" {
 		t.Errorf("events %s", events)
 	}
@@ -331,7 +334,8 @@ tools:
 `, e.ModelURL, e.Dir))
 	e.WriteAgent("clerk", "tools: [build]")
 	e.Model.Then(env.DetachedTurn("build", "all"))
-	e.StartWorker("--max-duration", "20s", "--tool-timeout", "10s", "--lease-ttl", "25s", "--lease-margin", "1s", "--takeover-after", "0")
+	e.StartWorker("--max-duration", "20s", "--tool-timeout", "10s", "--lease-ttl", "25s", "--lease-margin", "1s",
+		"--takeover-after", "0")
 	message := e.Enqueue("clerk", "Build it.")
 	e.Await("the program runs", "select exists (select from detached_calls where claim is not null)")
 	e.AwaitWaiting(1)
@@ -340,7 +344,8 @@ tools:
 	if !strings.Contains(output, "Waits for") || !strings.Contains(output, "attempt 1 runs on worker") {
 		t.Errorf("turnctl show prints:\n%s", output)
 	}
-	if list := e.Turnctl("turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
+	if list := e.Turnctl("turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") ||
+		strings.Contains(list, "no turns") {
 		t.Errorf("turnctl turns prints:\n%s", list)
 	}
 	if lanes := e.Turnctl("lanes").Stdout; !strings.Contains(lanes, "free, turn waiting") {
@@ -366,7 +371,8 @@ func TestAResultComesWithinTheEndThatWaits(t *testing.T) {
 	e.Ledger.Await("a", 1)
 	e.Await("the end waits at the gate", "select exists (select "+env.AtTheGate+")")
 	e.Ledger.Release()
-	e.Await("the result waits for the end", `select exists (select from pg_stat_activity where datname = current_database()
+	e.Await("the result waits for the end",
+		`select exists (select from pg_stat_activity where datname = current_database()
 		and wait_event_type = 'Lock' and query like '%end_detached%') or exists (select from awaited_calls where arrived_at is not null)`)
 	open()
 	turn := e.TurnOf(message)

@@ -28,7 +28,8 @@ func TestPartsThatWereLeftBehind(t *testing.T) {
 	e.Exec("insert into output_drafts (output_id, turn_id, grant_id) select 'left', turn_id, grant_id from lease_log")
 	e.Exec("insert into output_chunks (output_id, first_char, content) values ('left', 0, 'behind')")
 	e.StartWorker()
-	e.Await("the abandoned drafts are removed", "select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
+	e.Await("the abandoned drafts are removed",
+		"select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
 	if n := env.Query[int](e, "select count(*) from output_chunks"); n != kept || n < 16 {
 		t.Errorf("%d chunks remain of %d", n, kept)
 	}
@@ -42,7 +43,8 @@ func TestAWorkerIsNotFilledByStreams(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [overdo]", "async_timeout: 0")
-	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "g", Name: "overdo", Arguments: `{"how":"gigabyte"}`}), inferencetest.Text("done")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "g", Name: "overdo",
+		Arguments: `{"how":"gigabyte"}`}), inferencetest.Text("done")))
 	w := e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
 	if got := turn.CallsByWireID()["g"]; got.State != "succeeded" {
@@ -74,13 +76,17 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := env.New(t)
-	e.WriteAgent("clerk", "tools: [http_get]", "allow_private_hosts: ["+address.Hostname()+"]", "max_tool_result_chars: 4000", "async: false")
+	e.WriteAgent("clerk", "tools: [http_get]", "allow_private_hosts: ["+address.Hostname()+"]",
+		"max_tool_result_chars: 4000", "async: false")
 	slice := func(id, slice string) inferencetest.Call {
-		return inferencetest.Call{ID: id, Name: "get_tool_output", Arguments: `{"id":"call_get","mode":"slice","slice":` + slice + `}`}
+		return inferencetest.Call{ID: id, Name: "get_tool_output",
+			Arguments: `{"id":"call_get","mode":"slice","slice":` + slice + `}`}
 	}
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(inferencetest.Call{ID: "call_get", Name: "http_get", Arguments: `{"url":` + env.Quote(site.URL) + `}`}),
-		inferencetest.Calls(page("far", `{"tool_call_id":"call_get","offset":7000000}`), slice("anchor", `{"anchor":"line 400000,","window":40}`),
+		inferencetest.Calls(inferencetest.Call{ID: "call_get", Name: "http_get",
+			Arguments: `{"url":` + env.Quote(site.URL) + `}`}),
+		inferencetest.Calls(page("far", `{"tool_call_id":"call_get","offset":7000000}`),
+			slice("anchor", `{"anchor":"line 400000,","window":40}`),
 			slice("part", `{"start":6999990,"length":20}`), slice("lost", `{"anchor":"line 520000,"}`)),
 		inferencetest.Text("done"),
 	))
@@ -93,18 +99,23 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 	anchor := utf8.RuneCountInString(before)
 	total := env.Query[int](e, "select chars from outputs")
 	for id, want := range map[string]string{
-		"call_get": string(chars[:4000]) + fmt.Sprintf("\n\n[truncated — showing 4000/%d chars. Call get_continuation with tool_call_id=\"call_get\" to read more]", total) + note,
-		"far": string(chars[7_000_000:7_004_000]) + fmt.Sprintf("\n\n[truncated — showing 7000000-7004000/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"call_get\" offset=7004000 to read more]",
-			total, total-7_004_000),
-		"anchor": fmt.Sprintf("[chars %d-%d of %d]\n", anchor-20, anchor+12+20, total) + string(chars[anchor-20:anchor+12+20]),
-		"part":   fmt.Sprintf("[chars 6999990-7000010 of %d]\n", total) + string(chars[6_999_990:7_000_010]),
-		"lost":   `{"error":"Anchor not found in content"}`,
+		"call_get": string(chars[:4000]) + fmt.Sprintf(
+			"\n\n[truncated — showing 4000/%d chars. Call get_continuation with tool_call_id=\"call_get\" to read more]", total) + note,
+		"far": string(chars[7_000_000:7_004_000]) +
+			fmt.Sprintf(
+				"\n\n[truncated — showing 7000000-7004000/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"call_get\" offset=7004000 to read more]",
+				total, total-7_004_000),
+		"anchor": fmt.Sprintf("[chars %d-%d of %d]\n", anchor-20, anchor+12+20, total) +
+			string(chars[anchor-20:anchor+12+20]),
+		"part": fmt.Sprintf("[chars 6999990-7000010 of %d]\n", total) + string(chars[6_999_990:7_000_010]),
+		"lost": `{"error":"Anchor not found in content"}`,
 	} {
 		if got[id].Result != want {
 			t.Errorf("%s is answered\n%.300q, not\n%.300q", id, got[id].Result, want)
 		}
 	}
-	if kept := env.Query[int](e, "select size_bytes from outputs"); fetched != 1 || kept > 10_000_000 || kept < 9_999_990 {
+	if kept := env.Query[int](e, "select size_bytes from outputs"); fetched != 1 || kept > 10_000_000 ||
+		kept < 9_999_990 {
 		t.Errorf("fetched %d times, %d bytes are kept", fetched, kept)
 	}
 	checkPeak(w, streamPeak)

@@ -51,7 +51,8 @@ func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 			e := env.New(t)
 			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall(tool, "b")), inferencetest.Text("Done.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall(tool, "b")),
+				inferencetest.Text("Done.")))
 			e.StartWorker()
 			message := e.Enqueue("clerk", "Make two marks.")
 			e.Ledger.Await("a", 1)
@@ -77,7 +78,8 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
-				inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall("mark_none", "r"), env.MarkerCall("mark_once", "b")),
+				inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall("mark_none", "r"),
+					env.MarkerCall("mark_once", "b")),
 				inferencetest.Text("Done."),
 			))
 			e.StartWorker()
@@ -88,16 +90,20 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 			e.Ledger.Release()
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, "succeeded", "none", 2)
-			if got := slices.DeleteFunc(e.Ledger.Order(), func(s string) bool { return strings.HasSuffix(s, " r") }); !slices.Equal(got, []string{"begin a", "end a", "begin b", "end b"}) {
+			if got := slices.DeleteFunc(e.Ledger.Order(), func(s string) bool {
+				return strings.HasSuffix(s, " r")
+			}); !slices.Equal(got, []string{"begin a", "end a", "begin b", "end b"}) {
 				t.Errorf("the runs were %q", got)
 			}
 			second := e.WantRequests(2)[1]
 			id := outputOf(second)
 			results := toolResults(second)
-			if len(results) != 3 || !strings.HasPrefix(results[0], "Tool Output ID: "+id) || results[1] != "marked r" || results[2] != "marked b" {
+			if len(results) != 3 || !strings.HasPrefix(results[0], "Tool Output ID: "+id) || results[1] != "marked r" ||
+				results[2] != "marked b" {
 				t.Errorf("the model got %q", results)
 			}
-			if notice := noticeOf(second); !strings.Contains(notice, "### Ready (1)\n- "+tool+" (id: "+id+",") || strings.Contains(notice, "Running") {
+			if notice := noticeOf(second); !strings.Contains(notice, "### Ready (1)\n- "+tool+" (id: "+id+",") ||
+				strings.Contains(notice, "Running") {
 				t.Errorf("the notice is %q", notice)
 			}
 		})
@@ -147,7 +153,8 @@ func TestAKillWhileAnEffectWaits(t *testing.T) {
 			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
-				inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")), inferencetest.Text("Done."),
+				inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")),
+				inferencetest.Text("Done."),
 			))
 			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Make marks.")
@@ -190,7 +197,8 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 			e := env.New(t)
 			e.WriteAgent("clerk", backgroundTools, asyncSoon, c.duration)
 			e.Ledger.Hold("a")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")), inferencetest.Text("Done.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")),
+				inferencetest.Text("Done.")))
 			e.StartWorker()
 			message := e.Enqueue("clerk", "Make marks.")
 			if c.state == "cancelled" {
@@ -203,7 +211,8 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, c.state, c.stop, 1)
 			e.Ledger.WantRuns("b", 0)
-			if got := turn.Calls()[1]; got.State != "cancelled" || got.Result != "cancelled: the turn ended before this call was run." {
+			if got := turn.Calls()[1]; got.State != "cancelled" ||
+				got.Result != "cancelled: the turn ended before this call was run." {
 				t.Errorf("the call that waited is %+v", got)
 			}
 		})
@@ -223,7 +232,8 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 			code      int
 		}{
 			"a round is left": {"max_rounds: 3", "succeeded", "none", 3, "It failed.", 0},
-			"none is left":    {"max_rounds: 2", "degraded", "max_rounds", 2, "Tool results: 1 succeeded, 1 failed.\n", 3},
+			"none is left": {"max_rounds: 2", "degraded", "max_rounds", 2,
+				"Tool results: 1 succeeded, 1 failed.\n", 3},
 		} {
 			t.Run(tool+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -245,7 +255,8 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 				if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, c.reply) {
 					t.Errorf("the reply is %+v", turn.Reply)
 				}
-				if notice := noticeOf(requests[len(requests)-1]); c.asked == 3 && !strings.Contains(notice, "### Failed (1)\n- "+tool) {
+				if notice := noticeOf(requests[len(requests)-1]); c.asked == 3 && !strings.Contains(notice,
+					"### Failed (1)\n- "+tool) {
 					t.Errorf("the last request has the notice %q", notice)
 				}
 			})

@@ -38,7 +38,8 @@ func TestAModelExtracts(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	whole := setUpSearch(e)
-	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 2000", "budget: {turn_tokens: 1000000, turn_calls: 100}")
+	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 2000",
+		"budget: {turn_tokens: 1000000, turn_calls: 100}")
 	e.WriteAgent("thrifty", env.MarkerTools, "max_tool_result_chars: 2000", "extraction_model: demo/script")
 	e.StartWorker()
 
@@ -60,9 +61,12 @@ func TestAModelExtracts(t *testing.T) {
 			t.Fatalf("%s: the model gets %q", c.name, messages[len(messages)-1].Text())
 		}
 		at := strings.Index(whole, fact)
-		if len(x.Snippets) != 1 || x.Snippets[0].Text != fact || x.Snippets[0].StartByte != int64(at) || x.Snippets[0].EndByte != int64(at+len(fact)) ||
-			x.Snippets[0].StartChar != int64(utf8.RuneCountInString(whole[:at])) || x.SourceSizeBytes != int64(len(whole)) ||
-			x.SourceHash != env.Query[string](e, "select sha256 from outputs limit 1") || x.ChunksSearched != x.ChunksTotal {
+		if len(x.Snippets) != 1 || x.Snippets[0].Text != fact || x.Snippets[0].StartByte != int64(at) ||
+			x.Snippets[0].EndByte != int64(at+len(fact)) ||
+			x.Snippets[0].StartChar != int64(utf8.RuneCountInString(whole[:at])) ||
+			x.SourceSizeBytes != int64(len(whole)) ||
+			x.SourceHash != env.Query[string](e, "select sha256 from outputs limit 1") ||
+			x.ChunksSearched != x.ChunksTotal {
 			t.Errorf("%s: %+v", c.name, x)
 		}
 		if c.searched && (x.ChunksTotal < 5 || len(requests) != 3+x.ChunksTotal) {
@@ -81,8 +85,10 @@ const fact = "The password of the 日本 office is \"<Kirsche>\"."
 // setUpSearch configures a model that queries a long result, and a smaller model that extracts. It returns the
 // result.
 func setUpSearch(e *env.Env) string {
-	e.WriteFile("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nextraction_model: test/searcher\nmodels:\n  test/searcher:\n    context_window: 2048\n"+
-		"providers:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n", e.ModelURL))
+	e.WriteFile("turnkeeper.yaml",
+		fmt.Sprintf(
+			"default_model: test/scripted\nextraction_model: test/searcher\nmodels:\n  test/searcher:\n    context_window: 2048\n"+
+				"providers:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n", e.ModelURL))
 	var lines strings.Builder
 	for i := range 400 {
 		fmt.Fprintf(&lines, "Line %d says nothing, 何も.\n", i)
@@ -96,7 +102,8 @@ func setUpSearch(e *env.Env) string {
 			return searcher(e.T, r, fact)
 		}
 		return env.Rounds(env.MarkerReply("mark_none", "long"), inferencetest.Calls(inferencetest.Call{
-			ID: "look", Name: "get_tool_output", Arguments: `{"id":"call_long","mode":"extract","query":"password of the office"}`,
+			ID: "look", Name: "get_tool_output",
+			Arguments: `{"id":"call_long","mode":"extract","query":"password of the office"}`,
 		}), inferencetest.Text("It is Kirsche."))(r)
 	})
 	return lines.String()
@@ -115,13 +122,16 @@ func TestAnExtractionThatTheBudgetStops(t *testing.T) {
 	e.WantRequests(2)
 	shown := turn.CallsByWireID()["look"]
 	const half = 889 // half of the cap without the notice
-	want := fmt.Sprintf("[extraction failed: the budget allows no more model calls. The first %d and the last %d of %d chars follow; "+
-		`use get_tool_output("call_long", mode) with mode "slice" to read more]`+"\n\n%s\n\n[... %d chars omitted ...]\n\n%s",
+	want := fmt.Sprintf(
+		"[extraction failed: the budget allows no more model calls. The first %d and the last %d of %d chars follow; "+
+			`use get_tool_output("call_long", mode) with mode "slice" to read more]`+
+			"\n\n%s\n\n[... %d chars omitted ...]\n\n%s",
 		half, half, len(whole), string(whole[:half]), len(whole)-2*half, string(whole[len(whole)-half:]))
 	if shown.State != "succeeded" || shown.Result != want {
 		t.Errorf("the call %s, and the model gets\n%s\nnot\n%s", shown.State, shown.Result, want)
 	}
-	if n := env.Query[int](e, "select calls from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn.ID)); n != 2 {
+	if n := env.Query[int](e, "select calls from spend where scope = 'turn:' || $1::text",
+		fmt.Sprint(turn.ID)); n != 2 {
 		t.Errorf("%d calls are charged", n)
 	}
 }
@@ -142,7 +152,8 @@ func wantUsage(e *env.Env, turn int64, name string, extracted bool) {
 			}
 		}
 	}
-	paid := env.Query[*int64](e, "select sum(tokens)::bigint from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn))
+	paid := env.Query[*int64](e, "select sum(tokens)::bigint from spend where scope = 'turn:' || $1::text",
+		fmt.Sprint(turn))
 	if paid != nil && *paid != int64(sum.Input+sum.Output) { // agents without a budget have no account
 		e.T.Errorf("%s: %d tokens are charged, %+v were used", name, *paid, sum)
 	}

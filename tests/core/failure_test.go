@@ -63,7 +63,8 @@ func TestARefusedKeyKeepsTheMessage(t *testing.T) {
 	if turn.Message.Attempts != 2 {
 		t.Errorf("the message was attempted %d times", turn.Message.Attempts)
 	}
-	e.WantRequests(3) // a 401 is not retried within the turn, and the next turn asks with a request of the worker's own first
+	// a 401 is not retried within the turn, and the next turn asks with a request of the worker's own first
+	e.WantRequests(3)
 	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Failures != 0 || lanes[0].NotBefore != nil {
 		t.Errorf("success does not reset the backoff: %+v", lanes)
 	}
@@ -81,7 +82,8 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 	e.Await("the first turn failed", "select exists (select from turns where state = 'failed')")
 
 	inbox := env.Turnctl[[]inboxed](e, "inbox")
-	if len(inbox) != 1 || inbox[0].State != "waiting" || inbox[0].Attempts != 1 || !strings.Contains(inbox[0].LastError, "who are you?") {
+	if len(inbox) != 1 || inbox[0].State != "waiting" || inbox[0].Attempts != 1 || !strings.Contains(inbox[0].LastError,
+		"who are you?") {
 		t.Errorf("the inbox is %+v", inbox)
 	}
 	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Waiting != 1 {
@@ -90,7 +92,8 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 
 	// A day after the service failed it first, the message fails finally without another model call.
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
-	e.Exec("update messages set accepted_at = accepted_at - interval '1 day', due_at = due_at - interval '1 day', failing_since = failing_since - interval '1 day'")
+	e.Exec(
+		"update messages set accepted_at = accepted_at - interval '1 day', due_at = due_at - interval '1 day', failing_since = failing_since - interval '1 day'")
 	e.Exec("update leases set not_before = clock_timestamp()")
 	e.ResumeScheduler()
 	turn := e.TurnOf(message)
@@ -107,8 +110,9 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 func TestAPassingErrorIsRetriedInPlace(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]inferencetest.Reply{
-		"status 500":        inferencetest.Fault(http.StatusInternalServerError, "server_error", "oops"),
-		"status 429":        inferencetest.Fault(http.StatusTooManyRequests, "rate_limit_exceeded", "slow down", "Retry-After", "1"),
+		"status 500": inferencetest.Fault(http.StatusInternalServerError, "server_error", "oops"),
+		"status 429": inferencetest.Fault(http.StatusTooManyRequests, "rate_limit_exceeded", "slow down",
+			"Retry-After", "1"),
 		"connection broken": inferencetest.Reset(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +226,8 @@ func thinkingCall(reasoning string, c inferencetest.Call) inferencetest.Reply {
 	}
 	return inferencetest.SSE(
 		chunk(`{"role":"assistant","reasoning_content":"`+reasoning+`"}`, "null"),
-		chunk(`{"tool_calls":[{"index":0,"id":"call_thought","type":"function","function":{"name":"`+c.Name+`","arguments":`+env.Quote(c.Arguments)+`}}]}`, "null"),
+		chunk(`{"tool_calls":[{"index":0,"id":"call_thought","type":"function","function":{"name":"`+c.Name+
+			`","arguments":`+env.Quote(c.Arguments)+`}}]}`, "null"),
 		chunk(`{}`, `"tool_calls"`),
 	)
 }

@@ -30,7 +30,8 @@ func finishTurn(e *env.Env, turn int64) {
 			e.T.Fatalf("%+v, want one of %q", r, want)
 		}
 	}
-	if text := e.Turnctl("explain", fmt.Sprint(turn)).Stdout; !strings.Contains(text, "It was asked to finish with what it has at ") {
+	if text := e.Turnctl("explain", fmt.Sprint(turn)).Stdout; !strings.Contains(text,
+		"It was asked to finish with what it has at ") {
 		e.T.Errorf("turnctl explain prints\n%s", text)
 	}
 }
@@ -45,10 +46,12 @@ func wantFinished(e *env.Env, w *env.Process, message int64, dispatches int) env
 		e.T.Errorf("it was dispatched %d times, want %d", turn.Dispatches, dispatches)
 	}
 	id := fmt.Sprint(turn.ID)
-	if text := e.Turnctl("explain", id).Stdout; !strings.Contains(text, "It was asked to finish with what it has at ") || !strings.Contains(text, ": good enough.") {
+	if text := e.Turnctl("explain", id).Stdout; !strings.Contains(text,
+		"It was asked to finish with what it has at ") || !strings.Contains(text, ": good enough.") {
 		e.T.Errorf("turnctl explain prints\n%s", text)
 	}
-	if text := e.Turnctl("show", id, "-o", "text").Stdout; !strings.Contains(text, "good enough") || !strings.Contains(text, "finished") {
+	if text := e.Turnctl("show", id, "-o", "text").Stdout; !strings.Contains(text, "good enough") ||
+		!strings.Contains(text, "finished") {
 		e.T.Errorf("turnctl show prints\n%s", text)
 	}
 	for path, want := range map[string]string{
@@ -59,7 +62,8 @@ func wantFinished(e *env.Env, w *env.Process, message int64, dispatches int) env
 			e.T.Errorf("%s lacks %s:\n%s", path, want, body)
 		}
 	}
-	final := env.Query[bool](e, "select coalesce((data ->> 'final')::boolean, false) from turn_events where turn_id = $1 and type = 'round_start' order by seq desc limit 1", turn.ID)
+	final := env.Query[bool](e,
+		"select coalesce((data ->> 'final')::boolean, false) from turn_events where turn_id = $1 and type = 'round_start' order by seq desc limit 1", turn.ID)
 	if !final {
 		e.T.Error("the event of the last round does not say that it is the last")
 	}
@@ -139,7 +143,8 @@ func TestFinish(t *testing.T) {
 func TestFinishOfATurnThatWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ tool, state, shown string }{
-		"for a person":   {"mark_once", "denied", "denied: the turn was asked to finish before this call was run. Nothing was run."},
+		"for a person": {"mark_once", "denied",
+			"denied: the turn was asked to finish before this call was run. Nothing was run."},
 		"for a far read": {"mark_far_none", "cancelled", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,13 +201,14 @@ func TestFinishOfATree(t *testing.T) {
 		t.Errorf("its call: %+v", call)
 	}
 	e.WantEnd(e.Show(2), "succeeded", "finished", 2)
-	if text := e.Turnctl("explain", "2").Stdout; !strings.Contains(text, "It was asked to finish with what it has at ") {
+	if text := e.Turnctl("explain", "2").Stdout; !strings.Contains(text,
+		"It was asked to finish with what it has at ") {
 		t.Errorf("turnctl explain prints\n%s", text)
 	}
 }
 
-// Messages that wait, turns that have ended and turns that are not there cannot finish. A cancellation takes the place of a
-// request to finish.
+// Messages that wait, turns that have ended and turns that are not there cannot finish. A cancellation takes the place
+// of a request to finish.
 func TestFinishRefused(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -225,12 +231,14 @@ func TestFinishRefused(t *testing.T) {
 			t.Errorf("finish %v: %+v", args, r)
 		}
 	}
-	refused(6, fmt.Sprintf("message %d still waits, and has nothing to finish with; cancel it instead", waits), "--message", fmt.Sprint(waits))
+	refused(6, fmt.Sprintf("message %d still waits, and has nothing to finish with; cancel it instead", waits),
+		"--message", fmt.Sprint(waits))
 	refused(6, "turn 1 has ended already: it succeeded", "1")
 	refused(6, fmt.Sprintf("message %d is closed already: it succeeded", done), "--message", fmt.Sprint(done))
 	refused(3, "there is no turn 77", "77")
 	refused(2, "give a turn, or --message")
-	if r := e.Turnctl("finish", "--message", fmt.Sprint(hangs)); r.Code != 0 || !strings.Contains(r.Stdout, "was asked to finish") {
+	if r := e.Turnctl("finish", "--message", fmt.Sprint(hangs)); r.Code != 0 || !strings.Contains(r.Stdout,
+		"was asked to finish") {
 		t.Errorf("%+v", r)
 	}
 	if r := e.Turnctl("cancel", "2", "--reason", "after all"); r.Code != 0 {
@@ -239,7 +247,8 @@ func TestFinishRefused(t *testing.T) {
 	e.AwaitClosed(hangs)
 	turn := wantCancelled(e, hangs)
 	refused(6, fmt.Sprintf("turn %d has ended already: it was cancelled", turn.ID), fmt.Sprint(turn.ID))
-	if text := e.Turnctl("explain", "2").Stdout; !strings.Contains(text, "Its cancellation was requested") || !strings.Contains(text, "after all") {
+	if text := e.Turnctl("explain", "2").Stdout; !strings.Contains(text, "Its cancellation was requested") ||
+		!strings.Contains(text, "after all") {
 		t.Errorf("turnctl explain prints\n%s", text)
 	}
 }

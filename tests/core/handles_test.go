@@ -41,25 +41,33 @@ func TestADocumentIsEditedByItsHandle(t *testing.T) {
 			}
 			e.WriteFile("files/in.txt", document)
 			e.WriteFile("files/out.txt", "what was there before")
-			e.WriteAgent("clerk", "tools: [http_get, read_file, patch_output, write_file]", "root: files", "allow_private_hosts: ["+address.Hostname()+"]",
+			e.WriteAgent("clerk", "tools: [http_get, read_file, patch_output, write_file]", "root: files",
+				"allow_private_hosts: ["+address.Hostname()+"]",
 				"output_handles: true", "max_tool_result_chars: 100", "max_rounds: 6")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(fetch),
-				inferencetest.Calls(inferencetest.Call{ID: "call_patch", Name: "patch_output", Arguments: `{"id":"call_fetch","edits":[{"find":"Title: old","replace":"Title: new"},
+				inferencetest.Calls(inferencetest.Call{ID: "call_patch", Name: "patch_output",
+					Arguments: `{"id":"call_fetch","edits":[{"find":"Title: old","replace":"Title: new"},
 					{"find":"` + middle + `\n","replace":"output::literal\n"},{"find":"👩‍👩‍👧‍👦","replace":"👪","all":true}]}`}),
-				inferencetest.Calls(inferencetest.Call{ID: "call_write", Name: "write_file", Arguments: `{"path":"out.txt","text":"output:call_patch"}`},
-					inferencetest.Call{ID: "call_part", Name: "write_file", Arguments: `{"path":"part.txt","text":"output:call_fetch[0:10]"}`},
-					inferencetest.Call{ID: "call_bad", Name: "write_file", Arguments: `{"path":"out.txt","text":"output:of-another-turn"}`}),
+				inferencetest.Calls(inferencetest.Call{ID: "call_write", Name: "write_file",
+					Arguments: `{"path":"out.txt","text":"output:call_patch"}`},
+					inferencetest.Call{ID: "call_part", Name: "write_file",
+						Arguments: `{"path":"part.txt","text":"output:call_fetch[0:10]"}`},
+					inferencetest.Call{ID: "call_bad", Name: "write_file",
+						Arguments: `{"path":"out.txt","text":"output:of-another-turn"}`}),
 				inferencetest.Text("done"),
 			))
 			e.StartWorker()
 			turn := e.TurnOf(e.Enqueue("clerk", "Edit it."))
 			e.WantEnd(turn, "succeeded", "none", 4)
-			want := strings.NewReplacer("Title: old", "Title: new", middle, "output:literal", "👩‍👩‍👧‍👦", "👪").Replace(document)
-			if got, err := os.ReadFile(filepath.Join(e.Dir, "files", "out.txt")); err != nil || !bytes.Equal(got, []byte(want)) {
+			want := strings.NewReplacer("Title: old", "Title: new", middle, "output:literal", "👩‍👩‍👧‍👦",
+				"👪").Replace(document)
+			if got, err := os.ReadFile(filepath.Join(e.Dir, "files", "out.txt")); err != nil || !bytes.Equal(got,
+				[]byte(want)) {
 				t.Errorf("%d bytes were written, of %d, error %v: %+v", len(got), len(want), err, turn.Calls())
 			}
-			if got, err := os.ReadFile(filepath.Join(e.Dir, "files", "part.txt")); err != nil || string(got) != "Title: old" {
+			if got, err := os.ReadFile(filepath.Join(e.Dir, "files", "part.txt")); err != nil ||
+				string(got) != "Title: old" {
 				t.Errorf("the part is %q, error %v", got, err)
 			}
 			if left, err := os.ReadDir(filepath.Join(e.Dir, "files")); err != nil || len(left) != 3 {
@@ -74,7 +82,8 @@ func TestADocumentIsEditedByItsHandle(t *testing.T) {
 			}
 			for i, r := range e.WantRequests(4) {
 				// The model wrote the middle's name once; the text around it it never had.
-				if bytes.Contains(r.Body, []byte("alle. 日本語 \\\"quoted\\\" \\\\\\\\ 👪")) || bytes.Count(r.Body, []byte("Grüße an alle")) > 3 || bytes.Contains(r.Body, []byte("The end: old")) {
+				if bytes.Contains(r.Body, []byte("alle. 日本語 \\\"quoted\\\" \\\\\\\\ 👪")) || bytes.Count(r.Body,
+					[]byte("Grüße an alle")) > 3 || bytes.Contains(r.Body, []byte("The end: old")) {
 					t.Errorf("request %d holds what the model was not to see (%d bytes)", i+1, len(r.Body))
 				}
 				if len(r.Body) > 30_000 {

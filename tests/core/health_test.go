@@ -27,7 +27,8 @@ type outage struct {
 	failed atomic.Int64 // failed requests
 }
 
-func (o *outage) until(fault inferencetest.Reply, then func(inferencetest.Recorded) inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
+func (o *outage) until(fault inferencetest.Reply, then func(inferencetest.Recorded) inferencetest.Reply) func(
+	inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		if o.over.Load() {
 			return then(r)
@@ -66,8 +67,9 @@ func awaitFailures(e *env.Env, n int) {
 }
 
 var (
-	serviceAway = inferencetest.Fault(http.StatusServiceUnavailable, "unavailable", "the service is away", "Retry-After-Ms", "1")
-	wrongKey    = inferencetest.Fault(http.StatusUnauthorized, "invalid_api_key", "who are you?")
+	serviceAway = inferencetest.Fault(http.StatusServiceUnavailable, "unavailable", "the service is away",
+		"Retry-After-Ms", "1")
+	wrongKey = inferencetest.Fault(http.StatusUnauthorized, "invalid_api_key", "who are you?")
 )
 
 func fine(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Fine.") }
@@ -88,7 +90,8 @@ func sendTo(e *env.Env, n int, settings ...string) (ids []int64) {
 func wantAllSucceeded(e *env.Env, ids []int64) {
 	e.T.Helper()
 	e.AwaitClosed(ids...)
-	if got := env.Query[int](e, "select count(*) from replies where outcome = 'succeeded' and message_id = any($1)", ids); got != len(ids) {
+	if got := env.Query[int](e, "select count(*) from replies where outcome = 'succeeded' and message_id = any($1)",
+		ids); got != len(ids) {
 		e.T.Errorf("%d of %d messages have a reply that succeeded", got, len(ids))
 	}
 	if got := env.Query[int](e, "select count(*) from replies"); got != len(ids) {
@@ -118,7 +121,8 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 			e.Model.Then(away.until(fault, fine))
 			ids := sendTo(e, 10)
 			awaitFailures(e, 3*len(ids)+1) // more than the attempts of all messages
-			if n := env.Query[int](e, "select count(*) from messages where state in ('waiting', 'running')"); n != len(ids) {
+			if n := env.Query[int](e, "select count(*) from messages where state in ('waiting', 'running')"); n != len(
+				ids) {
 				t.Errorf("%d of %d messages are left in the inbox", n, len(ids))
 			}
 			away.end(e)
@@ -149,7 +153,8 @@ func TestTheFirstSuccessEndsBackoffs(t *testing.T) {
 	// all lanes wait for a minute; the model itself is due
 	e.Exec("update leases set not_before = clock_timestamp() + interval '1 minute' where not_before is not null")
 	e.Poll("no model is down", func() bool { // a probe that began before the end of the outage delays the next one
-		e.Exec("update leases set not_before = clock_timestamp() where lane = (select lane from messages order by id limit 1)")
+		e.Exec(
+			"update leases set not_before = clock_timestamp() where lane = (select lane from messages order by id limit 1)")
 		e.Exec("update model_health set until = clock_timestamp() where down_since is not null")
 		e.Exec("notify turnkeeper_inbox")
 		return !env.Query[bool](e, "select exists (select from model_health where down_since is not null)")
@@ -259,7 +264,8 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	})
 	e.StartWorker()
 	stuck := e.Send("down", "Hello")
-	e.Await("the model is down", "select exists (select from model_health where model = 'test/broken' and down_since is not null)")
+	e.Await("the model is down",
+		"select exists (select from model_health where model = 'test/broken' and down_since is not null)")
 	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	asked := broken.Load()
@@ -295,7 +301,8 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	if m := models["test/sound"]; m.State != "up" || m.DownSince != nil {
 		t.Errorf("the model that is up is %+v", m)
 	}
-	if r := e.Turnctl("doctor"); !strings.Contains(r.Stdout, "model test/broken") || !strings.Contains(r.Stdout, "auth") {
+	if r := e.Turnctl("doctor"); !strings.Contains(r.Stdout, "model test/broken") ||
+		!strings.Contains(r.Stdout, "auth") {
 		t.Errorf("doctor prints\n%s", r.Stdout)
 	}
 	inbox := env.Turnctl[[]struct {
@@ -320,7 +327,8 @@ func TestANewChainIsTriedAtOnce(t *testing.T) {
 	})
 	w := e.StartWorker()
 	id := e.Send("clerk", "Hello")
-	e.Await("the model is down", "select exists (select from model_health where model = 'test/broken' and down_since is not null)")
+	e.Await("the model is down",
+		"select exists (select from model_health where model = 'test/broken' and down_since is not null)")
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	e.WriteAgent("clerk", "model: test/sound")
 	w.Signal(syscall.SIGHUP)
@@ -423,7 +431,8 @@ func TestARefusedMessageFailsAtOnce(t *testing.T) {
 			e.StartWorker()
 			turn := e.TurnOf(e.Send("clerk", "Hello"))
 			e.WantEnd(turn, "failed", "inference_error", 0)
-			if turn.Message.Attempts != 1 || turn.Reply == nil || turn.Reply.Outcome != "failed" || strings.Contains(turn.Reply.Body, "no such") {
+			if turn.Message.Attempts != 1 || turn.Reply == nil || turn.Reply.Outcome != "failed" ||
+				strings.Contains(turn.Reply.Body, "no such") {
 				t.Errorf("the message is %+v, its reply %+v", turn.Message, turn.Reply)
 			}
 			e.WantRequests(1)
@@ -479,7 +488,8 @@ func TestGiveUpAfter(t *testing.T) {
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	second := e.Send("hasty", "Hello again")
 	// One message failed an hour ago; the other has had no turn, and its whole chain is down for an hour.
-	e.Exec("update messages set accepted_at = accepted_at - interval '1 hour', due_at = due_at - interval '1 hour', failing_since = failing_since - interval '1 hour'")
+	e.Exec(
+		"update messages set accepted_at = accepted_at - interval '1 hour', due_at = due_at - interval '1 hour', failing_since = failing_since - interval '1 hour'")
 	e.Exec("update model_health set down_since = down_since - interval '1 hour'")
 	e.Exec("update leases set not_before = null where not_before is not null")
 	e.Exec("notify turnkeeper_inbox")
@@ -518,22 +528,26 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		} `json:"retried"`
 	}
 	for _, nothing := range [][]string{
-		{"retry", "--failed", "--error-class", "overloaded"}, {"retry", "--failed", "--agent", "one", "--error-class", "quota"},
+		{"retry", "--failed", "--error-class", "overloaded"}, {"retry", "--failed", "--agent", "one",
+			"--error-class", "quota"},
 	} {
 		if r := env.Turnctl[retried](e, nothing...); len(r.Retried) != 0 {
 			t.Errorf("%v retried %+v", nothing, r)
 		}
 	}
-	if r := env.Turnctl[retried](e, "retry", "--failed", "--since", "1h", "--agent", "two", "--error-class", "auth"); len(r.Retried) != 1 {
+	if r := env.Turnctl[retried](e, "retry", "--failed", "--since", "1h", "--agent", "two", "--error-class",
+		"auth"); len(r.Retried) != 1 {
 		t.Errorf("one message of the agent was to be retried: %+v", r)
 	}
-	res, err := http.Post(w.APIURL()+"/v1/messages/retry", "application/json", strings.NewReader(`{"state":"failed","error_class":"auth"}`))
+	res, err := http.Post(w.APIURL()+"/v1/messages/retry", "application/json",
+		strings.NewReader(`{"state":"failed","error_class":"auth"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
 	var r retried
-	if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusOK || len(r.Retried) != 2 {
+	if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusOK ||
+		len(r.Retried) != 2 {
 		t.Errorf("the request ended with %s, %v: %+v", res.Status, err, r)
 	}
 	if r := env.Turnctl[retried](e, "retry", "--failed"); len(r.Retried) != 0 {
@@ -555,7 +569,8 @@ func TestAWaitingSenderSeesTheOutage(t *testing.T) {
 	e.StartWorker()
 	e.Send("clerk", "Hello")
 	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
-	p := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Me too")
+	p := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk",
+		"--wait", "Me too")
 	p.Await("the message waits: model test/scripted has been down since")
 	away.end(e)
 	if code := p.Wait(); code != 0 {
@@ -563,15 +578,18 @@ func TestAWaitingSenderSeesTheOutage(t *testing.T) {
 	}
 }
 
-// A message whose requests always fail does not keep others from its model, whatever the fault: their requests show that the model
-// answers, and afterwards the message fails alone.
+// A message whose requests always fail does not keep others from its model, whatever the fault: their requests show
+// that the model answers, and afterwards the message fails alone.
 func TestOneMessageTakesNoModelDown(t *testing.T) {
 	t.Parallel()
 	faults := map[string]inferencetest.Reply{
 		"500": inferencetest.Fault(http.StatusInternalServerError, "server_error", "no"), "401": wrongKey,
-		"403": inferencetest.Fault(http.StatusForbidden, "forbidden", "not for you"), "404": inferencetest.Fault(http.StatusNotFound, "nothing", "no such page"),
-		"reset": inferencetest.Reset(), "cut": inferencetest.ResetAfter(inferencetest.OpenSSE(`{"choices":[{"index":0,"delta":{"content":"hel"}}]}`)),
-		"429": inferencetest.Fault(http.StatusTooManyRequests, "slow_down", "slow", "Retry-After", "1"), "503": serviceAway,
+		"403":   inferencetest.Fault(http.StatusForbidden, "forbidden", "not for you"),
+		"404":   inferencetest.Fault(http.StatusNotFound, "nothing", "no such page"),
+		"reset": inferencetest.Reset(), "cut": inferencetest.ResetAfter(
+			inferencetest.OpenSSE(`{"choices":[{"index":0,"delta":{"content":"hel"}}]}`)),
+		"429": inferencetest.Fault(http.StatusTooManyRequests, "slow_down", "slow", "Retry-After", "1"),
+		"503": serviceAway,
 	}
 	for _, name := range testrun.Sample(slices.Sorted(maps.Keys(faults)), 3) {
 		t.Run(name, func(t *testing.T) {
@@ -605,8 +623,8 @@ func TestOneMessageTakesNoModelDown(t *testing.T) {
 	}
 }
 
-// A message alone in its lane fails as its own fault after three pairs over ten minutes, told in plain words: the worker's own
-// requests show that the model answers.
+// A message alone in its lane fails as its own fault after three pairs over ten minutes, told in plain words: the
+// worker's own requests show that the model answers.
 func TestAPoisonMessageEnds(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -634,7 +652,8 @@ func TestAPoisonMessageEnds(t *testing.T) {
 		return env.Query[bool](e, "select closed_at is not null from messages where id = $1", bad)
 	})
 	turn := e.TurnOf(bad)
-	if turn.State != "failed" || turn.ErrorClass != "message" || turn.Reply == nil || !strings.Contains(turn.Reply.Body, "answers other messages") {
+	if turn.State != "failed" || turn.ErrorClass != "message" || turn.Reply == nil || !strings.Contains(turn.Reply.Body,
+		"answers other messages") {
 		t.Errorf("it ended %s with class %s and reply %+v", turn.State, turn.ErrorClass, turn.Reply)
 	}
 	if probes.Load() < 3 {
@@ -681,7 +700,8 @@ func TestAnOutageAfterAnAnswer(t *testing.T) {
 	a := awaitAsk(e)
 	away.over.Store(false)
 	e.Exec(answerSQL, a.ID, "approved")
-	e.Await("the turn waits for the model", "select exists (select from turns where state = 'waiting' and waits_for is not null)")
+	e.Await("the turn waits for the model",
+		"select exists (select from turns where state = 'waiting' and waits_for is not null)")
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	e.Exec("update turns set due_at = clock_timestamp() + interval '1 hour' where waits_for is not null")
 	if n := env.Query[int](e, "select count(*) from leases where grant_id is not null"); n != 0 {
@@ -699,7 +719,8 @@ func TestAnOutageAfterAnAnswer(t *testing.T) {
 		return env.Query[bool](e, "select closed_at is not null from messages where id = $1", id)
 	})
 	wantAllSucceeded(e, []int64{id})
-	if turns, asked := env.Query[int](e, "select count(*) from turns"), env.Query[int](e, "select count(*) from asks"); turns != 1 || asked != 1 {
+	if turns, asked := env.Query[int](e, "select count(*) from turns"),
+		env.Query[int](e, "select count(*) from asks"); turns != 1 || asked != 1 {
 		t.Errorf("%d turns asked %d times", turns, asked)
 	}
 }

@@ -39,7 +39,8 @@ func TestTwoHundredEnqueuesFromTenProcesses(t *testing.T) {
 	if distinct := slices.Compact(all); len(distinct) != processes*each {
 		t.Errorf("there are %d distinct ids", len(distinct))
 	}
-	if n := env.Query[int](e, "select count(*) from messages where id = any($1::bigint[]) and state = 'waiting'", all); n != processes*each {
+	if n := env.Query[int](e, "select count(*) from messages where id = any($1::bigint[]) and state = 'waiting'",
+		all); n != processes*each {
 		t.Errorf("%d messages wait", n)
 	}
 }

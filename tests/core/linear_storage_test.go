@@ -47,7 +47,8 @@ func TestStorageGrowsWithWhatIsNew(t *testing.T) {
 				return inferencetest.Text("That is all I found out.")
 			}
 			return inferencetest.Message("I look at the next one.", inferencetest.Call{
-				ID: fmt.Sprintf("call_%d_%d", turn, n), Name: "mark_none", Arguments: fmt.Sprintf(`{"label":"%d-%d"}`, turn, n),
+				ID: fmt.Sprintf("call_%d_%d", turn, n), Name: "mark_none",
+				Arguments: fmt.Sprintf(`{"label":"%d-%d"}`, turn, n),
 			})
 		})
 		e.Exec("vacuum") // what the turns before left is not this turn's
@@ -64,7 +65,8 @@ func TestStorageGrowsWithWhatIsNew(t *testing.T) {
 		grown := storedBytes(e) - before
 		content += news
 		if share := float64(grown) / float64(news); share > 3 {
-			t.Errorf("turn %d: %d bytes are stored for %d new ones, %.2f times as much: %s", turn+1, grown, news, share, tableSizes(e))
+			t.Errorf("turn %d: %d bytes are stored for %d new ones, %.2f times as much: %s", turn+1, grown, news, share,
+				tableSizes(e))
 		}
 		t.Logf("turn %d: %d new bytes, %d stored", turn+1, news, grown)
 	}

@@ -62,8 +62,10 @@ func writeMisbehavingTools(e *env.Env, token string, all ...misbehavingTool) {
 	}
 	text := string(config) + "tools:\n"
 	for _, r := range all {
-		text += fmt.Sprintf("  %s:\n    description: Misbehaves.\n    command: [%q, %q, %q]\n    timeout: %s\n    effect: %s\n",
-			misbehavingToolName(r.behaviour), env.Binary(e.T, "misbehaving"), r.behaviour, token+r.behaviour, r.timeout, r.effect)
+		text += fmt.Sprintf(
+			"  %s:\n    description: Misbehaves.\n    command: [%q, %q, %q]\n    timeout: %s\n    effect: %s\n",
+			misbehavingToolName(r.behaviour), env.Binary(e.T, "misbehaving"), r.behaviour, token+r.behaviour,
+			r.timeout, r.effect)
 	}
 	e.WriteFile("turnkeeper.yaml", text)
 }
@@ -89,9 +91,11 @@ func runMisbehaviour(e *env.Env, w *env.Process, c misbehaviour, timeout time.Du
 	e.WantReply(turn, "So be it.")
 	call := turn.Calls()[0]
 	if call.State != c.state || !strings.HasPrefix(call.Result, c.result) || !strings.Contains(call.Result, c.holds) {
-		e.T.Errorf("the call is %s: %.300q ... %.300q", call.State, call.Result, call.Result[max(0, len(call.Result)-300):])
+		e.T.Errorf("the call is %s: %.300q ... %.300q", call.State, call.Result,
+			call.Result[max(0, len(call.Result)-300):])
 	}
-	took := time.Duration(env.Query[int64](e, "select coalesce(duration_ms, 0) from calls where turn_id = $1", turn.ID)) * time.Millisecond
+	took := time.Duration(env.Query[int64](e, "select coalesce(duration_ms, 0) from calls where turn_id = $1",
+		turn.ID)) * time.Millisecond
 	e.T.Logf("the call took %s, its timeout is %s", took, timeout) // a call that does not end keeps the turn open
 	if c.stored > 0 {
 		if n := env.Query[int64](e, "select size_bytes from outputs where turn_id = $1", turn.ID); n != c.stored {
@@ -139,8 +143,11 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		{misbehaviour{how: "complain", state: "failed", result: timedOut}, short},
 		{misbehaviour{how: "daemon", state: "succeeded", result: "it runs\n"}, long},
 		{misbehaviour{how: "patricide", state: "failed", result: "tool error: the program's keeper was lost"}, long},
-		{misbehaviour{how: "panic", state: "failed", result: "tool error: the program of 'misbehave_panic' ended with exit code 2. It complained:\n", holds: "panic: nothing works"}, long},
-		{misbehaviour{how: "gigabyte", state: "succeeded", result: "Tool Output ID: ", stored: 10_000_000, holds: "[cut: the result had 1073741824 bytes; what is missing at its end was not kept]"}, long},
+		{misbehaviour{how: "panic", state: "failed",
+			result: "tool error: the program of 'misbehave_panic' ended with exit code 2. It complained:\n",
+			holds:  "panic: nothing works"}, long},
+		{misbehaviour{how: "gigabyte", state: "succeeded", result: "Tool Output ID: ", stored: 10_000_000,
+			holds: "[cut: the result had 1073741824 bytes; what is missing at its end was not kept]"}, long},
 		{misbehaviour{how: "nul", state: "succeeded", result: "ab"}, long},
 		{misbehaviour{how: "broken utf-8", state: "succeeded", result: "a\uFFFDb\uFFFD"}, long},
 		{misbehaviour{how: "surrogates", state: "succeeded", result: `{"a":"\ud800"}` + "\uFFFD."}, long},
@@ -156,7 +163,8 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		tools = append(tools, misbehavingTool{c.how, c.timeout.String(), "none"})
 	}
 	writeMisbehavingTools(e, token, tools...)
-	e.WriteAgent("clerk", "tools: [mark_none, "+strings.Join(names, ", ")+"]", "async_timeout: 85s") // a slow machine needs more than five seconds
+	// a slow machine needs more than five seconds
+	e.WriteAgent("clerk", "tools: [mark_none, "+strings.Join(names, ", ")+"]", "async_timeout: 85s")
 	modelCalls(e, func(how string) (inferencetest.Call, bool) {
 		return inferencetest.Call{Name: misbehavingToolName(how)}, how != "next"
 	})
@@ -192,7 +200,8 @@ func processOf(t testing.TB, p *env.Process) *env.Process {
 
 func TestGoToolsThatMisbehave(t *testing.T) {
 	t.Parallel()
-	const timeout, timedOut = 500 * time.Millisecond, "tool error: 'misbehave' timed out after 0.5 s" // the tool's timeout
+	// the tool's timeout
+	const timeout, timedOut = 500 * time.Millisecond, "tool error: 'misbehave' timed out after 0.5 s"
 	const cut = "[cut: the result was larger than this; the rest was not kept]"
 	tests := []misbehaviour{
 		{how: "hang", state: "failed", result: timedOut},
@@ -203,7 +212,8 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 		{how: "gigabyte", state: "succeeded", result: "Tool Output ID: ", stored: 10_000_000, holds: cut},
 		{how: "trickle", state: "failed", result: timedOut},
 		{how: "hanging body", state: "failed", result: timedOut},
-		{how: "large text", state: "succeeded", result: "Tool Output ID: ", stored: 10_000_000, holds: "[cut: the result had 67108864 bytes;"},
+		{how: "large text", state: "succeeded", result: "Tool Output ID: ", stored: 10_000_000,
+			holds: "[cut: the result had 67108864 bytes;"},
 		{how: "nul", state: "succeeded", result: "ab"},
 		{how: "broken utf-8", state: "succeeded", result: "a\uFFFDb\uFFFD"},
 		{how: "surrogates", state: "succeeded", result: `{"a":"\ud800"}` + "\uFFFD."},
@@ -275,7 +285,8 @@ func TestProgramsOfAWorkerThatIsKilled(t *testing.T) {
 	token := rand.Text()
 	writeMisbehavingTools(e, token, misbehavingTool{"orphan", "1h", "once"})
 	e.WriteAgent("clerk", "tools: [misbehave_orphan]")
-	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "misbehave_orphan"}), inferencetest.Text("So be it.")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "misbehave_orphan"}),
+		inferencetest.Text("So be it.")))
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
 	programtest.AwaitAlive(t, token+"orphan", 2)
@@ -295,7 +306,8 @@ func TestProgramsOfAWorkerThatIsStopped(t *testing.T) {
 	token := rand.Text()
 	writeMisbehavingTools(e, token, misbehavingTool{"orphan", "15s", "none"})
 	e.WriteAgent("clerk", "tools: [misbehave_orphan]", "async_timeout: 0")
-	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "misbehave_orphan"}), inferencetest.Text("So be it.")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "misbehave_orphan"}),
+		inferencetest.Text("So be it.")))
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
 	programtest.AwaitAlive(t, token+"orphan", 2)
@@ -305,7 +317,8 @@ func TestProgramsOfAWorkerThatIsStopped(t *testing.T) {
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
 	// Either the worker or the guard of the program reports it first.
-	said := []string{"tool error: 'misbehave_orphan' timed out after 15 s", "tool error: its time was up while this worker was stopped"}
+	said := []string{"tool error: 'misbehave_orphan' timed out after 15 s",
+		"tool error: its time was up while this worker was stopped"}
 	if got := turn.Calls()[0]; got.State != "failed" || !slices.Contains(said, got.Result) {
 		t.Errorf("the call is %s: %s", got.State, got.Result)
 	}

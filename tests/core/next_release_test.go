@@ -78,8 +78,10 @@ func writeOverlay(dir string) (list string, err error) {
 	next := knownMigration() + 1
 	for _, err := range []error{
 		edit("storage/journal/version.go", "const journalVersion = 1\n", "const journalVersion = 9\n"),
-		edit("tests/internal/programs/markerworker/main.go", "\tprogram := worker.Program(\n", "\tprogram := worker.Program(\n\t\tmarker(\"mark_new\", turnkeeper.EffectNone),\n"),
-		put(fmt.Sprintf("migrations/%03d_next_release.up.sql", next), fmt.Sprintf("-- Oldest program: %d\n%s", next-1, migration)),
+		edit("tests/internal/programs/markerworker/main.go", "\tprogram := worker.Program(\n",
+			"\tprogram := worker.Program(\n\t\tmarker(\"mark_new\", turnkeeper.EffectNone),\n"),
+		put(fmt.Sprintf("migrations/%03d_next_release.up.sql", next), fmt.Sprintf("-- Oldest program: %d\n%s",
+			next-1, migration)),
 	} {
 		if err != nil {
 			return "", err
@@ -97,7 +99,8 @@ func writeOverlay(dir string) (list string, err error) {
 func launchNewer(e *env.Env, flags ...string) *env.Process {
 	e.T.Helper()
 	e.Workers++
-	return env.StartProcess(e.T, fmt.Sprintf("newer worker %d", e.Workers), e.Dir, e.Environ(), newerWorker(e.T), flags...)
+	return env.StartProcess(e.T, fmt.Sprintf("newer worker %d", e.Workers), e.Dir, e.Environ(),
+		newerWorker(e.T), flags...)
 }
 
 // startNewer is like launchNewer, but waits until the worker is ready.

@@ -23,12 +23,14 @@ func refuseOnce() func(inferencetest.Recorded) inferencetest.Reply {
 			seen[body] = true
 			return wrongKey
 		}
-		return inferencetest.WaitFor(env.After(20*time.Millisecond), inferencetest.Text("Fine.")) // others fail meanwhile
+		// others fail meanwhile
+		return inferencetest.WaitFor(env.After(20*time.Millisecond), inferencetest.Text("Fine."))
 	}
 }
 
-// TestALaneKeepsItsOrderOverFailures sends pairs of messages to agents with one lane each. The first of a pair fails with a fault of the
-// service and waits again, while answers to other messages bring the model back. The second one is not granted before it.
+// TestALaneKeepsItsOrderOverFailures sends pairs of messages to agents with one lane each. The first of a pair fails
+// with a fault of the service and waits again, while answers to other messages bring the model back. The second one is
+// not granted before it.
 func TestALaneKeepsItsOrderOverFailures(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -48,20 +50,25 @@ func TestALaneKeepsItsOrderOverFailures(t *testing.T) {
 				for i := range 10 {
 					env.Query[int64](e, "select turnkeeper.enqueue('desk', 'x', $1)", fmt.Sprintf("%d-%d-%d", a, p, i))
 				}
-				e.Await("the pair is closed", "select not exists (select from messages where agent = $1 and closed_at is null)", fmt.Sprint("clerk", a))
+				e.Await("the pair is closed",
+					"select not exists (select from messages where agent = $1 and closed_at is null)",
+					fmt.Sprint("clerk", a))
 			}
 		})
 	}
 	senders.Wait()
-	overtaken := env.Query[int](e, `select count(*) from messages a join messages b on b.lane = a.lane and b.id > a.id join turns t on t.message_id = b.id
+	overtaken := env.Query[int](e,
+		`select count(*) from messages a join messages b on b.lane = a.lane and b.id > a.id join turns t on t.message_id = b.id
 		where a.agent <> 'desk' and t.created_at < a.closed_at`)
-	if retried := env.Query[int](e, "select count(*) from messages where attempts >= 2"); overtaken != 0 || retried < agents*pairs {
-		t.Errorf("%d turns began before an older message of their lane was closed; %d messages were tried again, want at least %d", overtaken, retried, agents*pairs)
+	if retried := env.Query[int](e, "select count(*) from messages where attempts >= 2"); overtaken != 0 ||
+		retried < agents*pairs {
+		t.Errorf(
+			"%d turns began before an older message of their lane was closed; %d messages were tried again, want at least %d", overtaken, retried, agents*pairs)
 	}
 }
 
-// TestOneAgentLeavesSlotsToOthers lets the messages of one agent wait for a model that does not answer. They do not take the slots that
-// another agent's message needs, and no more than the agent's max_running.
+// TestOneAgentLeavesSlotsToOthers lets the messages of one agent wait for a model that does not answer. They do not
+// take the slots that another agent's message needs, and no more than the agent's max_running.
 func TestOneAgentLeavesSlotsToOthers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -86,7 +93,8 @@ func TestOneAgentLeavesSlotsToOthers(t *testing.T) {
 	e.ResumeScheduler()
 	e.AwaitClosed(quick)
 	for agent, want := range map[string]int{"busy": 6, "bounded": 1} {
-		e.Await("turns of "+agent+" run", "select count(*) >= $2 from turns where agent = $1 and state = 'running'", agent, want)
+		e.Await("turns of "+agent+" run", "select count(*) >= $2 from turns where agent = $1 and state = 'running'",
+			agent, want)
 	}
 	if n := env.Query[int](e, "select count(*) from turns where agent = 'bounded'"); n != 1 {
 		t.Errorf("%d turns of the agent with max_running 1 began", n)

@@ -32,22 +32,28 @@ func TestIDsThatAreRepeated(t *testing.T) {
 			theirs := env.Query[string](e, "select id from outputs order by turn_id, round limit 1")
 			return env.Rounds(inferencetest.Calls(again("three")), inferencetest.Calls(
 				page("other", `{"tool_call_id":"round-2-tool-1"}`), page("mine", `{"tool_call_id":"call_1"}`),
-				inferencetest.Call{ID: "stored", Name: "get_tool_output", Arguments: `{"id":"` + theirs + `","mode":"raw"}`},
+				inferencetest.Call{ID: "stored", Name: "get_tool_output", Arguments: `{"id":"` + theirs +
+					`","mode":"raw"}`},
 				inferencetest.Call{ID: "handle", Name: "mark_none", Arguments: `{"label":"output:` + theirs + `"}`},
 			), inferencetest.Text("done"))(r)
 		}
 		return env.Rounds(inferencetest.Calls(again("one")), inferencetest.Calls(again("two")), inferencetest.Calls(
-			page("a", `{"tool_call_id":"call_1"}`), page("b", `{"tool_call_id":"round-2-tool-1"}`), page("c", `{"tool_call_id":"2","offset":200}`),
+			page("a", `{"tool_call_id":"call_1"}`), page("b", `{"tool_call_id":"round-2-tool-1"}`),
+			page("c", `{"tool_call_id":"2","offset":200}`),
 		), inferencetest.Text("done"))(r)
 	})
 	e.StartWorker()
 	got := e.TurnOf(e.Enqueue("clerk", "One.")).CallsByWireID()
 	for id, want := range map[string]string{
-		"call_1":         first[:100] + "\n\n[truncated — showing 100/300 chars. Call get_continuation with tool_call_id=\"call_1\" to read more]",
-		"round-2-tool-1": string([]rune(second)[:100]) + "\n\n[truncated — showing 100/270 chars. Call get_continuation with tool_call_id=\"round-2-tool-1\" to read more]",
-		"a":              first[100:200] + "\n\n[truncated — showing 100-200/300 chars. 100 chars remaining. Call get_continuation with tool_call_id=\"call_1\" offset=200 to read more]",
-		"b":              string([]rune(second)[100:200]) + "\n\n[truncated — showing 100-200/270 chars. 70 chars remaining. Call get_continuation with tool_call_id=\"round-2-tool-1\" offset=200 to read more]",
-		"c":              string([]rune(second)[200:]),
+		"call_1": first[:100] +
+			"\n\n[truncated — showing 100/300 chars. Call get_continuation with tool_call_id=\"call_1\" to read more]",
+		"round-2-tool-1": string([]rune(second)[:100]) +
+			"\n\n[truncated — showing 100/270 chars. Call get_continuation with tool_call_id=\"round-2-tool-1\" to read more]",
+		"a": first[100:200] +
+			"\n\n[truncated — showing 100-200/300 chars. 100 chars remaining. Call get_continuation with tool_call_id=\"call_1\" offset=200 to read more]",
+		"b": string([]rune(second)[100:200]) +
+			"\n\n[truncated — showing 100-200/270 chars. 70 chars remaining. Call get_continuation with tool_call_id=\"round-2-tool-1\" offset=200 to read more]",
+		"c": string([]rune(second)[200:]),
 	} {
 		if got[id].Result != want {
 			t.Errorf("%s is answered\n%q, not\n%q", id, got[id].Result, want)
@@ -60,7 +66,8 @@ func TestIDsThatAreRepeated(t *testing.T) {
 		"stored": `{"error":"Unknown tool ID: `,
 		"handle": "invalid arguments: output:",
 	} {
-		if !strings.HasPrefix(other[id].Result, want) || id == "handle" && !strings.Contains(other[id].Result, ": no earlier call or result of this turn has that id") {
+		if !strings.HasPrefix(other[id].Result, want) || id == "handle" && !strings.Contains(other[id].Result,
+			": no earlier call or result of this turn has that id") {
 			t.Errorf("%s is answered %q", id, other[id].Result)
 		}
 	}

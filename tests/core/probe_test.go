@@ -31,12 +31,14 @@ func (a probedAnswer) reply() inferencetest.Reply {
 				fmt.Sprintf(`{"choices":[{"index":0,"delta":{},"finish_reason":%s}],"usage":%s}`, finish, usage))(x)
 			return
 		}
-		inferencetest.Status(200, fmt.Sprintf(`{"choices":[{"index":0,"message":%s,"finish_reason":%s}],"usage":%s}`, a.message, finish, usage))(x)
+		inferencetest.Status(200, fmt.Sprintf(`{"choices":[{"index":0,"message":%s,"finish_reason":%s}],"usage":%s}`,
+			a.message, finish, usage))(x)
 	}
 }
 
 func adds(id, arguments string) string {
-	return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"probe_add","arguments":%s}}`, id, env.Quote(arguments))
+	return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"probe_add","arguments":%s}}`, id,
+		env.Quote(arguments))
 }
 
 func callsOf(calls ...string) string { return `{"tool_calls":[` + strings.Join(calls, ",") + `]}` }
@@ -82,49 +84,70 @@ func always(change func(*probedAnswer)) func(inferencetest.Recorded) inferencete
 	}
 }
 
-// probedServers holds servers by the names of their models, with the worst verdict of a probe and a part of what it says.
+// probedServers holds servers by the names of their models, with the worst verdict of a probe and a part of what it
+// says.
 var probedServers = map[string]struct {
 	server        func(inferencetest.Recorded) inferencetest.Reply
 	verdict, said string
 }{
-	"right":  {always(func(*probedAnswer) {}), "ok", "calls tools and takes their results (3 requests, 30 tokens)"},
-	"silent": {instead(0, probedAnswer{message: `{"content":""}`, finish: "stop"}), "fail", "gave no usable answer when asked for a tool call"},
-	"chatty": {instead(0, probedAnswer{message: `{"content":"It is 5."}`, finish: "stop"}), "fail", "answered with text in place of the tool call"},
-	"hermes": {instead(0, probedAnswer{message: `{"content":"<tool_call>{\"name\":\"probe_add\",\"arguments\":{\"a\":2,\"b\":3}}</tool_call>"}`, finish: "stop"}),
+	"right": {always(func(*probedAnswer) {}), "ok", "calls tools and takes their results (3 requests, 30 tokens)"},
+	"silent": {instead(0, probedAnswer{message: `{"content":""}`, finish: "stop"}), "fail",
+		"gave no usable answer when asked for a tool call"},
+	"chatty": {instead(0, probedAnswer{message: `{"content":"It is 5."}`, finish: "stop"}), "fail",
+		"answered with text in place of the tool call"},
+	"hermes": {instead(0,
+		probedAnswer{
+			message: `{"content":"<tool_call>{\"name\":\"probe_add\",\"arguments\":{\"a\":2,\"b\":3}}</tool_call>"}`,
+			finish:  "stop"}),
 		"fail", "--tool-call-parser hermes"},
-	"broken": {instead(0, probedAnswer{message: callsOf(adds("a", `{"a":2,`)), finish: "tool_calls"}), "fail", "sends arguments that are not JSON"},
-	"empty":  {instead(0, probedAnswer{message: callsOf(adds("a", `{}`)), finish: "tool_calls"}), "fail", "sends other arguments than it was asked for"},
-	"pieces": {instead(2, probedAnswer{message: callsOf(`{"id":"a","function":{"arguments":"{\"a\":1,\"b\":1}"}}`, adds("b", `{"a":2,"b":2}`)), finish: "tool_calls"}),
+	"broken": {instead(0, probedAnswer{message: callsOf(adds("a", `{"a":2,`)), finish: "tool_calls"}), "fail",
+		"sends arguments that are not JSON"},
+	"empty": {instead(0, probedAnswer{message: callsOf(adds("a", `{}`)), finish: "tool_calls"}), "fail",
+		"sends other arguments than it was asked for"},
+	"pieces": {instead(2, probedAnswer{message: callsOf(`{"id":"a","function":{"arguments":"{\"a\":1,\"b\":1}"}}`,
+		adds("b", `{"a":2,"b":2}`)), finish: "tool_calls"}),
 		"fail", "cannot be put together"},
 	"endless": {always(func(a *probedAnswer) { a.finish = "" }), "warn", "sends no finish_reason"},
-	"strange": {always(func(a *probedAnswer) { a.finish = "banana" }), "fail", "sends the unknown finish_reason banana"},
-	"stops":   {always(func(a *probedAnswer) { a.finish = "stop" }), "warn", "sends finish_reason stop with tool calls"},
-	"unused":  {always(func(a *probedAnswer) { a.quiet = true }), "warn", "reports no usage"},
-	"thinks":  {instead(1, probedAnswer{message: `{"content":"hm</think>five"}`, finish: "stop"}), "warn", "--reasoning-parser"},
+	"strange": {always(func(a *probedAnswer) {
+		a.finish = "banana"
+	}), "fail", "sends the unknown finish_reason banana"},
+	"stops": {always(func(a *probedAnswer) {
+		a.finish = "stop"
+	}), "warn", "sends finish_reason stop with tool calls"},
+	"unused": {always(func(a *probedAnswer) { a.quiet = true }), "warn", "reports no usage"},
+	"thinks": {instead(1, probedAnswer{message: `{"content":"hm</think>five"}`, finish: "stop"}), "warn",
+		"--reasoning-parser"},
 	"nameless": {always(func(a *probedAnswer) {
 		a.message = strings.NewReplacer(`"a",`, `"",`, `"b",`, `"",`, `"c",`, `"",`).Replace(a.message)
 	}),
 		"warn", "sends tool calls without an id"},
-	"repeats": {instead(2, probedAnswer{message: callsOf(adds("b", `{"a":1,"b":1}`), adds("b", `{"a":2,"b":2}`)), finish: "tool_calls"}), "warn", "several tool calls with one id"},
-	"serial":  {instead(2, wellProbed(0)), "warn", "fewer than two tool calls"},
-	"again":   {instead(1, wellProbed(0)), "fail", "called a tool again"},
+	"repeats": {instead(2, probedAnswer{message: callsOf(adds("b", `{"a":1,"b":1}`), adds("b", `{"a":2,"b":2}`)),
+		finish: "tool_calls"}), "warn", "several tool calls with one id"},
+	"serial": {instead(2, wellProbed(0)), "warn", "fewer than two tool calls"},
+	"again":  {instead(1, wellProbed(0)), "fail", "called a tool again"},
 	"demands": {func(r inferencetest.Recorded) inferencetest.Reply {
 		if probedStep(r) == 1 && !strings.Contains(string(r.Body), `"reasoning_content":"`) {
-			return inferencetest.Fault(400, "invalid_request_error", "The `reasoning_content` in the thinking mode must be passed back to the API.")
+			return inferencetest.Fault(400, "invalid_request_error",
+				"The `reasoning_content` in the thinking mode must be passed back to the API.")
 		}
 		return wellProbed(probedStep(r)).reply()
 	}, "warn", "demands reasoning_content on each earlier answer"},
 	"toolless": {func(inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Fault(400, "BadRequestError", `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
+		return inferencetest.Fault(400, "BadRequestError",
+			`"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
 	}, "fail", "refused the request for a tool call"},
-	"locked": {func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Status(401, `{}`) }, "fail", "set the right key"},
+	"locked": {func(inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Status(401, `{}`)
+	}, "fail", "set the right key"},
 }
 
 // TestAProbeSaysWhatAServerDoesWrong probes each server, with streamed and with whole answers.
 func TestAProbeSaysWhatAServerDoesWrong(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, e *env.Env) {
-		e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return probedServers[r.Chat().Model].server(r) })
+		e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+			return probedServers[r.Chat().Model].server(r)
+		})
 		args := []string{"probe", "-o", "json"}
 		for name := range probedServers {
 			args = append(args, "test/"+name)
@@ -160,7 +183,8 @@ func TestAProbeSaysWhatAServerDoesWrong(t *testing.T) {
 	})
 }
 
-// TestDoctorProbes checks that doctor runs the probe with a worker's program, for one model and for those of the agents.
+// TestDoctorProbes checks that doctor runs the probe with a worker's program, for one model and for those of the
+// agents.
 func TestDoctorProbes(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -176,8 +200,11 @@ func TestDoctorProbes(t *testing.T) {
 		code int
 		said []string
 	}{
-		{[]string{"doctor", "--probe", "test/right"}, 1, []string{"ok probe test/right", "calls tools and takes their results"}}, // the tests' database fails other checks
-		{[]string{"doctor", "--probe", "test/hermes"}, 1, []string{"FAIL probe test/hermes", "--tool-call-parser hermes"}},
+		// the tests' database fails other checks
+		{[]string{"doctor", "--probe", "test/right"}, 1, []string{"ok probe test/right",
+			"calls tools and takes their results"}},
+		{[]string{"doctor", "--probe", "test/hermes"}, 1, []string{"FAIL probe test/hermes",
+			"--tool-call-parser hermes"}},
 		{[]string{"doctor", "--probe"}, 1, []string{"probe test/right", "probe test/hermes", "probe test/scripted"}},
 		{[]string{"doctor", "test/right"}, 2, []string{"turnctl doctor --probe MODEL"}},
 	} {
@@ -192,7 +219,8 @@ func TestDoctorProbes(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", c.args, r.Code, said)
 		}
 	}
-	if r := e.Run("", "worker", "probe", "test/right"); r.Code != 0 || !strings.Contains(r.Stdout, "calls tools and takes their results") {
+	if r := e.Run("", "worker", "probe", "test/right"); r.Code != 0 || !strings.Contains(r.Stdout,
+		"calls tools and takes their results") {
 		t.Errorf("worker probe: %+v", r)
 	}
 }

@@ -88,11 +88,13 @@ func azure(version bool) func(*http.Request, map[string]json.RawMessage) (int, s
 	return func(r *http.Request, body map[string]json.RawMessage) (int, string) {
 		switch {
 		case r.Header.Get("Api-Key") != endpointKey || r.Header.Get("Authorization") != "":
-			return 401, `{"error":{"code":"401","message":"Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an active subscription and use a correct regional API endpoint for your resource."}}`
+			return 401,
+				`{"error":{"code":"401","message":"Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an active subscription and use a correct regional API endpoint for your resource."}}`
 		case version && r.URL.Query().Get("api-version") != "2024-10-21":
 			return 404, `{"error":{"code":"404","message":"Resource not found"}}`
 		case body != nil && body["max_tokens"] != nil:
-			return 400, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`
+			return 400,
+				`{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`
 		}
 		return 0, ""
 	}
@@ -110,9 +112,12 @@ func without(known []string, status int, format string, body map[string]json.Raw
 
 // The fields that Anthropic documents as supported, and those that Google's endpoint knows.
 var (
-	anthropicFields = []string{"model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "top_p", "parallel_tool_calls", "stop", "temperature", "n", "tools", "tool_choice", "messages"}
-	geminiFields    = []string{"model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "top_p", "stop", "temperature", "n", "tools", "tool_choice", "messages", "response_format", "reasoning_effort", "extra_body"}
-	anthropicIDs    = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	anthropicFields = []string{"model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "top_p",
+		"parallel_tool_calls", "stop", "temperature", "n", "tools", "tool_choice", "messages"}
+	geminiFields = []string{"model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "top_p",
+		"stop", "temperature", "n", "tools", "tool_choice", "messages", "response_format",
+		"reasoning_effort", "extra_body"}
+	anthropicIDs = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 )
 
 func messagesOf(body map[string]json.RawMessage) (messages []inferencetest.ChatMessage) {
@@ -122,32 +127,40 @@ func messagesOf(body map[string]json.RawMessage) (messages []inferencetest.ChatM
 
 func anthropic(r *http.Request, body map[string]json.RawMessage) (int, string) {
 	if body == nil { // Anthropic's own API
-		if r.Header.Get("X-Api-Key") != endpointKey || r.Header.Get("Anthropic-Version") == "" || r.Header.Get("Authorization") != "" {
-			return 401, `{"type":"error","error":{"type":"authentication_error","message":"x-api-key header is required"},"request_id":"req_1"}`
+		if r.Header.Get("X-Api-Key") != endpointKey || r.Header.Get("Anthropic-Version") == "" ||
+			r.Header.Get("Authorization") != "" {
+			return 401,
+				`{"type":"error","error":{"type":"authentication_error","message":"x-api-key header is required"},"request_id":"req_1"}`
 		}
 		return 0, ""
 	}
 	if r.Header.Get("Authorization") != "Bearer "+endpointKey {
-		return 401, `{"error":{"code":"authentication_error","message":"Invalid bearer token","type":"authentication_error","param":null}}`
+		return 401,
+			`{"error":{"code":"authentication_error","message":"Invalid bearer token","type":"authentication_error","param":null}}`
 	}
 	for _, m := range messagesOf(body) {
 		if m.Role == "assistant" && string(m.Content) == `""` {
-			return 400, `{"error":{"code":"invalid_request_error","message":"messages: text content blocks must be non-empty","type":"invalid_request_error","param":null}}`
+			return 400,
+				`{"error":{"code":"invalid_request_error","message":"messages: text content blocks must be non-empty","type":"invalid_request_error","param":null}}`
 		}
 		for _, c := range m.ToolCalls {
 			if !anthropicIDs.MatchString(c.ID) {
-				return 400, `{"error":{"code":"invalid_request_error","message":"messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'","type":"invalid_request_error","param":null}}`
+				return 400,
+					`{"error":{"code":"invalid_request_error","message":"messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'","type":"invalid_request_error","param":null}}`
 			}
 		}
 	}
-	return without(anthropicFields, 400, `{"error":{"code":"invalid_request_error","message":"%s: Extra inputs are not permitted","type":"invalid_request_error","param":null}}`, body)
+	return without(anthropicFields, 400,
+		`{"error":{"code":"invalid_request_error","message":"%s: Extra inputs are not permitted","type":"invalid_request_error","param":null}}`, body)
 }
 
 func gemini(r *http.Request, body map[string]json.RawMessage) (int, string) {
 	if r.Header.Get("Authorization") != "Bearer "+endpointKey {
-		return 400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}]`
+		return 400,
+			`[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}]`
 	}
-	return without(geminiFields, 400, `[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"%s\": Cannot find field.","status":"INVALID_ARGUMENT"}}]`, body)
+	return without(geminiFields, 400,
+		`[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"%s\": Cannot find field.","status":"INVALID_ARGUMENT"}}]`, body)
 }
 
 func openrouter(r *http.Request, body map[string]json.RawMessage) (int, string) {
@@ -172,7 +185,8 @@ func gateway(r *http.Request, _ map[string]json.RawMessage) (int, string) {
 
 func bearer(r *http.Request, _ map[string]json.RawMessage) (int, string) {
 	if r.Header.Get("Authorization") != "Bearer "+endpointKey {
-		return 401, `{"error":{"message":"Incorrect API key provided.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`
+		return 401,
+			`{"error":{"message":"Incorrect API key provided.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`
 	}
 	return 0, ""
 }
@@ -188,18 +202,34 @@ var endpoints = map[string]struct {
 	endpoint
 	window int
 }{
-	"OpenAI 1":       {endpoint{path: "/v1/chat/completions", refuse: bearer, get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"gpt-5-mini","object":"model"}]}`}}, 272000},
-	"Azure OpenAI 1": {endpoint{path: "/openai/deployments/gpt-5-mini/chat/completions", refuse: azure(true), get: map[string]string{"/openai/models": azureModels}}, 272000},
-	"Azure OpenAI 2": {endpoint{path: "/openai/v1/chat/completions", refuse: azure(false), get: map[string]string{"/openai/v1/models": azureModels}}, 272000},
-	"Anthropic 1":    {endpoint{path: "/v1/chat/completions", refuse: anthropic, get: map[string]string{"/v1/models": anthropicModels}}, 200000},
-	"Gemini 1":       {endpoint{path: "/v1beta/openai/chat/completions", refuse: gemini, get: map[string]string{"/v1beta/openai/models": geminiModels}}, 1048576},
-	"OpenRouter 1":   {endpoint{path: "/api/v1/chat/completions", refuse: openrouter, get: map[string]string{"/api/v1/models": `{"data":[{"id":"anthropic/claude-sonnet-4.5","context_length":1000000}]}`}}, 1000000},
-	"Ollama 1": {endpoint{path: "/v1/chat/completions", post: map[string]string{"/api/show": `{"parameters":"stop \"x\"\nnum_ctx    9216","model_info":{"qwen3.context_length":40960}}`},
-		get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"qwen3:8b","object":"model","owned_by":"library"}]}`, "/api/ps": `{"models":[{"name":"other:latest","context_length":2048}]}`}}, 9216},
-	"vLLM 1": {endpoint{path: "/v1/chat/completions", get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"Qwen/Qwen3-8B","object":"model","owned_by":"vllm","max_model_len":10240}]}`}}, 10240},
-	"llama.cpp 1": {endpoint{path: "/v1/chat/completions", get: map[string]string{"/props": `{"default_generation_settings":{"id":0,"n_ctx":8192},"total_slots":4}`,
-		"/v1/models": `{"object":"list","data":[{"id":"qwen3-8b","object":"model","owned_by":"llamacpp","meta":{"n_ctx_train":40960}}]}`}}, 8192},
-	"Any other endpoint 1": {endpoint{path: "/v1/chat/completions", refuse: gateway, get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"large","object":"model"}]}`}}, 131072},
+	"OpenAI 1": {endpoint{path: "/v1/chat/completions", refuse: bearer,
+		get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"gpt-5-mini","object":"model"}]}`}},
+		272000},
+	"Azure OpenAI 1": {endpoint{path: "/openai/deployments/gpt-5-mini/chat/completions", refuse: azure(true),
+		get: map[string]string{"/openai/models": azureModels}}, 272000},
+	"Azure OpenAI 2": {endpoint{path: "/openai/v1/chat/completions", refuse: azure(false),
+		get: map[string]string{"/openai/v1/models": azureModels}}, 272000},
+	"Anthropic 1": {endpoint{path: "/v1/chat/completions", refuse: anthropic,
+		get: map[string]string{"/v1/models": anthropicModels}}, 200000},
+	"Gemini 1": {endpoint{path: "/v1beta/openai/chat/completions", refuse: gemini,
+		get: map[string]string{"/v1beta/openai/models": geminiModels}}, 1048576},
+	"OpenRouter 1": {endpoint{path: "/api/v1/chat/completions", refuse: openrouter,
+		get: map[string]string{
+			"/api/v1/models": `{"data":[{"id":"anthropic/claude-sonnet-4.5","context_length":1000000}]}`}}, 1000000},
+	"Ollama 1": {endpoint{path: "/v1/chat/completions",
+		post: map[string]string{
+			"/api/show": `{"parameters":"stop \"x\"\nnum_ctx    9216","model_info":{"qwen3.context_length":40960}}`},
+		get: map[string]string{
+			"/v1/models": `{"object":"list","data":[{"id":"qwen3:8b","object":"model","owned_by":"library"}]}`,
+			"/api/ps":    `{"models":[{"name":"other:latest","context_length":2048}]}`}}, 9216},
+	"vLLM 1": {endpoint{path: "/v1/chat/completions",
+		get: map[string]string{
+			"/v1/models": `{"object":"list","data":[{"id":"Qwen/Qwen3-8B","object":"model","owned_by":"vllm","max_model_len":10240}]}`}}, 10240},
+	"llama.cpp 1": {endpoint{path: "/v1/chat/completions",
+		get: map[string]string{"/props": `{"default_generation_settings":{"id":0,"n_ctx":8192},"total_slots":4}`,
+			"/v1/models": `{"object":"list","data":[{"id":"qwen3-8b","object":"model","owned_by":"llamacpp","meta":{"n_ctx_train":40960}}]}`}}, 8192},
+	"Any other endpoint 1": {endpoint{path: "/v1/chat/completions", refuse: gateway,
+		get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"large","object":"model"}]}`}}, 131072},
 }
 
 // recipes returns the config files in docs/providers.md, by heading and number.
@@ -229,7 +259,8 @@ func setRecipe(e *env.Env, recipe, host, path string) {
 		settings = strings.Replace(settings, "    api_key_env", "    base_url: "+host+path+"\n    api_key_env", 1)
 	}
 	e.WriteFile("turnkeeper.yaml", settings)
-	for _, name := range []string{"OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "GATEWAY_KEY"} {
+	for _, name := range []string{"OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
+		"OPENROUTER_API_KEY", "GATEWAY_KEY"} {
 		if strings.Contains(recipe, "api_key_env: "+name) {
 			e.Vars[name] = endpointKey
 		}
@@ -245,7 +276,9 @@ func setRecipe(e *env.Env, recipe, host, path string) {
 func TestEachProvidersRecipe(t *testing.T) {
 	t.Parallel()
 	all := recipes(t)
-	if missing := slices.DeleteFunc(slices.Sorted(maps.Keys(endpoints)), func(name string) bool { return all[name] != "" }); len(missing) > 0 || len(all) != len(endpoints) {
+	if missing := slices.DeleteFunc(slices.Sorted(maps.Keys(endpoints)), func(name string) bool {
+		return all[name] != ""
+	}); len(missing) > 0 || len(all) != len(endpoints) {
 		t.Fatalf("the docs lack recipes for %q, or have others: %q", missing, slices.Sorted(maps.Keys(all)))
 	}
 	for _, name := range testrun.Sample(slices.Sorted(maps.Keys(endpoints)), 4) {
@@ -255,10 +288,12 @@ func TestEachProvidersRecipe(t *testing.T) {
 			e := env.New(t)
 			host := tc.serve(e)
 			setRecipe(e, all[name], host, strings.TrimSuffix(tc.path, "/chat/completions"))
-			if name == "OpenAI 1" { // the table omits local servers, because they may serve other models under OpenAI's names
+			// the table omits local servers, because they may serve other models under OpenAI's names
+			if name == "OpenAI 1" {
 				e.WriteAgent("clerk", env.MarkerTools, "context_window: 272000")
 			}
-			e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call:1/a", Name: "mark_none", Arguments: `{"label":"one"}`}), inferencetest.Text("Done.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call:1/a", Name: "mark_none",
+				Arguments: `{"label":"one"}`}), inferencetest.Text("Done.")))
 			e.StartWorker()
 			turn := e.TurnOf(e.Enqueue("clerk", "Mark one."))
 			e.WantEnd(turn, "succeeded", "none", 2)
@@ -268,7 +303,8 @@ func TestEachProvidersRecipe(t *testing.T) {
 			}
 			for _, args := range [][]string{{"agents", "check"}, {"doctor"}} {
 				r := e.Turnctl(args...)
-				for _, said := range []string{"not known", "does not list", "refuses", "cannot be reached", endpointKey, team, signature} {
+				for _, said := range []string{"not known", "does not list", "refuses", "cannot be reached", endpointKey,
+					team, signature} {
 					if strings.Contains(r.Stdout+r.Stderr, said) {
 						t.Errorf("turnctl %s says %q:\n%s%s", args[0], said, r.Stdout, r.Stderr)
 					}
@@ -316,22 +352,27 @@ providers:
   signed: {base_url: %[5]s/v1, api_key_env: RIGHT, query: {signature: {env: SIGNATURE}}}
 `, g, a, deadURL, hangs, elsewhere))
 	e.WriteAgent("listed", "model: gemini/models/gemini-2.5-pro")
-	e.WriteAgent("misspelt", "model: gemini/gemini-2.5-flush", "fallback_models: [azure/my-deployment]", "context_window: 20000")
+	e.WriteAgent("misspelt", "model: gemini/gemini-2.5-flush", "fallback_models: [azure/my-deployment]",
+		"context_window: 20000")
 	e.WriteAgent("unlucky", "model: wrong/gemini-2.5-pro", "fallback_models: [dead/x]", "context_window: 20000")
 	found := diagnose(e)
 	for name, want := range map[string][3]string{
-		"provider gemini":               {"ok", "answers; models listed: 2", ""},
-		"provider azure":                {"ok", "answers", ""},
-		"provider wrong":                {"fail", "refuses the key: HTTP 400, API key not valid", "replace the key"},
-		"provider keyless":              {"warn", "requires a key, and none is set: HTTP 401, Access denied", "set providers.keyless.api_key_env"},
-		"provider signed":               {"warn", "refuses the key: HTTP 403, not for [redacted]", "replace the key"},
-		"provider dead":                 {"fail", "cannot be reached: ", "start the server, or correct providers.dead.base_url"},
-		"provider hangs":                {"warn", "cannot be reached: no answer within", "start the server"},
-		"model gemini/gemini-2.5-flush": {"warn", "does not list it; used by misspelt", "similar names are gemini/gemini-2.5-flash"},
+		"provider gemini": {"ok", "answers; models listed: 2", ""},
+		"provider azure":  {"ok", "answers", ""},
+		"provider wrong":  {"fail", "refuses the key: HTTP 400, API key not valid", "replace the key"},
+		"provider keyless": {"warn", "requires a key, and none is set: HTTP 401, Access denied",
+			"set providers.keyless.api_key_env"},
+		"provider signed": {"warn", "refuses the key: HTTP 403, not for [redacted]", "replace the key"},
+		"provider dead": {"fail", "cannot be reached: ",
+			"start the server, or correct providers.dead.base_url"},
+		"provider hangs": {"warn", "cannot be reached: no answer within", "start the server"},
+		"model gemini/gemini-2.5-flush": {"warn", "does not list it; used by misspelt",
+			"similar names are gemini/gemini-2.5-flash"},
 	} {
 		is := false
 		for _, c := range found {
-			is = is || c.Name == name && c.Verdict == want[0] && strings.Contains(c.Found, want[1]) && strings.Contains(c.Advice, want[2]) && (want[2] == "") == (c.Advice == "")
+			is = is || c.Name == name && c.Verdict == want[0] && strings.Contains(c.Found, want[1]) &&
+				strings.Contains(c.Advice, want[2]) && (want[2] == "") == (c.Advice == "")
 		}
 		if !is {
 			t.Errorf("doctor has no finding about %s: %q", name, want)
@@ -354,7 +395,8 @@ type finding struct{ Name, Verdict, Found, Advice string }
 func diagnose(e *env.Env) []finding {
 	e.T.Helper()
 	r := e.Turnctl("-o", "json", "doctor")
-	if strings.Contains(r.Stdout+r.Stderr, endpointKey) || strings.Contains(r.Stdout+r.Stderr, "wrong-key") || strings.Contains(r.Stdout+r.Stderr, signature) {
+	if strings.Contains(r.Stdout+r.Stderr, endpointKey) || strings.Contains(r.Stdout+r.Stderr, "wrong-key") ||
+		strings.Contains(r.Stdout+r.Stderr, signature) {
 		e.T.Errorf("doctor shows a key:\n%s%s", r.Stdout, r.Stderr)
 	}
 	var found struct{ Checks []finding }
@@ -390,7 +432,8 @@ func TestContextWindowsByModel(t *testing.T) {
 	ollama := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/ps":
-			answerJSON(w, 200, map[bool]string{false: `{"models":[]}`, true: `{"models":[{"name":"llama3.2:latest","model":"llama3.2:latest","context_length":12288}]}`}[loaded.Load()])
+			answerJSON(w, 200, map[bool]string{false: `{"models":[]}`,
+				true: `{"models":[{"name":"llama3.2:latest","model":"llama3.2:latest","context_length":12288}]}`}[loaded.Load()])
 		case "/api/show":
 			answerJSON(w, 200, `{"parameters":"temperature 0.7","model_info":{"llama.context_length":131072}}`)
 		case "/v1/models":
@@ -421,7 +464,8 @@ models:
 	window := func(agent string) int {
 		return windowOf(e, e.TurnOf(e.Enqueue(agent, "Hello")))
 	}
-	for agent, want := range map[string]int{"known": 1047576, "overridden": 64000, "unknown": 32768, "given": 5000, "local": 4096} {
+	for agent, want := range map[string]int{"known": 1047576, "overridden": 64000, "unknown": 32768, "given": 5000,
+		"local": 4096} {
 		if got := window(agent); got != want {
 			t.Errorf("the window of %s is %d, want %d", agent, got, want)
 		}
@@ -441,7 +485,8 @@ models:
 		t.Errorf("the worker warns of %d windows", n)
 	}
 	check := e.Turnctl("agents", "check")
-	if check.Code != 0 || strings.Count(check.Stdout, unknown) != 1 || strings.Contains(check.Stdout, "ollama/") || !strings.Contains(check.Stdout, "set context_window for it under models: in the config file") {
+	if check.Code != 0 || strings.Count(check.Stdout, unknown) != 1 || strings.Contains(check.Stdout, "ollama/") ||
+		!strings.Contains(check.Stdout, "set context_window for it under models: in the config file") {
 		t.Errorf("agents check ended with %d:\n%s", check.Code, check.Stdout)
 	}
 	said := ""
@@ -450,7 +495,9 @@ models:
 			said += c.Verdict + " " + c.Found + "\n"
 		}
 	}
-	for _, want := range []string{"warn " + unknown, "azure/gpt-4.1-2025-04-14 1,047,576 tokens (the table of known models of 20", "azure/gpt-5 64,000 tokens (models: in the config file)", "ollama/llama3.2 12,288 tokens (the server)"} {
+	for _, want := range []string{"warn " + unknown,
+		"azure/gpt-4.1-2025-04-14 1,047,576 tokens (the table of known models of 20",
+		"azure/gpt-5 64,000 tokens (models: in the config file)", "ollama/llama3.2 12,288 tokens (the server)"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("doctor does not print %q:\n%s", want, said)
 		}

@@ -17,7 +17,9 @@ func writeProgramTools(e *env.Env, all map[string]string) {
 	for name, lines := range all {
 		text += fmt.Sprintf("  %s:\n", name)
 		if !strings.HasPrefix(lines, "-") {
-			text += fmt.Sprintf("    description: Counts.\n    command: [/bin/sh, -c, 'echo x >>%s/%s; wc -l <%s/%s']\n", e.Dir, name, e.Dir, name)
+			text += fmt.Sprintf(
+				"    description: Counts.\n    command: [/bin/sh, -c, 'echo x >>%s/%s; wc -l <%s/%s']\n", e.Dir,
+				name, e.Dir, name)
 		}
 		for line := range strings.SplitSeq(strings.TrimPrefix(lines, "-"), ";") {
 			text += "    " + strings.TrimSpace(line) + "\n"
@@ -39,7 +41,8 @@ func TestReadsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	writeProgramTools(e, map[string]string{
-		"read": "effect: none", "act": "effect: once", "again": "effect: once; repeat: allow", "guarded": "effect: none; repeat: guard",
+		"read": "effect: none", "act": "effect: once", "again": "effect: once; repeat: allow",
+		"guarded": "effect: none; repeat: guard",
 	})
 	e.WriteAgent("clerk", "tools: [read, act, again, guarded]", "max_rounds: 5", "max_tool_calls: 50")
 	both := func(n int) (calls []inferencetest.Call) {
@@ -48,7 +51,8 @@ func TestReadsAreReadAgain(t *testing.T) {
 		}
 		return calls
 	}
-	e.Model.Then(env.Rounds(inferencetest.Calls(callOf("read", 100)), inferencetest.Calls(callOf("read", 101)), inferencetest.Calls(callOf("read", 102)),
+	e.Model.Then(env.Rounds(inferencetest.Calls(callOf("read", 100)), inferencetest.Calls(callOf("read", 101)),
+		inferencetest.Calls(callOf("read", 102)),
 		inferencetest.Calls(both(0)...), inferencetest.Text("Done.")))
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Poll."))
@@ -80,7 +84,8 @@ func TestAFrequentScheduleReadsEachTime(t *testing.T) {
 	})
 	e.WriteAgent("clerk", "tools: [read, act, fresh, always]", "max_tool_calls: 50", env.HourlySchedule)
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(callOf("read", 1), callOf("act", 1), callOf("fresh", 1), callOf("always", 1)), inferencetest.Text("Seen.")))
+		inferencetest.Calls(callOf("read", 1), callOf("act", 1), callOf("fresh", 1), callOf("always", 1)),
+		inferencetest.Text("Seen.")))
 	e.StartWorker()
 	for n := range 3 {
 		e.MissSlots(0)
@@ -92,7 +97,8 @@ func TestAFrequentScheduleReadsEachTime(t *testing.T) {
 		}
 	}
 	c := e.Show(env.Query[int64](e, "select max(id) from turns")).CallsByWireID()["call_fresh_1"]
-	if c.State != "skipped" || !strings.HasPrefix(c.Result, "skipped due to freshness dedupe: last success ") || !strings.HasSuffix(c.Result, " seconds ago within 600 second window") {
+	if c.State != "skipped" || !strings.HasPrefix(c.Result, "skipped due to freshness dedupe: last success ") ||
+		!strings.HasSuffix(c.Result, " seconds ago within 600 second window") {
 		t.Errorf("the fresh read is %s: %q", c.State, c.Result)
 	}
 }
@@ -126,16 +132,20 @@ func TestRawReadsTheWholeResult(t *testing.T) {
 	e.Ledger.SetAnswer("a", long)
 	e.Ledger.SetAnswer("b", strings.Repeat("far too much ", 10_000))
 	raw := func(id string) inferencetest.Reply {
-		return inferencetest.Calls(inferencetest.Call{ID: "raw_" + id, Name: "get_tool_output", Arguments: `{"id":"` + id + `","mode":"raw"}`})
+		return inferencetest.Calls(inferencetest.Call{ID: "raw_" + id, Name: "get_tool_output",
+			Arguments: `{"id":"` + id + `","mode":"raw"}`})
 	}
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_none", "a"), raw("call_a"), env.MarkerReply("mark_none", "b"), raw("call_b")))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_none", "a"), raw("call_a"), env.MarkerReply("mark_none", "b"),
+		raw("call_b")))
 	e.Vars["TURNKEEPER_MAX_ROUNDS"] = "3"
 	e.StartWorker()
 	calls := e.TurnOf(e.Enqueue("clerk", "Read.")).CallsByWireID()
 	if got := calls["raw_call_a"]; got.Result != long {
-		t.Errorf("mode raw of %d characters gave %d, which end with %q", len([]rune(long)), len([]rune(got.Result)), got.Result[max(0, len(got.Result)-120):])
+		t.Errorf("mode raw of %d characters gave %d, which end with %q", len([]rune(long)), len([]rune(got.Result)),
+			got.Result[max(0, len(got.Result)-120):])
 	}
-	if got := calls["raw_call_b"]; got.Result != `{"error":"Response too large (130000 bytes). Use extract or slice mode."}` {
+	if got :=
+		calls["raw_call_b"]; got.Result != `{"error":"Response too large (130000 bytes). Use extract or slice mode."}` {
 		t.Errorf("mode raw of a text above the threshold gave %.200q", got.Result)
 	}
 }
@@ -149,11 +159,13 @@ func TestSwitchesOfOneTool(t *testing.T) {
 		"slow":  "timeout: 1s",
 		"short": "max_result_chars: 100; effect: none",
 		// Existing tools are given settings only.
-		"mark_none": "-max_result_chars: 200", "mark_once": "-repeat: allow", "clock": "-max_result_chars: 10; timeout: 5s",
+		"mark_none": "-max_result_chars: 200", "mark_once": "-repeat: allow",
+		"clock": "-max_result_chars: 10; timeout: 5s",
 	})
 	text := e.ReadFile("turnkeeper.yaml")
 	text = strings.ReplaceAll(text, fmt.Sprintf("echo x >>%s/slow; wc -l <%s/slow", e.Dir, e.Dir), "sleep 600")
-	text = strings.ReplaceAll(text, fmt.Sprintf("echo x >>%s/short; wc -l <%s/short", e.Dir, e.Dir), "i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done")
+	text = strings.ReplaceAll(text, fmt.Sprintf("echo x >>%s/short; wc -l <%s/short", e.Dir, e.Dir),
+		"i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done")
 	e.WriteFile("turnkeeper.yaml", text)
 	e.WriteAgent("clerk", "tools: [slow, short, mark_none, mark_once, clock]", "max_rounds: 3", "max_tool_calls: 50")
 	long := strings.Repeat("0123456789", 50)
@@ -171,7 +183,8 @@ func TestSwitchesOfOneTool(t *testing.T) {
 	turn := e.TurnOf(e.Enqueue("clerk", "Go."))
 	calls := turn.CallsByWireID()
 	for id, want := range map[string]string{
-		"call_short_1": "[truncated — showing 100/", "call_clock_1": "[truncated — showing 10/", "call_a": long[:200] + "\n\n[truncated — showing 200/500 chars.",
+		"call_short_1": "[truncated — showing 100/", "call_clock_1": "[truncated — showing 10/", "call_a": long[:200] +
+			"\n\n[truncated — showing 200/500 chars.",
 		"next": long[200:400] + "\n\n[truncated — showing 200-400/500 chars.", "call_slow_1": "timed out after 1 s",
 	} {
 		if !strings.Contains(calls[id].Result, want) {
@@ -181,7 +194,8 @@ func TestSwitchesOfOneTool(t *testing.T) {
 	e.Ledger.WantRuns("p", 2)
 
 	e.WriteAgent("clerk", "tools: [clock]")
-	if r := e.Run("", "worker"); r.Code == 0 || !strings.Contains(r.Stderr, `tools.mark_none has no command, so its name must be that of a built-in tool or one registered in Go: there is no tool "mark_none"`) {
+	if r := e.Run("", "worker"); r.Code == 0 || !strings.Contains(r.Stderr,
+		`tools.mark_none has no command, so its name must be that of a built-in tool or one registered in Go: there is no tool "mark_none"`) {
 		t.Errorf("switches of a tool that does not exist: %+v", r)
 	}
 }

@@ -33,7 +33,8 @@ type recordedTable struct {
 
 // recordedTables lists the tables that outlive workers, in the order of their references.
 var recordedTables = []string{
-	"definitions", "agents", "messages", "leases", "ended_grants", "turns", "replies", "request_parts", "summaries", "call_starts", "late_results",
+	"definitions", "agents", "messages", "leases", "ended_grants", "turns", "replies", "request_parts", "summaries",
+	"call_starts", "late_results",
 	"outputs", "output_chunks", "journal", "notes",
 }
 
@@ -46,9 +47,12 @@ var interruptions = map[string]struct {
 	requests int // of the release that continues
 	runs     int // of the call, in the release that continues
 }{
-	"planned": {inTool("mark_none"), env.Rounds(env.MarkerReply("mark_none", "a"), inferencetest.Text("Done.")), "succeeded Done.", 1, 1},
-	"started": {inTool("mark_once"), env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")), "degraded Done.\n\n- mark_once: unknown: it may or may not have happened", 1, 0},
-	"keyed":   {inTool("mark_keyed"), env.Rounds(env.MarkerReply("mark_keyed", "a"), inferencetest.Text("Done.")), "succeeded Done.", 1, 1},
+	"planned": {inTool("mark_none"), env.Rounds(env.MarkerReply("mark_none", "a"), inferencetest.Text("Done.")),
+		"succeeded Done.", 1, 1},
+	"started": {inTool("mark_once"), env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")),
+		"degraded Done.\n\n- mark_once: unknown: it may or may not have happened", 1, 0},
+	"keyed": {inTool("mark_keyed"), env.Rounds(env.MarkerReply("mark_keyed", "a"), inferencetest.Text("Done.")),
+		"succeeded Done.", 1, 1},
 	"answered": {func(e *env.Env, _ *env.Process) {
 		e.Ledger.SetAnswer("a", strings.Repeat("A long result. ", 1000))
 		e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Hang()))
@@ -126,7 +130,8 @@ func loadRecording(e *env.Env, file string) {
 		e.T.Fatal(err)
 	}
 	e.Exec("create schema turnkeeper")
-	e.Exec("create table schema_migrations (version integer primary key, name text not null, applied_at timestamptz not null default now(), oldest_program integer not null)")
+	e.Exec(
+		"create table schema_migrations (version integer primary key, name text not null, applied_at timestamptz not null default now(), oldest_program integer not null)")
 	files, err := migrations.Files.ReadDir(".")
 	if err != nil {
 		e.T.Fatal(err)
@@ -142,7 +147,8 @@ func loadRecording(e *env.Env, file string) {
 			e.T.Fatal(err)
 		}
 		e.Exec(string(sql))
-		e.Exec("insert into schema_migrations (version, name, oldest_program) values ($1::text::integer, $2, $1::text::integer)", version, name)
+		e.Exec(
+			"insert into schema_migrations (version, name, oldest_program) values ($1::text::integer, $2, $1::text::integer)", version, name)
 	}
 	for _, table := range r.Tables {
 		insertRecorded(e, table)
@@ -154,13 +160,18 @@ func loadRecording(e *env.Env, file string) {
 // insertRecorded inserts recorded rows. Columns added later keep their defaults.
 func insertRecorded(e *env.Env, table recordedTable) {
 	e.T.Helper()
-	columns := env.Query[*string](e, "select string_agg(distinct quote_ident(k), ', ') from json_array_elements($1::json) r, json_object_keys(r) k", string(table.Rows))
+	columns := env.Query[*string](e,
+		"select string_agg(distinct quote_ident(k), ', ') from json_array_elements($1::json) r, json_object_keys(r) k",
+		string(table.Rows))
 	if columns == nil {
 		return
 	}
-	e.Exec(fmt.Sprintf("insert into %[1]s (%[2]s) overriding system value select %[2]s from json_populate_recordset(null::%[1]s, $1::json)",
-		table.Name, *columns), string(table.Rows))
-	if sequence := env.Query[*string](e, "select case when exists (select from information_schema.columns where table_schema = 'turnkeeper' and table_name = $1 and column_name = 'id' and is_identity = 'YES') then pg_get_serial_sequence($1, 'id') end", table.Name); sequence != nil {
+	e.Exec(
+		fmt.Sprintf(
+			"insert into %[1]s (%[2]s) overriding system value select %[2]s from json_populate_recordset(null::%[1]s, $1::json)",
+			table.Name, *columns), string(table.Rows))
+	if sequence := env.Query[*string](e,
+		"select case when exists (select from information_schema.columns where table_schema = 'turnkeeper' and table_name = $1 and column_name = 'id' and is_identity = 'YES') then pg_get_serial_sequence($1, 'id') end", table.Name); sequence != nil {
 		e.Exec(fmt.Sprintf("select setval('%s', (select max(id) from %s))", *sequence, table.Name))
 	}
 }
@@ -181,7 +192,8 @@ func recordAll(t *testing.T, dir string) {
 		}
 		r := recording{Schema: knownMigration()}
 		for _, table := range recordedTables {
-			rows := env.Query[string](e, fmt.Sprintf("select coalesce(json_agg(t), '[]')::text from (select * from %s order by 1, 2) t", table))
+			rows := env.Query[string](e, fmt.Sprintf(
+				"select coalesce(json_agg(t), '[]')::text from (select * from %s order by 1, 2) t", table))
 			r.Tables = append(r.Tables, recordedTable{table, json.RawMessage(rows)})
 		}
 		// the recorded turn is open, and a test must not end with an open turn

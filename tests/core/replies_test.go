@@ -39,9 +39,12 @@ func TestAReplyWithoutAnyToolResult(t *testing.T) {
 		settings []string
 		model    func(inferencetest.Recorded) inferencetest.Reply
 	}{
-		"budget":            {[]string{"max_output_tokens: 100", "budget: {turn_tokens: 101}"}, env.Rounds(inferencetest.Text("never asked"))},
-		"max_tool_calls":    {[]string{"max_tool_calls: 0"}, env.Rounds(env.MarkerReply("mark_once", "a"))},
-		"max_rounds":        {[]string{"max_rounds: 2"}, env.Rounds(inferencetest.Message("I try.", inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}), inferencetest.Message(" \n", inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}))},
+		"budget": {[]string{"max_output_tokens: 100", "budget: {turn_tokens: 101}"},
+			env.Rounds(inferencetest.Text("never asked"))},
+		"max_tool_calls": {[]string{"max_tool_calls: 0"}, env.Rounds(env.MarkerReply("mark_once", "a"))},
+		"max_rounds": {[]string{"max_rounds: 2"},
+			env.Rounds(inferencetest.Message("I try.", inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}),
+				inferencetest.Message(" \n", inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}))},
 		"max_duration":      {[]string{"max_duration: 1s"}, env.Rounds(inferencetest.Hang())},
 		"content is denied": {nil, env.Rounds(brokenModel())},
 	} {
@@ -58,8 +61,10 @@ func TestAReplyWithoutAnyToolResult(t *testing.T) {
 				t.Fatal("there is no reply")
 			}
 			body := turn.Reply.Body
-			if strings.Contains(body, "Tool results") || strings.Contains(body, "on fire") || strings.Contains(body, "I try") ||
-				!strings.HasPrefix(body, "This message could not be answered: ") || strings.Count(body, ".") != 1 || strings.Contains(body, "\n") {
+			if strings.Contains(body, "Tool results") || strings.Contains(body, "on fire") ||
+				strings.Contains(body, "I try") ||
+				!strings.HasPrefix(body, "This message could not be answered: ") || strings.Count(body, ".") != 1 ||
+				strings.Contains(body, "\n") {
 				t.Errorf("the reply is not one plain sentence: %q", body)
 			}
 			e.Ledger.WantRuns("a", 0)
@@ -98,16 +103,20 @@ func TestMoreCallsThanAllowedAreAnsweredOnceMore(t *testing.T) {
 		rounds int
 		reply  string
 	}{
-		"text":           {inferencetest.Text("Twelve marks are made."), "max_tool_calls", 2, "Twelve marks are made."},
-		"text and calls": {inferencetest.Message("Twelve marks are made.", many[13]), "max_tool_calls", 2, "Twelve marks are made."},
-		"calls only":     {inferencetest.Calls(many[13]), "max_tool_calls", 2, "Tool results: 12 succeeded, 3 failed.\n- mark_once: succeeded\n"},
-		"nothing":        {inferencetest.Text(" \n"), "max_tool_calls", 1, "Tool results: 12 succeeded, 2 failed.\n- mark_once: succeeded\n"},
+		"text": {inferencetest.Text("Twelve marks are made."), "max_tool_calls", 2, "Twelve marks are made."},
+		"text and calls": {inferencetest.Message("Twelve marks are made.", many[13]), "max_tool_calls", 2,
+			"Twelve marks are made."},
+		"calls only": {inferencetest.Calls(many[13]), "max_tool_calls", 2,
+			"Tool results: 12 succeeded, 3 failed.\n- mark_once: succeeded\n"},
+		"nothing": {inferencetest.Text(" \n"), "max_tool_calls", 1,
+			"Tool results: 12 succeeded, 2 failed.\n- mark_once: succeeded\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			e.WriteAgent("clerk", env.MarkerTools, "max_rounds: 9")
-			e.Model.Then(env.Rounds(inferencetest.Message("Let me mark.", many...), c.last, inferencetest.Text("never asked")))
+			e.Model.Then(env.Rounds(inferencetest.Message("Let me mark.", many...), c.last,
+				inferencetest.Text("never asked")))
 			e.StartWorker()
 			turn := e.TurnOf(e.Enqueue("clerk", "Make fourteen marks."))
 			e.WantEnd(turn, "degraded", c.reason, c.rounds)
@@ -128,8 +137,10 @@ func TestMoreCallsThanAllowedAreAnsweredOnceMore(t *testing.T) {
 					results++
 				}
 			}
-			if end := second.Messages[len(second.Messages)-1]; results != 12 || string(second.ToolChoice) != `"none"` || !strings.Contains(end.Text(), "the last one") {
-				t.Errorf("the last request has %d results, tool_choice %s, and ends with %s", results, second.ToolChoice, end.Text())
+			if end := second.Messages[len(second.Messages)-1]; results != 12 || string(second.ToolChoice) != `"none"` ||
+				!strings.Contains(end.Text(), "the last one") {
+				t.Errorf("the last request has %d results, tool_choice %s, and ends with %s", results,
+					second.ToolChoice, end.Text())
 			}
 		})
 	}
@@ -138,21 +149,25 @@ func TestMoreCallsThanAllowedAreAnsweredOnceMore(t *testing.T) {
 func TestOnDegraded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ setting, reply string }{
-		"summary": {"on_degraded: summary", "Tool results: 1 succeeded, 1 failed.\n- mark_once: succeeded\n- no_such_tool: denied: tool not found: no_such_tool"},
-		"text":    {"on_degraded: We could not finish this. A colleague will call you.", "We could not finish this. A colleague will call you."},
-		"silent":  {"on_degraded: silent", ""},
+		"summary": {"on_degraded: summary",
+			"Tool results: 1 succeeded, 1 failed.\n- mark_once: succeeded\n- no_such_tool: denied: tool not found: no_such_tool"},
+		"text": {"on_degraded: We could not finish this. A colleague will call you.",
+			"We could not finish this. A colleague will call you."},
+		"silent": {"on_degraded: silent", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			e.WriteAgent("clerk", env.MarkerTools, c.setting)
-			e.Model.Then(env.Rounds(inferencetest.Message("Let me see.", env.MarkerCall("mark_once", "a"), inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}), brokenModel()))
+			e.Model.Then(env.Rounds(inferencetest.Message("Let me see.", env.MarkerCall("mark_once", "a"),
+				inferencetest.Call{Name: "no_such_tool", Arguments: "{}"}), brokenModel()))
 			e.StartWorker()
 			message := e.Enqueue("clerk", "Go.")
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, "degraded", "inference_error", 1)
 			e.WantReply(turn, c.reply)
-			if got := env.Query[string](e, "select outcome || ' ' || stop_reason || ' ' || jsonb_array_length(calls) from replies where message_id = $1", message); got != "degraded inference_error 2" {
+			if got := env.Query[string](e,
+				"select outcome || ' ' || stop_reason || ' ' || jsonb_array_length(calls) from replies where message_id = $1", message); got != "degraded inference_error 2" {
 				t.Errorf("the outbox has %q", got)
 			}
 			r := e.Run("", "enqueue", "--agent", "clerk", "--wait", "Go on.")
@@ -183,7 +198,9 @@ func TestOnFailed(t *testing.T) {
 			if turn.ErrorClass == "" || !strings.Contains(turn.Error, "on fire") {
 				t.Errorf("the diagnostics have %q, %q", turn.ErrorClass, turn.Error)
 			}
-			if n := env.Query[int](e, "select count(*) from replies where outcome = 'failed' and error_class <> '' and body = $1", c.reply); n != 1 {
+			if n := env.Query[int](e,
+				"select count(*) from replies where outcome = 'failed' and error_class <> '' and body = $1",
+				c.reply); n != 1 {
 				t.Errorf("there are %d such replies", n)
 			}
 			// it can be retried, and then has its own reply
@@ -222,11 +239,13 @@ func TestSummaryOutput(t *testing.T) {
 			e.WriteAgent("clerk", env.MarkerTools, setting)
 			e.Ledger.SetAnswer("a", "RAW RESULT 7")
 			e.Ledger.Fail("b", "RAW ERROR 8")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_once", "a"), env.MarkerCall("mark_none", "b")), brokenModel()))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_once", "a"), env.MarkerCall("mark_none",
+				"b")), brokenModel()))
 			e.StartWorker()
 			message := e.Enqueue("clerk", "Go.")
 			e.WantReply(e.TurnOf(message), want)
-			if calls := env.Query[string](e, "select calls::text from replies where message_id = $1", message); strings.Contains(calls, "RAW") {
+			if calls := env.Query[string](e, "select calls::text from replies where message_id = $1",
+				message); strings.Contains(calls, "RAW") {
 				t.Errorf("the reply's calls hold what the tool said: %s", calls)
 			}
 		})
@@ -239,7 +258,8 @@ func TestUnknownCallsAreListedBelowTheText(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Ledger.Hold("a")
-	e.Model.Then(env.Rounds(inferencetest.Message("I pay now.", env.MarkerCall("mark_once", "a")), inferencetest.Text("I do not know whether it is paid.")))
+	e.Model.Then(env.Rounds(inferencetest.Message("I pay now.", env.MarkerCall("mark_once", "a")),
+		inferencetest.Text("I do not know whether it is paid.")))
 	first := e.StartWorker()
 	message := e.Enqueue("clerk", "Pay.")
 	e.Ledger.Await("a", 1)
@@ -254,11 +274,14 @@ func TestUnknownCallsAreListedBelowTheText(t *testing.T) {
 		DurationMs                     *int64 `json:"duration_ms"`
 	}
 	var calls []call
-	if err := json.Unmarshal([]byte(env.Query[string](e, "select calls::text from replies where message_id = $1", message)), &calls); err != nil {
+	if err := json.Unmarshal([]byte(env.Query[string](e, "select calls::text from replies where message_id = $1",
+		message)), &calls); err != nil {
 		t.Fatal(err)
 	}
-	if len(calls) != 1 || calls[0].Name != "mark_once" || calls[0].ID != "round-1-tool-1" || calls[0].Ordinal != 1 || calls[0].Effect != "once" ||
-		calls[0].State != "unknown" || calls[0].Error != "it may or may not have happened" || calls[0].DurationMs != nil {
+	if len(calls) != 1 || calls[0].Name != "mark_once" || calls[0].ID != "round-1-tool-1" || calls[0].Ordinal != 1 ||
+		calls[0].Effect != "once" ||
+		calls[0].State != "unknown" || calls[0].Error != "it may or may not have happened" ||
+		calls[0].DurationMs != nil {
 		t.Errorf("the calls are %+v", calls)
 	}
 	e.Ledger.Release()
@@ -326,14 +349,16 @@ func TestOneRound(t *testing.T) {
 func TestTheReplyOfADegradedSlot(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", env.HourlySchedule, env.MarkerTools, "max_rounds: 2", "freshness_window: 0s", "on_degraded: Sorry.", "on_failed: Sorry.")
+	e.WriteAgent("clerk", env.HourlySchedule, env.MarkerTools, "max_rounds: 2", "freshness_window: 0s",
+		"on_degraded: Sorry.", "on_failed: Sorry.")
 	e.Model.Then(env.Rounds(
 		inferencetest.Message("Let me look.", env.MarkerCall("mark_none", "a")),
 		inferencetest.Message("The price fell.", env.MarkerCall("mark_none", "b"))))
 	e.StartWorker()
 	e.MissSlots(time.Second)
 	e.AwaitSlots(1)
-	if got := env.Query[string](e, "select string_agg(outcome || ': ' || body, '|') from replies"); got != "degraded: The price fell." {
+	if got := env.Query[string](e,
+		"select string_agg(outcome || ': ' || body, '|') from replies"); got != "degraded: The price fell." {
 		t.Errorf("the replies are %q", got)
 	}
 	e.Model.Then(env.Rounds(inferencetest.Message("Let me look.", env.MarkerCall("mark_once", "c")), brokenModel()))
@@ -342,7 +367,8 @@ func TestTheReplyOfADegradedSlot(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from replies"); n != 1 {
 		t.Errorf("there are %d replies", n)
 	}
-	if got := env.Query[string](e, "select state || ': ' || inner_dialogue from turns order by id desc limit 1"); got != "degraded: Let me look." {
+	if got := env.Query[string](e,
+		"select state || ': ' || inner_dialogue from turns order by id desc limit 1"); got != "degraded: Let me look." {
 		t.Errorf("the turn is %q", got)
 	}
 }

@@ -23,20 +23,25 @@ func rebuiltRequest(e *env.Env, turn int64, round int) env.Result {
 func TestRequestsAreRebuiltByteForByte(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", env.MarkerTools, "max_rounds: 8", "max_tool_calls: 100", "max_tool_result_chars: 3000", "context_window: 8000", "summarise: false", "max_output_tokens: 500", "temperature: 0.5")
+	e.WriteAgent("clerk", env.MarkerTools, "max_rounds: 8", "max_tool_calls: 100", "max_tool_result_chars: 3000",
+		"context_window: 8000", "summarise: false", "max_output_tokens: 500", "temperature: 0.5")
 	odd := "<a href=\"x\">&amp;</a> \u2028 日本語 👩‍👩‍👧 \\ \"quoted\" \t"
 	for i, label := range []string{"a", "b", "c", "d"} {
 		e.Ledger.SetAnswer(label, strings.Repeat(fmt.Sprintf("%d %s ", i, odd), 150))
 	}
 	e.Ledger.SetAnswer("small", "{\"n\": 1, \"z\": \"<&>\"}")
 	page := func(id string) inferencetest.Call {
-		return inferencetest.Call{ID: "page_" + id, Name: "get_continuation", Arguments: `{"tool_call_id":"call_` + id + `"}`}
+		return inferencetest.Call{ID: "page_" + id, Name: "get_continuation",
+			Arguments: `{"tool_call_id":"call_` + id + `"}`}
 	}
 	say := inferencetest.Message
 	script := env.Rounds(
-		say("I look <first> & then "+odd, inferencetest.Call{ID: "call_a", Name: "mark_none", Arguments: `{"label":"a"}`}, inferencetest.Call{ID: "call_s", Name: "mark_once", Arguments: `{ "label" : "small" }`}),
+		say("I look <first> & then "+odd, inferencetest.Call{ID: "call_a", Name: "mark_none",
+			Arguments: `{"label":"a"}`}, inferencetest.Call{ID: "call_s", Name: "mark_once",
+			Arguments: `{ "label" : "small" }`}),
 		inferencetest.Calls(page("a")),
-		inferencetest.Calls(inferencetest.Call{ID: "call_b", Name: "mark_none", Arguments: `{"label":"b"}`}, inferencetest.Call{ID: "call_x", Name: "no_such_tool", Arguments: `{"q":[1,`}),
+		inferencetest.Calls(inferencetest.Call{ID: "call_b", Name: "mark_none", Arguments: `{"label":"b"}`},
+			inferencetest.Call{ID: "call_x", Name: "no_such_tool", Arguments: `{"q":[1,`}),
 		inferencetest.Calls(inferencetest.Call{ID: "call_c", Name: "mark_keyed", Arguments: `{"label":"c"}`}),
 		inferencetest.Calls(inferencetest.Call{ID: "call_d", Name: "mark_none", Arguments: `{"label":"d"}`}),
 		inferencetest.Calls(inferencetest.Call{ID: "call_e", Name: "mark_none", Arguments: `{"label":"a"}`}),
@@ -64,15 +69,18 @@ func TestRequestsAreRebuiltByteForByte(t *testing.T) {
 		for round := 1; round <= turn.Rounds; round++ {
 			got := rebuiltRequest(e, turn.ID, round)
 			if got.Code != 0 || !bytes.Equal([]byte(got.Stdout), sent[0].Body) {
-				t.Fatalf("round %d of turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round, turn.ID, got.Code, got.Stderr, got.Stdout, sent[0].Body)
+				t.Fatalf("round %d of turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round, turn.ID, got.Code,
+					got.Stderr, got.Stdout, sent[0].Body)
 			}
 			all += got.Stdout
 			sent = sent[1:]
 		}
 	}
 	for what, sign := range map[string]string{
-		"a page": "chars remaining", "a result that gave way": "dropped to fit the context window; to read it again call get_tool_output",
-		"turns that are not shown": "of this conversation", "the last round": "tools can no longer be called", "an earlier turn's id": "turn-1-round-1-tool-1",
+		"a page":                   "chars remaining",
+		"a result that gave way":   "dropped to fit the context window; to read it again call get_tool_output",
+		"turns that are not shown": "of this conversation", "the last round": "tools can no longer be called",
+		"an earlier turn's id": "turn-1-round-1-tool-1",
 	} {
 		if !strings.Contains(all, sign) {
 			t.Errorf("no request had %s", what)
@@ -92,11 +100,15 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 		code      int
 		says      string
 	}{
-		{"another result", `update turnkeeper.journal set results = (select json_agg(case when r ->> 'round' = '1' and r ->> 'ordinal' = '1'
+		{"another result",
+			`update turnkeeper.journal set results = (select json_agg(case when r ->> 'round' = '1' and r ->> 'ordinal' = '1'
 			then (r::jsonb || '{"shown": "[redacted]"}')::json else r end) from json_array_elements(results) r) where turn_id = $1 and results is not null`, []string{"show", id, "--request", "2"}, 1, "this differs from the sent request"},
-		{"no part", "update turnkeeper.journal set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
-		{"a newer release", "update turnkeeper.journal set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
-		{"no recipe", "update turnkeeper.journal set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},
+		{"no part",
+			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+		{"a newer release",
+			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
+		{"no recipe", "update turnkeeper.journal set request = null where turn_id = $1 and round = 4",
+			[]string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},
 		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
 		{"round 0", "select $1::bigint", []string{"show", id, "--request", "0"}, 3, "has no answered round 0"},
 	} {
@@ -155,13 +167,16 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 		}
 		sent := asked[len(asked)-1]
 		if got := rebuiltRequest(e, turn.ID, 1); got.Code != 0 || got.Stdout != string(sent.Body) {
-			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr, got.Stdout, sent.Body)
+			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr,
+				got.Stdout, sent.Body)
 		}
-		if summarised := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); summarised != (summaries > 0) {
+		if summarised := strings.Contains(sent.Chat().Messages[0].Text(),
+			"They <greeted> each other & went on."); summarised != (summaries > 0) {
 			t.Errorf("turn %d: after %d summaries, the request has one: %v", turn.ID, summaries, summarised)
 		}
 	}
-	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {
+	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 ||
+		summaries > 6 {
 		t.Errorf("%d summaries were made, %d are stored", summaries, stored)
 	}
 }
@@ -200,7 +215,8 @@ func TestRequestsOfALostWorkersTurnAreRebuilt(t *testing.T) {
 	all := e.WantRequests(5)
 	for round, sent := range []inferencetest.Recorded{all[1], all[2], all[4]} {
 		if got := rebuiltRequest(e, turn.ID, round+1); got.Code != 0 || got.Stdout != string(sent.Body) {
-			t.Errorf("round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round+1, got.Code, got.Stderr, got.Stdout, sent.Body)
+			t.Errorf("round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round+1, got.Code, got.Stderr,
+				got.Stdout, sent.Body)
 		}
 	}
 	if !strings.Contains(string(all[4].Body), "outcome unknown") {

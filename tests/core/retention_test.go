@@ -28,7 +28,8 @@ func answered(t *testing.T) (e *env.Env, old, young int64) {
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	e, old, young := answered(t)
-	e.Exec("update messages set accepted_at = accepted_at - interval '3 hours', closed_at = closed_at - interval '3 hours' where id = $1", old)
+	e.Exec(
+		"update messages set accepted_at = accepted_at - interval '3 hours', closed_at = closed_at - interval '3 hours' where id = $1", old)
 	e.Exec("update replies set created_at = created_at - interval '3 hours' where message_id = $1", old)
 	e.StartWorker("--retention-messages", "2h")
 	e.Await("the old message is gone", "select not exists (select from messages where id = $1)", old)
@@ -40,17 +41,22 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A worker without a setting deletes the outputs and events of a new database after 30 days, and keeps the rest. Turns go on after that.
+// A worker without a setting deletes the outputs and events of a new database after 30 days, and keeps the rest. Turns
+// go on after that.
 func TestRetentionOfClasses(t *testing.T) {
 	t.Parallel()
 	e, old, young := answered(t)
 	turn := e.TurnOf(old)
-	e.Exec("update turns set created_at = created_at - interval '31 days', granted_at = granted_at - interval '31 days', ended_at = ended_at - interval '31 days' where id = $1", turn.ID)
-	e.Exec("update messages set accepted_at = accepted_at - interval '31 days', closed_at = closed_at - interval '31 days', due_at = due_at - interval '31 days' where id = $1", old)
-	e.Exec(`insert into outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, created_at)
+	e.Exec(
+		"update turns set created_at = created_at - interval '31 days', granted_at = granted_at - interval '31 days', ended_at = ended_at - interval '31 days' where id = $1", turn.ID)
+	e.Exec(
+		"update messages set accepted_at = accepted_at - interval '31 days', closed_at = closed_at - interval '31 days', due_at = due_at - interval '31 days' where id = $1", old)
+	e.Exec(
+		`insert into outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, created_at)
 		values ('stored', $1, 1, 1, 'text/plain', 'a long text', 11, 11, 11, 3, 'x', false, '', clock_timestamp() - interval '31 days')`, turn.ID)
 	e.StartWorker()
-	e.Await("outputs and events are gone", "select exists (select from outputs where expired_at is not null) and exists (select from turns where events_expired_at is not null)")
+	e.Await("outputs and events are gone",
+		"select exists (select from outputs where expired_at is not null) and exists (select from turns where events_expired_at is not null)")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -88,7 +94,8 @@ func TestRetentionOfClasses(t *testing.T) {
 func TestPurgesUnderLoad(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", "lane: conversation", env.MarkerTools, "max_rounds: 3", "max_duration: 200s", "tool_timeout: 190s", "async: false")
+	e.WriteAgent("clerk", "lane: conversation", env.MarkerTools, "max_rounds: 3", "max_duration: 200s",
+		"tool_timeout: 190s", "async: false")
 	e.Ledger.Hold("held")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		label := env.NewestMessage(r)
@@ -120,7 +127,8 @@ func TestPurgesUnderLoad(t *testing.T) {
 	}
 	var ids []int64
 	for n := range conversations * each {
-		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("m", n), fmt.Sprint("c", 1+n%conversations)))
+		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("m", n),
+			fmt.Sprint("c", 1+n%conversations)))
 	}
 	killed := env.StartProcess(t, "purge", e.Dir, e.Environ(), env.Binary(t, "turnctl"), "purge", "--agent", "clerk")
 	killed.Signal(syscall.SIGKILL)
@@ -133,7 +141,9 @@ func TestPurgesUnderLoad(t *testing.T) {
 			t.Errorf("the tool ran %d times for message %d", len(runs), n)
 		}
 	}
-	e.Poll("every reply came to the webhook before it was purged", func() bool { return len(hook.Deliveries()) == len(ids) })
+	e.Poll("every reply came to the webhook before it was purged", func() bool {
+		return len(hook.Deliveries()) == len(ids)
+	})
 	if broken := e.BrokenInvariants(); len(broken) > 0 {
 		t.Errorf("broken: %v", broken)
 	}
@@ -146,7 +156,8 @@ func TestPurgesUnderLoad(t *testing.T) {
 	if first["messages"] != 1.0 || second["messages"] != 0.0 {
 		t.Errorf("the last purge took %v, and a repeat %v", first, second)
 	}
-	for _, table := range []string{"messages", "turns", "replies", "call_starts", "late_results", "journal", "outputs", "output_chunks", "ended_grants", "webhook_deliveries", "awaited_calls", "detached_calls"} {
+	for _, table := range []string{"messages", "turns", "replies", "call_starts", "late_results", "journal", "outputs",
+		"output_chunks", "ended_grants", "webhook_deliveries", "awaited_calls", "detached_calls"} {
 		if n := env.Query[int](e, "select count(*) from "+table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

@@ -41,8 +41,9 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 		keys string
 		want [4]string
 	}{
-		"none":        {", history: none", [4]string{"user", "user", "user", "user"}},
-		"last":        {", history: last", [4]string{"user", "user assistant user", "user assistant user", "user assistant user"}},
+		"none": {", history: none", [4]string{"user", "user", "user", "user"}},
+		"last": {", history: last", [4]string{"user", "user assistant user", "user assistant user",
+			"user assistant user"}},
 		"the default": {"", [4]string{"user", "user assistant user", "user assistant user", "user assistant user"}},
 		"all": {", history: all", [4]string{"user", "user assistant user", "user assistant user user assistant user",
 			"user assistant user assistant user user assistant user assistant user"}},
@@ -68,7 +69,8 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 				}
 				if i > 0 && strings.Contains(c.want[1], "assistant") {
 					if before := fmt.Sprintf("Seen %05d.", sent.N-2); !strings.Contains(requestText(sent), before) {
-						t.Errorf("run %d does not see the text of the previous run, %q:\n%s", i+1, before, requestText(sent))
+						t.Errorf("run %d does not see the text of the previous run, %q:\n%s", i+1, before,
+							requestText(sent))
 					}
 				}
 				wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
@@ -116,12 +118,14 @@ func TestThePreviousRun(t *testing.T) {
 	for n := range 41 {
 		e.Exec("select turnkeeper.enqueue('clerk', $1)", fmt.Sprintf("Message %d.", n))
 	}
-	e.Await("all are answered", "select count(*) = 41 from replies where outcome = 'succeeded' and body = 'Well.' and message_id in (select id from messages where trigger = 'message')")
+	e.Await("all are answered",
+		"select count(*) = 41 from replies where outcome = 'succeeded' and body = 'Well.' and message_id in (select id from messages where trigger = 'message')")
 	asked := len(e.Model.Requests())
 	run("watch", 3)
 	sent := e.Model.Requests()[asked]
 	got := requestText(sent)
-	for _, sign := range []string{"user: Watch.\n", `<mark_once {"label":"act"}>`, "booked seat 4", "assistant: Nothing new"} {
+	for _, sign := range []string{"user: Watch.\n", `<mark_once {"label":"act"}>`, "booked seat 4",
+		"assistant: Nothing new"} {
 		if !strings.Contains(got, sign) {
 			t.Errorf("the previous run is shown without %q:\n%s", sign, got)
 		}
@@ -145,7 +149,8 @@ func TestTheNextRunSeesACancelledRun(t *testing.T) {
 	e.Ledger.Hold("more")
 	defer e.Ledger.Release()
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		if strings.Contains(requestText(r), "paid invoice 7") && r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
+		if strings.Contains(requestText(r), "paid invoice 7") &&
+			r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
 			return inferencetest.Text("It was paid.")
 		}
 		return env.Rounds(env.MarkerReply("mark_once", "pay"), env.MarkerReply("mark_slow", "more"))(r)

@@ -20,7 +20,8 @@ func TestMissedSlotsCollapse(t *testing.T) {
 		t.Errorf("ten missed slots made %d messages", n)
 	}
 	e.WantRequests(1)
-	if next := env.Query[float64](e, "select extract(epoch from next_due - clock_timestamp())::float8 from schedules"); next < 1700 || next > 1800 {
+	if next := env.Query[float64](e,
+		"select extract(epoch from next_due - clock_timestamp())::float8 from schedules"); next < 1700 || next > 1800 {
 		t.Errorf("the next slot comes in %.0f s: the rhythm is lost", next)
 	}
 	e.MissSlots(time.Second)
@@ -87,7 +88,9 @@ func TestAScheduledTurnDoesNotRepeatWhatIsFresh(t *testing.T) {
 	e.Ledger.WantRuns("look", 1)
 	second := e.Show(env.Query[int64](e, "select max(id) from turns"))
 	c := second.Calls()[0]
-	if c.State != "skipped" || !regexp.MustCompile(`^skipped due to freshness dedupe: last success \d+ seconds ago within 600 second window$`).MatchString(c.Result) {
+	if c.State != "skipped" || !regexp.MustCompile(
+		`^skipped due to freshness dedupe: last success \d+ seconds ago within 600 second window$`).MatchString(
+		c.Result) {
 		t.Errorf("the second call is %s: %q", c.State, c.Result)
 	}
 	e.WantEnd(second, "succeeded", "none", 2)

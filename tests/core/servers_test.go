@@ -18,7 +18,8 @@ func answerWith(text, finish string) inferencetest.Reply {
 			reason = env.Quote(finish)
 		}
 		if !x.Chat().Stream {
-			inferencetest.Status(200, fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":%s}],"usage":{"prompt_tokens":9,"completion_tokens":9}}`,
+			inferencetest.Status(200, fmt.Sprintf(
+				`{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":%s}],"usage":{"prompt_tokens":9,"completion_tokens":9}}`,
 				env.Quote(text), reason))(x)
 			return
 		}
@@ -39,14 +40,16 @@ func bothWays(t *testing.T, test func(t *testing.T, e *env.Env)) {
 		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteFile("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nproviders:\n  test: {base_url: %q, api_key_env: TEST_API_KEY, stream: %v}\n", e.ModelURL, stream))
+			e.WriteFile("turnkeeper.yaml", fmt.Sprintf(
+				"default_model: test/scripted\nproviders:\n  test: {base_url: %q, api_key_env: TEST_API_KEY, stream: %v}\n", e.ModelURL, stream))
 			e.WriteAgent("clerk", "tools: [mark_none, mark_once]", "max_rounds: 4")
 			test(t, e)
 		})
 	}
 }
 
-// TestReasoningInTheTextReachesNobody checks replies, streamed text and later requests against servers that leave reasoning in the text.
+// TestReasoningInTheTextReachesNobody checks replies, streamed text and later requests against servers that leave
+// reasoning in the text.
 func TestReasoningInTheTextReachesNobody(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, e *env.Env) {
@@ -54,7 +57,8 @@ func TestReasoningInTheTextReachesNobody(t *testing.T) {
 		e.Model.Add(
 			answerWith(secret+"</think>\n\nfirst", "stop"),
 			answerWith("<think>"+secret+"</think>second", "stop"),
-			env.MarkerReply("mark_none", "look"), answerWith("<think>"+secret, "stop"), answerWith("<think>"+secret+"</think>", "stop"), answerWith("third", "stop"),
+			env.MarkerReply("mark_none", "look"), answerWith("<think>"+secret, "stop"),
+			answerWith("<think>"+secret+"</think>", "stop"), answerWith("third", "stop"),
 			answerWith("<think>"+secret+"</think>fourth", "stop"),
 		)
 		e.StartWorker()
@@ -70,19 +74,22 @@ func TestReasoningInTheTextReachesNobody(t *testing.T) {
 				t.Errorf("request %d has the reasoning: %s", r.N, r.Body)
 			}
 		}
-		if n := env.Query[int64](e, `select count(*) from turnkeeper.turn_events d where d.type = 'block_delta' and d.data::text like '%not see%'
+		if n := env.Query[int64](e,
+			`select count(*) from turnkeeper.turn_events d where d.type = 'block_delta' and d.data::text like '%not see%'
 			and (select s.data->>'kind' from turnkeeper.turn_events s where (s.turn_id, s.block) = (d.turn_id, d.block) and s.type = 'block_start') <> 'thinking'`); n != 0 {
 			t.Errorf("%d text events have reasoning", n)
 		}
 	})
 }
 
-// TestAToolCallInTheTextIsAnsweredWithAHint checks that markup never reaches the sender, that the model gets a hint, and that an
-// operator learns the server's setting.
+// TestAToolCallInTheTextIsAnsweredWithAHint checks that markup never reaches the sender, that the model gets a hint,
+// and that an operator learns the server's setting.
 func TestAToolCallInTheTextIsAnsweredWithAHint(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, e *env.Env) {
-		markup := answerWith("Let me look.\n<tool_call>\n{\"name\": \"mark_none\", \"arguments\": {\"label\": \"a\"}}\n</tool_call>", "stop")
+		markup := answerWith(
+			"Let me look.\n<tool_call>\n{\"name\": \"mark_none\", \"arguments\": {\"label\": \"a\"}}\n</tool_call>",
+			"stop")
 		e.Model.Add(markup, answerWith("in plain words", "stop"), markup, markup)
 		e.StartWorker()
 		turn := e.TurnOf(e.Enqueue("clerk", "Look."))
@@ -94,7 +101,8 @@ func TestAToolCallInTheTextIsAnsweredWithAHint(t *testing.T) {
 		requests := e.WantRequests(4)
 		for _, n := range []int{1, 3} {
 			messages := requests[n].Chat().Messages
-			if last := messages[len(messages)-1]; !env.IsNotice(last) || !strings.Contains(last.Text(), "a tool call written as text") {
+			if last := messages[len(messages)-1]; !env.IsNotice(last) || !strings.Contains(last.Text(),
+				"a tool call written as text") {
 				t.Errorf("request %d has no hint: %s", n+1, last.Content)
 			}
 			if strings.Contains(string(requests[n].Body), "tool_call>") {
@@ -107,8 +115,10 @@ func TestAToolCallInTheTextIsAnsweredWithAHint(t *testing.T) {
 				t.Errorf("explain names no setting: %s", said)
 			}
 		}
-		if sent := e.Turnctl("show", fmt.Sprint(turn.ID), "--request", "1"); sent.Code != 0 || sent.Stdout != string(requests[1].Body) {
-			t.Errorf("show --request is not what was sent: %d %s%s\n%s", sent.Code, sent.Stdout, sent.Stderr, requests[1].Body)
+		if sent := e.Turnctl("show", fmt.Sprint(turn.ID), "--request", "1"); sent.Code != 0 ||
+			sent.Stdout != string(requests[1].Body) {
+			t.Errorf("show --request is not what was sent: %d %s%s\n%s", sent.Code, sent.Stdout, sent.Stderr,
+				requests[1].Body)
 		}
 	})
 }
@@ -134,7 +144,8 @@ func TestAnAnswerWithoutAFinishReasonIsTaken(t *testing.T) {
 }
 
 // refusing returns a server that refuses requests whose record has something, or lacks it.
-func refusing(status int, message string, refuses func(assistant map[string]json.RawMessage) bool, answers ...inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
+func refusing(status int, message string, refuses func(assistant map[string]json.RawMessage) bool,
+	answers ...inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	given := 0
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		var body struct {
@@ -151,13 +162,14 @@ func refusing(status int, message string, refuses func(assistant map[string]json
 	}
 }
 
-// TestARefusedRecordFailsNoMessage checks that a server that refuses what requests repeat of earlier answers answers each message,
-// that the refusal costs one request, and that show --request tells what was sent.
+// TestARefusedRecordFailsNoMessage checks that a server that refuses what requests repeat of earlier answers answers
+// each message, that the refusal costs one request, and that show --request tells what was sent.
 func TestARefusedRecordFailsNoMessage(t *testing.T) {
 	t.Parallel()
 	hasCalls := func(m map[string]json.RawMessage) bool { return m["tool_calls"] != nil }
 	reasoned := func(x *inferencetest.Exchange) {
-		message := `{"role":"assistant","content":"hm","reasoning_content":"I think","reasoning_details":[{"type":"reasoning.encrypted","data":"c2lnbmVk"}]}`
+		message :=
+			`{"role":"assistant","content":"hm","reasoning_content":"I think","reasoning_details":[{"type":"reasoning.encrypted","data":"c2lnbmVk"}]}`
 		if x.Chat().Stream {
 			inferencetest.SSE(`{"choices":[{"index":0,"delta":` + message + `,"finish_reason":"stop"}]}`)(x)
 		} else {
@@ -176,7 +188,9 @@ func TestARefusedRecordFailsNoMessage(t *testing.T) {
 				return m["reasoning_content"] == nil || string(m["reasoning_content"]) == `""`
 			}, []inferencetest.Reply{answerWith("hm", "stop")}, []int{1, 3, 4, 5}},
 		"signatures refused": {400, "messages.1.content.0: Invalid `signature` in `thinking` block",
-			func(m map[string]json.RawMessage) bool { return m["reasoning_details"] != nil }, []inferencetest.Reply{reasoned}, []int{1, 3, 5, 7}},
+			func(m map[string]json.RawMessage) bool {
+				return m["reasoning_details"] != nil
+			}, []inferencetest.Reply{reasoned}, []int{1, 3, 5, 7}},
 		"calls refused": {422, "tool_call_id is not valid", hasCalls,
 			[]inferencetest.Reply{env.MarkerReply("mark_none", "look"), answerWith("hm", "stop")}, []int{3, 4, 5, 6}},
 		"refused without a reason": {400, "bad request", hasCalls,
@@ -197,12 +211,16 @@ func TestARefusedRecordFailsNoMessage(t *testing.T) {
 						t.Errorf("turn %d is %s", turn.ID, turn.State)
 					}
 					all := e.WantRequests(want)
-					if n := env.Query[int64](e, "select faults from turnkeeper.messages where id = $1", message); n != 0 {
+					if n := env.Query[int64](e, "select faults from turnkeeper.messages where id = $1",
+						message); n != 0 {
 						t.Errorf("%d attempts count against message %d", n, message)
 					}
-					rounds := fmt.Sprint(env.Query[int64](e, "select count(*) from turnkeeper.rounds where turn_id = $1", turn.ID))
-					if sent := e.Turnctl("show", fmt.Sprint(turn.ID), "--request", rounds); sent.Code != 0 || sent.Stdout != string(all[want-1].Body) {
-						t.Errorf("show --request is not what was sent: %d %s%s\n%s", sent.Code, sent.Stdout, sent.Stderr, all[want-1].Body)
+					rounds := fmt.Sprint(env.Query[int64](e,
+						"select count(*) from turnkeeper.rounds where turn_id = $1", turn.ID))
+					if sent := e.Turnctl("show", fmt.Sprint(turn.ID), "--request", rounds); sent.Code != 0 ||
+						sent.Stdout != string(all[want-1].Body) {
+						t.Errorf("show --request is not what was sent: %d %s%s\n%s", sent.Code, sent.Stdout,
+							sent.Stderr, all[want-1].Body)
 					}
 				}
 			})

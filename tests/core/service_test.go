@@ -56,7 +56,8 @@ func TestPollingSuffices(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Rounds(inferencetest.Text("done")))
 	e.StartWorker("--poll-interval", "200ms")
-	message := env.Query[int64](e, "insert into messages (agent, lane, body) values ('clerk', 'clerk', 'Hello') returning id")
+	message := env.Query[int64](e,
+		"insert into messages (agent, lane, body) values ('clerk', 'clerk', 'Hello') returning id")
 	e.WantEnd(e.TurnOf(message), "succeeded", "none", 1)
 }
 
@@ -73,7 +74,8 @@ func TestEnqueueingInAnApplicationsTransaction(t *testing.T) {
 		}
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		var id int64
-		if err := tx.QueryRow(t.Context(), "select turnkeeper.enqueue('clerk', 'Hello', idempotency_key => 'order')").Scan(&id); err != nil {
+		if err := tx.QueryRow(t.Context(),
+			"select turnkeeper.enqueue('clerk', 'Hello', idempotency_key => 'order')").Scan(&id); err != nil {
 			t.Fatal(err)
 		}
 		if !commit {
@@ -118,7 +120,8 @@ func TestAnInterruptedWait(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.StartWorker()
 	e.PauseScheduler("so that nobody answers")
-	waiting := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Hello")
+	waiting := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk",
+		"--wait", "Hello")
 	waiting.Await("message 1 accepted")
 	waiting.Signal(syscall.SIGINT)
 	if code := waiting.Wait(); code != 130 {
@@ -154,7 +157,9 @@ func TestABudgetOfADayDefersTheTurn(t *testing.T) {
 	e.StartWorker()
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "One.")), "succeeded", "none", 1)
 	second := e.Enqueue("clerk", "Two.")
-	e.Await("the turn is deferred", "select exists (select from turns where message_id = $1 and state = 'queued' and due_at > clock_timestamp())", second)
+	e.Await("the turn is deferred",
+		"select exists (select from turns where message_id = $1 and state = 'queued' and due_at > clock_timestamp())",
+		second)
 	e.WantRequests(1)
 
 	// It runs the next day.

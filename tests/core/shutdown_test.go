@@ -14,7 +14,8 @@ func TestSIGTERMLetsTheTurnFinish(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	goOn := make(chan struct{})
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.WaitFor(goOn, inferencetest.Text("Finished."))))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.WaitFor(goOn,
+		inferencetest.Text("Finished."))))
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Make a mark.")
 	e.AwaitRequests(2)
@@ -41,7 +42,8 @@ func TestWithoutGraceTheTurnIsHandedBack(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.HangOnce(inferencetest.Text("Finished by another."))))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"),
+		env.HangOnce(inferencetest.Text("Finished by another."))))
 	w := e.StartWorker("--shutdown-grace", "0s")
 	message := e.Enqueue("clerk", "Make a mark.")
 	e.AwaitRequests(2)
@@ -56,7 +58,8 @@ func TestWithoutGraceTheTurnIsHandedBack(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 2)
 	e.WantReply(turn, "Finished by another.")
 	if turn.Dispatches != 2 || turn.Losses != 0 || *turn.DispatchLog[0].Outcome != "handed_back" {
-		t.Errorf("the turn had %d dispatches, %d losses, the first %s", turn.Dispatches, turn.Losses, *turn.DispatchLog[0].Outcome)
+		t.Errorf("the turn had %d dispatches, %d losses, the first %s", turn.Dispatches, turn.Losses,
+			*turn.DispatchLog[0].Outcome)
 	}
 	e.Ledger.WantRuns("a", 1)
 	e.WantRequests(3)
@@ -66,7 +69,8 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.HangOnce(inferencetest.Text("Finished by another."))))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"),
+		env.HangOnce(inferencetest.Text("Finished by another."))))
 	w := e.StartWorker("--shutdown-grace", "1h")
 	message := e.Enqueue("clerk", "Make a mark.")
 	e.AwaitRequests(2)
@@ -97,7 +101,8 @@ func TestSIGHUPReadsTheAgentsAgain(t *testing.T) {
 	w.Await("the agents of these files keep their old version")
 	w.Await("reloaded the agents")
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Hello")), "succeeded", "none", 1)
-	e.WantEnd(e.TurnOf(e.Enqueue("scribe", "Hello")), "succeeded", "none", 1) // one bad file does not hold up the others
+	// one bad file does not hold up the others
+	e.WantEnd(e.TurnOf(e.Enqueue("scribe", "Hello")), "succeeded", "none", 1)
 	e.WriteAgent("broken", "description: mended")
 	w.Signal(syscall.SIGHUP)
 	w.Await(`"agents": ["broken", "clerk", "scribe"]`)

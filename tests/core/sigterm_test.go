@@ -45,17 +45,20 @@ var stopPoints = map[string]stopPoint{
 	"idle":                  {ends: "succeeded Done."},
 	"before the first byte": {model: env.Rounds(inferencetest.Hang()), requests: 1, ends: "succeeded Done."},
 	"in mid-stream":         {model: env.Rounds(env.Drip("Half. ")), requests: 1, ends: "succeeded Done."},
-	"in the second call":    {model: env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Hang()), requests: 2, ends: "succeeded Done.", runs: 1},
-	"in a tool, none":       {tool: "mark_none", ends: "succeeded Done.", runs: 2},
-	"in a tool, keyed":      {tool: "mark_keyed", ends: "succeeded Done.", runs: 2},
-	"in a tool, once":       {tool: "mark_once", ends: "succeeded Done.", unknown: true, runs: 1},
-	"in a tool that obeys":  {tool: "mark_slow", ends: "succeeded Done.", unknown: true, runs: 1},
-	"in a transaction":      {tool: "mark_tx", ends: "succeeded Done.", runs: 2},
-	"between rounds":        {model: endless, requests: 4, ends: "succeeded Done.", runs: 99},
+	"in the second call": {model: env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Hang()), requests: 2,
+		ends: "succeeded Done.", runs: 1},
+	"in a tool, none":      {tool: "mark_none", ends: "succeeded Done.", runs: 2},
+	"in a tool, keyed":     {tool: "mark_keyed", ends: "succeeded Done.", runs: 2},
+	"in a tool, once":      {tool: "mark_once", ends: "succeeded Done.", unknown: true, runs: 1},
+	"in a tool that obeys": {tool: "mark_slow", ends: "succeeded Done.", unknown: true, runs: 1},
+	"in a transaction":     {tool: "mark_tx", ends: "succeeded Done.", runs: 2},
+	"between rounds":       {model: endless, requests: 4, ends: "succeeded Done.", runs: 99},
 	"in the back-off of a call": {
-		model: env.Rounds(inferencetest.Fault(503, "overloaded", "Come again.", "Retry-After", "2")), says: "model call failed, trying again", ends: "succeeded Done.",
+		model: env.Rounds(inferencetest.Fault(503, "overloaded", "Come again.", "Retry-After", "2")),
+		says:  "model call failed, trying again", ends: "succeeded Done.",
 	},
-	"in the back-off of a lane": {model: env.Rounds(inferencetest.Fault(401, "invalid_api_key", "No.")), says: "turn failed", ends: "succeeded Done."},
+	"in the back-off of a lane": {model: env.Rounds(inferencetest.Fault(401, "invalid_api_key", "No.")),
+		says: "turn failed", ends: "succeeded Done."},
 }
 
 // endless calls a marker tool in each round, for longer than the grace.
@@ -82,7 +85,8 @@ func TestSIGTERMAnywhere(t *testing.T) {
 
 func stopAt(t *testing.T, p stopPoint, twice bool) {
 	e := env.New(t)
-	e.WriteAgent("clerk", "tools: [mark_none, mark_keyed, mark_once, mark_slow, mark_tx]", "max_rounds: 20", "max_tool_calls: 30")
+	e.WriteAgent("clerk", "tools: [mark_none, mark_keyed, mark_once, mark_slow, mark_tx]", "max_rounds: 20",
+		"max_tool_calls: 30")
 	if p.tool != "" {
 		e.Ledger.Hold("a")
 		p.model = env.Rounds(env.MarkerReply(p.tool, "a"), inferencetest.Text("Done."))
@@ -139,7 +143,8 @@ func stopAt(t *testing.T, p stopPoint, twice bool) {
 	if turn.Reply != nil {
 		ended += turn.Reply.Body
 	}
-	if ended != p.ends && (!p.unknown || ended != "degraded Done.\n\n- "+p.tool+": unknown: it may or may not have happened") {
+	if ended != p.ends && (!p.unknown || ended != "degraded Done.\n\n- "+p.tool+
+		": unknown: it may or may not have happened") {
 		t.Errorf("the turn ended %q (%s)", ended, turn.Error)
 	}
 	if n := len(e.Ledger.Runs("a")); n > p.runs {
@@ -247,7 +252,8 @@ func wantNothingLeft(e *env.Env, except ...int) {
 		// skip processes that end meanwhile and those of other users
 		if environ, err := os.ReadFile(file); err == nil && bytes.Contains(environ, append(home, 0)) {
 			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			e.T.Errorf("a process is left: %s %s", strings.Split(file, "/")[2], bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
+			e.T.Errorf("a process is left: %s %s", strings.Split(file, "/")[2], bytes.ReplaceAll(command,
+				[]byte{0}, []byte(" ")))
 		}
 	}
 }

@@ -21,13 +21,15 @@ func steadily(text string, pause time.Duration) inferencetest.Reply {
 			}
 			x.Send("data: " + piece(word) + "\n\n")
 		}
-		x.Send(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n")
+		x.Send(
+			`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n")
 		x.Send("data: [DONE]\n\n")
 	}
 }
 
 func piece(text string) string {
-	return fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, env.Quote(text))
+	return fmt.Sprintf(
+		`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, env.Quote(text))
 }
 
 // keepAlive opens a stream and sends only keep-alive lines.
@@ -96,8 +98,8 @@ func TestAStreamOfKeepAlivesEndsWithTheTurn(t *testing.T) {
 	}
 }
 
-// A stalled stream is aborted, and not waited for again in the turn's slot: the model counts as down at once. The next turn asks
-// after the worker's own request.
+// A stalled stream is aborted, and not waited for again in the turn's slot: the model counts as down at once. The next
+// turn asks after the worker's own request.
 func TestAStreamThatStalls(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -110,13 +112,15 @@ func TestAStreamThatStalls(t *testing.T) {
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 1)
 	requests := e.WantRequests(3)
-	if !strings.Contains(string(requests[1].Body), "Reply with ok.") || strings.Contains(string(requests[1].Body), "Talk.") ||
+	if !strings.Contains(string(requests[1].Body), "Reply with ok.") ||
+		strings.Contains(string(requests[1].Body), "Talk.") ||
 		!strings.Contains(string(requests[2].Body), "Talk.") {
 		t.Errorf("the requests are\n%s\n%s", requests[1].Body, requests[2].Body)
 	}
 	first := e.Show(env.Query[int64](e, "select min(id) from turns where message_id = $1", message))
 	if first.State != "failed" || first.ErrorClass != "transport" || len(first.Failed) != 1 {
-		t.Errorf("the first turn ended %s, %s, with the failed attempts %+v", first.State, first.ErrorClass, first.Failed)
+		t.Errorf("the first turn ended %s, %s, with the failed attempts %+v", first.State,
+			first.ErrorClass, first.Failed)
 	}
 }
 
@@ -140,13 +144,16 @@ func TestAStreamThatIsCut(t *testing.T) {
 		t.Fatalf("the failed attempts are %+v", turn.Failed)
 	}
 	failed := turn.Failed[0]
-	if failed.Round != 1 || failed.Class != "transport" || failed.Text != said[:len(said)/2] || failed.Usage.Input == 0 || failed.Usage.Output < 100 || !failed.Usage.Estimated {
+	if failed.Round != 1 || failed.Class != "transport" || failed.Text != said[:len(said)/2] ||
+		failed.Usage.Input == 0 || failed.Usage.Output < 100 || !failed.Usage.Estimated {
 		t.Errorf("the failed attempt is %+v", failed)
 	}
-	if answer := turn.RoundLog[0].Usage; turn.Tokens.Input != answer.Input+failed.Usage.Input || turn.Tokens.Output != answer.Output+failed.Usage.Output {
+	if answer := turn.RoundLog[0].Usage; turn.Tokens.Input != answer.Input+failed.Usage.Input ||
+		turn.Tokens.Output != answer.Output+failed.Usage.Output {
 		t.Errorf("the turn has %+v, its round %+v, the failed attempt %+v", turn.Tokens, answer, failed.Usage)
 	}
-	if shown := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(shown.Stdout, "half a sentence") || !strings.Contains(shown.Stdout, "failed attempt") {
+	if shown := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(shown.Stdout, "half a sentence") ||
+		!strings.Contains(shown.Stdout, "failed attempt") {
 		t.Errorf("turnctl show prints\n%s", shown.Stdout)
 	}
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))
@@ -175,7 +182,8 @@ func TestCutOffCallsCountAgainstTheBudget(t *testing.T) {
 	for _, a := range turn.Failed {
 		failed += a.Usage.Input + a.Usage.Output
 	}
-	if len(turn.Failed) == 0 || len(turn.Failed) > 3 || turn.Tokens.Input+turn.Tokens.Output != failed || failed < 2400 {
+	if len(turn.Failed) == 0 || len(turn.Failed) > 3 || turn.Tokens.Input+turn.Tokens.Output != failed ||
+		failed < 2400 {
 		t.Errorf("the turn took %+v, its failed attempts %+v", turn.Tokens, turn.Failed)
 	}
 }

@@ -59,8 +59,10 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	if !strings.Contains(start, `"turn_id":2`) || !strings.Contains(start, `"root_turn_id":1`) {
 		t.Errorf("the runner's turn began with %s", start)
 	}
-	started := env.Query[string](e, "select data ->> 'sub_agent' from turn_events where turn_id = 1 and type = 'tool_started'")
-	if want := fmt.Sprintf(`"message_id":%d`, env.Query[int64](e, "select id from messages where agent = 'scout'")); !strings.Contains(started, want) {
+	started := env.Query[string](e,
+		"select data ->> 'sub_agent' from turn_events where turn_id = 1 and type = 'tool_started'")
+	if want := fmt.Sprintf(`"message_id":%d`, env.Query[int64](e,
+		"select id from messages where agent = 'scout'")); !strings.Contains(started, want) {
 		t.Errorf("the boss's turn mentions %s", started)
 	}
 }
@@ -94,7 +96,8 @@ func TestParallelSubAgents(t *testing.T) {
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
 	for i, label := range []string{"a", "b", "c"} {
-		if call := turn.Calls()[i]; call.State != "succeeded" || !strings.HasSuffix(call.Result, "found "+label) || call.Starts != 1 {
+		if call := turn.Calls()[i]; call.State != "succeeded" || !strings.HasSuffix(call.Result, "found "+label) ||
+			call.Starts != 1 {
 			t.Errorf("call %d is %+v", i+1, call)
 		}
 	}
@@ -113,7 +116,8 @@ func TestASubAgentInTheBackground(t *testing.T) {
 			case 1:
 				return env.Spawn("scout find it async", "nobody x")
 			case 2:
-				return inferencetest.Calls(inferencetest.Call{ID: "call_wait", Name: "wait_for_tool_output", Arguments: "{}"})
+				return inferencetest.Calls(inferencetest.Call{ID: "call_wait", Name: "wait_for_tool_output",
+					Arguments: "{}"})
 			case 3:
 				return env.GetOutput(r)
 			default:
@@ -130,7 +134,8 @@ func TestASubAgentInTheBackground(t *testing.T) {
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 4)
 	e.WantReply(turn, "I heard: found")
-	if result := turn.Calls()[0].Result; !strings.HasPrefix(result, "Tool Output ID: ") || !strings.Contains(result, "Tool: spawn_agent") {
+	if result := turn.Calls()[0].Result; !strings.HasPrefix(result, "Tool Output ID: ") || !strings.Contains(result,
+		"Tool: spawn_agent") {
 		t.Errorf("the model got %q", result)
 	}
 	e.WantOneReplyEach(2)
@@ -185,7 +190,8 @@ func TestBoundsOfATree(t *testing.T) {
 		e.StartWorker()
 		turn := e.TurnOf(e.Enqueue("boss", "Get it done."))
 		e.WantEnd(turn, "succeeded", "none", 2)
-		if call := turn.Calls()[2]; call.State != "failed" || !strings.Contains(call.Result, `"reason":"max_tree_sub_agents"`) {
+		if call := turn.Calls()[2]; call.State != "failed" || !strings.Contains(call.Result,
+			`"reason":"max_tree_sub_agents"`) {
 			t.Errorf("the third is %+v", call)
 		}
 		if n := env.Query[int](e, "select count(*) from messages"); n != 3 {
@@ -197,8 +203,9 @@ func TestBoundsOfATree(t *testing.T) {
 		e := env.New(t)
 		e.WriteTeam("budget: {tree_calls: 3}")
 		e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
-			"boss":  env.ReportResult(env.Spawn("scout find it")),
-			"scout": env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("found"), inferencetest.Text("more")),
+			"boss": env.ReportResult(env.Spawn("scout find it")),
+			"scout": env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("found"),
+				inferencetest.Text("more")),
 		}))
 		e.StartWorker()
 		turn := e.TurnOf(e.Enqueue("boss", "Get it done."))
@@ -221,9 +228,13 @@ func TestASubAgentThatFails(t *testing.T) {
 		harm  func(e *env.Env)
 		want  []string
 	}{
-		"for good": {scout: func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Status(400, "no such field") },
-			want: []string{`"reason":"failed"`, `"detail":"This message could not be answered: the model does not take it as it is; the operator was told."`, `"may_still_be_running":false`}},
-		"degraded": {scout: env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_once", "b"), env.MarkerReply("mark_once", "c")),
+		"for good": {scout: func(inferencetest.Recorded) inferencetest.Reply {
+			return inferencetest.Status(400, "no such field")
+		},
+			want: []string{`"reason":"failed"`,
+				`"detail":"This message could not be answered: the model does not take it as it is; the operator was told."`, `"may_still_be_running":false`}},
+		"degraded": {scout: env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_once", "b"),
+			env.MarkerReply("mark_once", "c")),
 			want: []string{"[The agent scout could not finish as asked (max_rounds)", "Tool results: 2 succeeded"}},
 		"is cancelled": {scout: func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() },
 			harm: func(e *env.Env) {
@@ -237,7 +248,8 @@ func TestASubAgentThatFails(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			e.WriteTeam()
-			e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{"boss": env.ReportResult(env.Spawn("scout find it")), "scout": c.scout}))
+			e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
+				"boss": env.ReportResult(env.Spawn("scout find it")), "scout": c.scout}))
 			e.StartWorker("--max-attempts", "1")
 			message := e.Enqueue("boss", "Get it done.")
 			if c.harm != nil {
@@ -343,7 +355,8 @@ func TestAReplyWhileTheSchedulerIsPaused(t *testing.T) {
 	e.WriteTeam()
 	e.Ledger.Hold("a")
 	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
-		"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("found")),
+		"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(env.MarkerReply("mark_once", "a"),
+			inferencetest.Text("found")),
 	}))
 	e.StartWorker()
 	message := e.Enqueue("boss", "Get it done.")
@@ -367,7 +380,8 @@ func TestPurgingSubAgents(t *testing.T) {
 	e.WriteTeam()
 	e.Ledger.Hold("a")
 	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
-		"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("found")),
+		"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(env.MarkerReply("mark_once", "a"),
+			inferencetest.Text("found")),
 	}))
 	e.StartWorker()
 	message := e.Enqueue("boss", "Get it done.")
@@ -382,7 +396,8 @@ func TestPurgingSubAgents(t *testing.T) {
 	e.ResumeScheduler()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
-	if turn.Reply == nil || !strings.HasSuffix(turn.Reply.Body, "[The agent scout has replied, and its reply was removed since.]") {
+	if turn.Reply == nil || !strings.HasSuffix(turn.Reply.Body,
+		"[The agent scout has replied, and its reply was removed since.]") {
 		t.Errorf("the reply is %+v", turn.Reply)
 	}
 	if r := e.Turnctl("purge", "--agent", "boss"); r.Code != 0 {
@@ -402,7 +417,8 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 	e.WriteTeam()
 	e.WriteAgent("other")
 	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
-		"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(inferencetest.Text("found")), "other": env.Rounds(inferencetest.Text("Here.")),
+		"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(inferencetest.Text("found")),
+		"other": env.Rounds(inferencetest.Text("Here.")),
 	}))
 	c := &env.CrashEnv{Env: e}
 	for _, name := range []string{"boss", "scout", "runner", "other"} {
@@ -416,7 +432,8 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 	e.StartWorker("--worker-slots", "1")
 	e.TurnOf(message)
 	// The parent pauses for a moment first. Only messages granted meanwhile may go before its sub-agent.
-	if n := env.Query[int](e, `select count(*) from turns where agent = 'other' and created_at < (select created_at from turns where agent = 'scout')`); n > 1 {
+	if n := env.Query[int](e,
+		`select count(*) from turns where agent = 'other' and created_at < (select created_at from turns where agent = 'scout')`); n > 1 {
 		t.Errorf("%d newer messages were started before the sub-agent", n)
 	}
 	e.Await("all are answered", "select not exists (select from messages where closed_at is null)")
@@ -427,9 +444,12 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 func TestAKillAroundASubAgent(t *testing.T) {
 	t.Parallel()
 	for phase, points := range map[string][]string{
-		"parent": {"plan.before", "plan.sent", "plan.after", "call.start.before", "call.start.after", "finish.before", "finish.sent", "finish.after"},
-		"child":  {"tick.granted", "work.fetched", "work.loaded", "turn.start", "model.after", "finish.before", "finish.sent", "finish.after"},
-		"again":  {"tick.granted", "work.loaded", "call.results.before", "call.results.sent", "model.before", "finish.sent", "finish.after"},
+		"parent": {"plan.before", "plan.sent", "plan.after", "call.start.before", "call.start.after", "finish.before",
+			"finish.sent", "finish.after"},
+		"child": {"tick.granted", "work.fetched", "work.loaded", "turn.start", "model.after", "finish.before",
+			"finish.sent", "finish.after"},
+		"again": {"tick.granted", "work.loaded", "call.results.before", "call.results.sent", "model.before",
+			"finish.sent", "finish.after"},
 	} {
 		for _, point := range testrun.Sample(points, 1) {
 			t.Run(phase+" "+point, func(t *testing.T) {

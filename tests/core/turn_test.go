@@ -66,7 +66,8 @@ func TestAConversationGoesOn(t *testing.T) {
 		return roles
 	}
 	asked := e.WantRequests(6)
-	if diff := cmp.Diff([]string{"system", "user", "assistant", "tool", "assistant", "user"}, roles(asked[2])); diff != "" {
+	if diff := cmp.Diff([]string{"system", "user", "assistant", "tool", "assistant", "user"},
+		roles(asked[2])); diff != "" {
 		t.Errorf("the second message's first request (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"system", "user"}, roles(asked[4])); diff != "" {
@@ -95,7 +96,8 @@ func TestAModelThatCallsToolsForEver(t *testing.T) {
 				t.Errorf("%d calls ran, not %d", turn.Executed, ran)
 			}
 			first, _, _ := strings.Cut(turn.Reply.Body, "\n")
-			if want := fmt.Sprintf("Tool results: %d succeeded, %d failed.", ran, len(turn.Calls())-ran); first != want {
+			if want := fmt.Sprintf("Tool results: %d succeeded, %d failed.", ran,
+				len(turn.Calls())-ran); first != want {
 				t.Errorf("the summary begins with %q, not %q", first, want)
 			}
 			if turn.Message.State != "degraded" || turn.Message.Attempts != 1 {
@@ -114,7 +116,8 @@ func TestTheLastRoundIsAnnounced(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(env.Rounds(env.MarkerReply("mark_none", "a"), env.MarkerReply("mark_none", "b"), inferencetest.Text("That is all I know.")))
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_none", "a"), env.MarkerReply("mark_none", "b"),
+		inferencetest.Text("That is all I know.")))
 	e.StartWorker()
 
 	turn := e.TurnOf(e.Enqueue("clerk", "What is there?"))
@@ -127,7 +130,8 @@ func TestTheLastRoundIsAnnounced(t *testing.T) {
 	if end := last.Messages[len(last.Messages)-1]; !env.IsNotice(end) {
 		t.Errorf("the last round is not announced: %s", end.Text())
 	}
-	if state := env.Query[int](e, "select count(*) from rounds where raw like '%System Notice%' or text like '%System Notice%'"); state != 0 {
+	if state := env.Query[int](e,
+		"select count(*) from rounds where raw like '%System Notice%' or text like '%System Notice%'"); state != 0 {
 		t.Error("the notice is stored")
 	}
 }
@@ -140,7 +144,8 @@ func TestThirtyCallsInOneResponse(t *testing.T) {
 	for i := range 30 {
 		thirty = append(thirty, env.MarkerCall("mark_once", fmt.Sprint("call ", i)))
 	}
-	e.Model.Then(env.Rounds(inferencetest.Calls(thirty...), inferencetest.Text("Twelve marks are made."), inferencetest.Text("never asked")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(thirty...), inferencetest.Text("Twelve marks are made."),
+		inferencetest.Text("never asked")))
 	e.StartWorker()
 
 	turn := e.TurnOf(e.Enqueue("clerk", "Make thirty marks."))

@@ -33,7 +33,8 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 	send := func(body string, n int) {
 		for i := range n {
 			bodies = append(bodies, fmt.Sprint(body, " ", i))
-			ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('desk', $1, $2)", bodies[len(bodies)-1], fmt.Sprint(body, " ", i%4)))
+			ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('desk', $1, $2)", bodies[len(bodies)-1],
+				fmt.Sprint(body, " ", i%4)))
 		}
 	}
 	old := e.StartWorker()
@@ -76,7 +77,8 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			t.Errorf("%q has %d marks", bodies[i], n)
 		}
 	}
-	if n := env.Query[int](e, "select count(*) from turns where losses > 1 or state not in ('succeeded', 'degraded')"); n != 0 {
+	if n := env.Query[int](e,
+		"select count(*) from turns where losses > 1 or state not in ('succeeded', 'degraded')"); n != 0 {
 		t.Errorf("%d turns were lost more than once, or ended differently", n)
 	}
 	if n := env.Query[int](e, "select count(distinct version) from rounds"); n != 2 {
@@ -129,7 +131,8 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	old.Await("handing the turn back for a newer worker")
 	e.Await("the turn is put off", "select due_at > clock_timestamp() from turns where id = $1", turn)
 	view := e.Show(turn)
-	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" || !strings.Contains(view.Error, "version 9") {
+	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" ||
+		!strings.Contains(view.Error, "version 9") {
 		t.Errorf("the turn is %+v", view)
 	}
 	if _, after, _ := strings.Cut(e.JournalOf(turn), ")"); after != before {
@@ -144,7 +147,8 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	// Both run, and the turn is granted to the newer one only.
 	for message, body := range map[int64]string{begun: "finished: Begin.", behind: "finished: behind it"} {
 		e.AwaitClosed(message)
-		if got := env.Query[string](e, "select outcome || ' ' || body from replies where message_id = $1", message); got != "succeeded "+body {
+		if got := env.Query[string](e, "select outcome || ' ' || body from replies where message_id = $1",
+			message); got != "succeeded "+body {
 			t.Errorf("the reply is %q", got)
 		}
 	}
@@ -204,7 +208,8 @@ func TestAWorkerOnANewerSchema(t *testing.T) {
 				if code := w.Wait(); code != 1 {
 					t.Errorf("the worker ended with %d", code)
 				}
-				w.Await("the database's schema is too new for this program: migration 900_next needs a program that knows migration")
+				w.Await(
+					"the database's schema is too new for this program: migration 900_next needs a program that knows migration")
 			}
 			doctor := e.Turnctl("doctor")
 			if refused := strings.Contains(doctor.Stdout, "too new for this program"); refused == c.suits {

@@ -24,15 +24,17 @@ func obeys(r inferencetest.Recorded) inferencetest.Reply {
 	return inferencetest.Text("Hello.")
 }
 
-// TestUsersOfAnAgentDoNotMeet has two users, and nobody, talk to an agent in a conversation of one name, with the same keys. What the
-// model gets about anna is never in a request about another: not as history, as a note, or as a stored result.
+// TestUsersOfAnAgentDoNotMeet has two users, and nobody, talk to an agent in a conversation of one name, with the same
+// keys. What the model gets about anna is never in a request about another: not as history, as a note, or as a stored
+// result.
 func TestUsersOfAnAgentDoNotMeet(t *testing.T) {
 	t.Parallel()
 	for _, lane := range []string{"agent", "conversation"} {
 		t.Run(lane, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", "lane: "+lane, "tools: [mark_none, note_write, note_read]", "max_tool_result_chars: 500")
+			e.WriteAgent("clerk", "lane: "+lane, "tools: [mark_none, note_write, note_read]",
+				"max_tool_result_chars: 500")
 			e.Ledger.SetAnswer("long", strings.Repeat(annas+"answer ", 100))
 			e.Model.Then(obeys)
 			e.StartWorker()

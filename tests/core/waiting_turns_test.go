@@ -38,7 +38,8 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	t.Logf("%d turns wait after %s", n, time.Since(began).Round(time.Second))
 	wantNothingHeld(e)
 	e.Await("every slot runs a call", "select count(*) = 8 from detached_calls where claim is not null")
-	e.Await("nobody uses a connection", strings.Replace(connections, "count(*)", "count(*) = 0", 1)+" and state <> 'idle'")
+	e.Await("nobody uses a connection", strings.Replace(connections, "count(*)", "count(*) = 0",
+		1)+" and state <> 'idle'")
 	if open := env.Query[int](e, connections); open > pools {
 		t.Errorf("%d connections are open, and the pools have %d", open, pools)
 	}
@@ -51,7 +52,8 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	e.StartWorker(slots...)
 	began = time.Now()
 	e.Ledger.Release()
-	e.Await("all turns are answered", "select count(*) = $1 from replies where agent = 'clerk' and outcome = 'succeeded'", n)
+	e.Await("all turns are answered",
+		"select count(*) = $1 from replies where agent = 'clerk' and outcome = 'succeeded'", n)
 	t.Logf("all were answered %s after the results came", time.Since(began).Round(time.Second))
 	if twice := env.Query[int](e, "select count(*) from detached_calls where attempt > 2"); twice > 0 {
 		t.Errorf("%d calls had more than two attempts", twice)

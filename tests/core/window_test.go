@@ -34,8 +34,9 @@ type shownWindow struct {
 func counted(text string, tokens int) inferencetest.Reply {
 	return inferencetest.JSON(http.StatusOK, map[string]any{
 		"id": "c", "object": "chat.completion", "model": "scripted",
-		"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": text}}},
-		"usage":   map[string]any{"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5},
+		"choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
+			"message": map[string]any{"role": "assistant", "content": text}}},
+		"usage": map[string]any{"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5},
 	})
 }
 
@@ -48,7 +49,8 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 	long := strings.Repeat("A long story. ", 2000)
 	e.Model.Add(
 		counted("Heard.", 9000),
-		inferencetest.Fault(400, "context_length_exceeded", "This model's maximum context length is 16000 tokens. However, your messages resulted in 18000 tokens."),
+		inferencetest.Fault(400, "context_length_exceeded",
+			"This model's maximum context length is 16000 tokens. However, your messages resulted in 18000 tokens."),
 		counted("Heard again.", 9200),
 		counted("Heard a part.", 9300),
 	)
@@ -60,15 +62,18 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 	e.WantRequests(4)
 
 	cutDown := env.Turnctl[shownWindow](e, "show", fmt.Sprint(second.ID)).RoundLog[0].Request
-	if cutDown.Compacted == nil || cutDown.Omitted != 1 || cutDown.Estimate > *cutDown.Compacted || cutDown.Reported == nil || *cutDown.Reported != 9200 || cutDown.Cut {
+	if cutDown.Compacted == nil || cutDown.Omitted != 1 || cutDown.Estimate > *cutDown.Compacted ||
+		cutDown.Reported == nil || *cutDown.Reported != 9200 || cutDown.Cut {
 		t.Errorf("the turn that was refused: %+v", cutDown)
 	}
 	cut := env.Turnctl[shownWindow](e, "show", fmt.Sprint(third.ID)).RoundLog[0].Request
-	if !cut.Cut || cut.Compacted != nil || cut.Window != 100000 || cut.Tools < 200 || cut.System < 50 || cut.Turn < 8000 || cut.History < 16000 ||
+	if !cut.Cut || cut.Compacted != nil || cut.Window != 100000 || cut.Tools < 200 || cut.System < 50 ||
+		cut.Turn < 8000 || cut.History < 16000 ||
 		cut.Room != 100000-4096-5000 {
 		t.Errorf("the turn that was cut: %+v", cut)
 	}
-	for turn, says := range map[int64]string{second.ID: "the provider had refused a longer request", third.ID: "the provider seems to have truncated this request"} {
+	for turn, says := range map[int64]string{second.ID: "the provider had refused a longer request",
+		third.ID: "the provider seems to have truncated this request"} {
 		if page := e.Turnctl("show", fmt.Sprint(turn)).Stdout; !strings.Contains(page, says) {
 			t.Errorf("turn %d is shown without %q:\n%s", turn, says, page)
 		}

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newClockEnv returns an Env on a server whose clock the test sets. Timestamps of that clock do not show
-// whether grants overlap, so the order of writes is recorded: a grant before the end of the lane's last one is an overlap.
+// newClockEnv returns an Env on a server whose clock the test sets. Timestamps of that clock do not show whether grants
+// overlap, so the order of writes is recorded: a grant before the end of the lane's last one is an overlap.
 func newClockEnv(t testing.TB) (*env.Env, *clockServer) {
 	t.Helper()
 	c := newClockServer(t)
@@ -41,7 +41,8 @@ func wakeScheduler(e *env.Env) {
 func awaitHold(e *env.Env, until *time.Time) {
 	e.T.Helper()
 	wakeScheduler(e)
-	e.Await("the scheduler holds off", "select hold_until is not null and hold_until is distinct from $1 from settings", until)
+	e.Await("the scheduler holds off", "select hold_until is not null and hold_until is distinct from $1 from settings",
+		until)
 	*until = env.Query[time.Time](e, "select hold_until from settings")
 }
 
@@ -69,7 +70,8 @@ func awaitTick(t *testing.T, w *env.Process) {
 
 // clockLease is the flags of a worker whose hold-off ends soon, and whose turns have time for the steps of a
 // test.
-var clockLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "20s"}
+var clockLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout",
+	"20s", "--takeover-after", "20s"}
 
 // The clock is set back and forth during turns, while messages wait and a schedule has slots. No live worker
 // loses its turn, nothing waits for the clock, and a step alone creates no slot.
@@ -104,8 +106,10 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 		for _, id := range []int64{running, waiting, after} {
 			turn := e.TurnOf(id)
 			e.WantEnd(turn, "succeeded", "none", 2)
-			if turn.Dispatches != 1 || turn.DurationMs == nil || *turn.DurationMs < 0 || *turn.DurationMs > (2*time.Hour).Milliseconds() {
-				t.Errorf("after a step of %v: message %d had %d dispatches in %v ms; the grants and jobs are\n%s\n%s", step, id, turn.Dispatches, *turn.DurationMs,
+			if turn.Dispatches != 1 || turn.DurationMs == nil || *turn.DurationMs < 0 ||
+				*turn.DurationMs > (2*time.Hour).Milliseconds() {
+				t.Errorf("after a step of %v: message %d had %d dispatches in %v ms; the grants and jobs are\n%s\n%s",
+					step, id, turn.Dispatches, *turn.DurationMs,
 					env.Query[string](e, "select string_agg(g::text, E'\n' order by lane, token) from lease_log g"),
 					env.Query[string](e, "select string_agg(j::text, E'\n' order by id) from river_job j"))
 			}
@@ -156,7 +160,8 @@ func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
 			t.Parallel()
 			e, c := newClockEnv(t)
 			e.WriteAgent("clerk", env.MarkerTools)
-			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.HangOnce(inferencetest.Text("It is marked."))))
+			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"),
+				env.HangOnce(inferencetest.Text("It is marked."))))
 			first := e.StartWorker(shortLease...)
 			message := e.Send("clerk", "Make a mark.")
 			behind := e.Send("clerk", "And another.")

@@ -10,7 +10,8 @@ import (
 // A panic in a turn ends neither the worker nor the message.
 func TestAPanicInsideATurn(t *testing.T) {
 	t.Parallel()
-	for _, point := range testrun.Sample([]string{"turn.start", "model.before", "model.first", "plan.after", "call.checked", "call.effect_done", "finish.before", "finish.after"}, 3) {
+	for _, point := range testrun.Sample([]string{"turn.start", "model.before", "model.first", "plan.after",
+		"call.checked", "call.effect_done", "finish.before", "finish.after"}, 3) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			c := env.Crash{Point: point, Fault: "panic", Tool: "mark_once"}

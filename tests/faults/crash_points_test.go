@@ -43,7 +43,8 @@ func crashTestOf(point string) crashTest {
 // crashFlags is the flags of all workers here. Leases end while a test waits, and timeouts suit a busy
 // machine.
 var crashFlags = []string{
-	"--lease-ttl", "1m", "--lease-margin", "5s", "--max-duration", "50s", "--tool-timeout", "30s", "--shutdown-grace", "5s",
+	"--lease-ttl", "1m", "--lease-margin", "5s", "--max-duration", "50s", "--tool-timeout", "30s",
+	"--shutdown-grace", "5s",
 }
 
 // crashDuringTurn applies the fault to the only worker during a turn. A second worker starts.
@@ -57,7 +58,8 @@ func crashDuringTurn(t *testing.T, c env.Crash) {
 	finish(e, c, faulty, end, first)
 }
 
-// crashDuringProbe applies the fault to the only worker when it has asked a model that refused its message with a request of its own.
+// crashDuringProbe applies the fault to the only worker when it has asked a model that refused its message with a
+// request of its own.
 func crashDuringProbe(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Model.Add(inferencetest.Fault(http.StatusUnauthorized, "invalid_api_key", "no such key"))
@@ -83,7 +85,8 @@ func finish(e *env.CrashEnv, c env.Crash, harmed *env.Process, end func(), messa
 		wantAliveOrReason(e, harmed)
 	}
 	wantRunsAllowed(e)
-	if n := env.Query[int](e.Env, "select count(*) from replies where outcome not in ('succeeded', 'degraded')"); n != 0 {
+	if n := env.Query[int](e.Env,
+		"select count(*) from replies where outcome not in ('succeeded', 'degraded')"); n != 0 {
 		e.T.Errorf("%d messages got no answer", n)
 	}
 }
@@ -93,7 +96,8 @@ func finish(e *env.CrashEnv, c env.Crash, harmed *env.Process, end func(), messa
 func wantAliveOrReason(e *env.CrashEnv, p *env.Process) {
 	e.T.Helper()
 	if !p.Running() {
-		if said := p.Output.String(); p.Wait() != 1 || strings.Contains(said, "worker ready") || !strings.Contains(said, "worker: ") {
+		if said := p.Output.String(); p.Wait() != 1 || strings.Contains(said, "worker ready") ||
+			!strings.Contains(said, "worker: ") {
 			e.T.Errorf("the faulty worker ended with %d:\n%s", p.Wait(), p.Output.Tail())
 		}
 		return
@@ -104,8 +108,8 @@ func wantAliveOrReason(e *env.CrashEnv, p *env.Process) {
 	}
 }
 
-// crashDuringAsk applies the fault to a worker whose turn asks a person about each call. Somebody approves all calls or, at
-// tick.expired, nobody answers.
+// crashDuringAsk applies the fault to a worker whose turn asks a person about each call. Somebody approves all calls
+// or, at tick.expired, nobody answers.
 func crashDuringAsk(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	settings := []string{`approve: {"*": always}`}
@@ -184,7 +188,8 @@ func crashDuringSpawn(t *testing.T, c env.Crash) {
 	if c.Fault != "kill" {
 		wantAliveOrReason(e, faulty)
 	}
-	states := env.Query[string](e.Env, "select string_agg(agent || ' ' || outcome, ', ' order by message_id) from replies")
+	states := env.Query[string](e.Env,
+		"select string_agg(agent || ' ' || outcome, ', ' order by message_id) from replies")
 	if states != "boss succeeded, clerk cancelled" {
 		t.Errorf("replies %s", states)
 	}

@@ -58,7 +58,8 @@ func toolsAt(point string) []string {
 		return []string{"mark_none"}
 	case strings.HasPrefix(point, "call.transact"):
 		return []string{"note_write"}
-	case strings.HasPrefix(point, "ask."), strings.HasPrefix(point, "call.start"), point == "call.checked", point == "call.effect_done":
+	case strings.HasPrefix(point, "ask."), strings.HasPrefix(point, "call.start"), point == "call.checked",
+		point == "call.effect_done":
 		return []string{"mark_keyed", "mark_once"}
 	case strings.HasPrefix(point, "call.results"), point == "tick.lost":
 		return []string{"mark_none", "mark_keyed", "mark_once"}
@@ -70,7 +71,8 @@ func toolsAt(point string) []string {
 		return []string{"mark_large"}
 	case point == "recover.reconcile":
 		return []string{"mark_sure"}
-	case strings.HasPrefix(point, "accept."), strings.HasPrefix(point, "webhook."), point == "tick.fired", point == "tick.spawned":
+	case strings.HasPrefix(point, "accept."), strings.HasPrefix(point, "webhook."), point == "tick.fired",
+		point == "tick.spawned":
 		return []string{"mark_none"}
 	default:
 		return []string{"mark_none", "mark_keyed", "mark_once", "note_write"}
@@ -109,7 +111,8 @@ func wantRunsAllowed(e *env.CrashEnv) {
 		runs[m.Label] = append(runs[m.Label], m)
 	}
 	for label, marks := range runs {
-		if tool := marks[0].Tool; len(marks) > 1 && slices.Contains([]string{"mark_once", "mark_sure", "mark_large", "mark_far_once"}, tool) {
+		if tool := marks[0].Tool; len(marks) > 1 && slices.Contains([]string{"mark_once", "mark_sure", "mark_large",
+			"mark_far_once"}, tool) {
 			e.T.Errorf("%s ran %d times for %s", tool, len(marks), label)
 		}
 		for _, m := range marks {

@@ -63,7 +63,8 @@ func standardTurn(r inferencetest.Recorded) inferencetest.Reply {
 		c.ID = "call_" + tool
 		return c
 	}
-	return env.Rounds(inferencetest.Calls(named("none"), named("once")), inferencetest.Calls(named("keyed")), inferencetest.Text("answer to "+label))(r)
+	return env.Rounds(inferencetest.Calls(named("none"), named("once")), inferencetest.Calls(named("keyed")),
+		inferencetest.Text("answer to "+label))(r)
 }
 
 // countStandardSteps runs the standard turn uncut and counts its journal writes.
@@ -128,7 +129,9 @@ func plainSentence(said string) bool {
 // as often as its effect allows.
 func wantAnswered(e *env.Env, message int64, body string) {
 	e.T.Helper()
-	if got := env.Query[string](e, "select coalesce(string_agg(outcome || ': ' || body, '; '), 'none') from replies where message_id = $1", message); got != "succeeded: answer to "+body {
+	if got := env.Query[string](e,
+		"select coalesce(string_agg(outcome || ': ' || body, '; '), 'none') from replies where message_id = $1",
+		message); got != "succeeded: answer to "+body {
 		e.T.Errorf("%q has the reply %q", body, got)
 	}
 	if n := env.Query[int](e, "select count(*) from messages where idempotency_key = $1", body); n > 1 {

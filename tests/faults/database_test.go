@@ -88,8 +88,10 @@ func TestEachBackendIsTerminated(t *testing.T) {
 	for body, m := range moments {
 		const sessions = "select count(*) > 0 from pg_stat_activity where application_name = $1 and datname = current_database()"
 		// A pool may drop its new session too, once it gets a late error of an old one.
-		for until := time.Now().Add(env.Patience); !env.Query[bool](e, sessions, m.pool) && time.Now().Before(until); warm++ {
-			acceptAndAwait(e, fmt.Sprint("warm ", warm)) // its text is its key: with an old one it would be no new message
+		for until := time.Now().Add(env.Patience); !env.Query[bool](e, sessions, m.pool) &&
+			time.Now().Before(until); warm++ {
+			// its text is its key: with an old one it would be no new message
+			acceptAndAwait(e, fmt.Sprint("warm ", warm))
 		}
 		e.Await("the pool "+m.pool+" has a session", sessions, m.pool)
 		wantAnswered(e, acceptAndAwait(e, body), body)
@@ -179,10 +181,12 @@ type connectionHog struct {
 // fill takes connections until the worker has none and can get none.
 func (c *connectionHog) fill() {
 	for empty := 0; empty < 3; empty++ {
-		for conn, err := pgx.Connect(context.Background(), c.h.DatabaseURL); err == nil; conn, err = pgx.Connect(context.Background(), c.h.DatabaseURL) {
+		for conn, err := pgx.Connect(context.Background(), c.h.DatabaseURL); err == nil; conn,
+			err = pgx.Connect(context.Background(), c.h.DatabaseURL) {
 			c.held = append(c.held, conn)
 		}
-		n, err := env.TryQuery[int](c.h, `select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'turnkeeper%'`)
+		n, err := env.TryQuery[int](c.h,
+			`select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'turnkeeper%'`)
 		if err != nil {
 			c.h.T.Error(err)
 			return

@@ -12,7 +12,8 @@ import (
 // programs notice by their own timeouts, most of half a minute. In the short form, only one write is tested.
 func TestDeadConnections(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]storagetest.Cut{"after the commit": storagetest.Hush, "before the server has it": storagetest.Freeze} {
+	for name, cut := range map[string]storagetest.Cut{"after the commit": storagetest.Hush,
+		"before the server has it": storagetest.Freeze} {
 		all := places(6)
 		if !env.LongFaults {
 			all = all[5:6] // a write of the journal

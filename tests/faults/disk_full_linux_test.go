@@ -87,7 +87,8 @@ func TestTheDiskIsFull(t *testing.T) {
 	disk := newSmallDisk(t, 300)
 	dir := filepath.Join(disk.dir, "postgres")
 	// Keep little of the log, so that it soon needs more space.
-	options := pgdev.Options{Dir: dir, Settings: map[string]string{"min_wal_size": "32MB", "max_wal_size": "32MB", "wal_recycle": "off"}}
+	options := pgdev.Options{Dir: dir, Settings: map[string]string{"min_wal_size": "32MB", "max_wal_size": "32MB",
+		"wal_recycle": "off"}}
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())
@@ -131,7 +132,8 @@ func TestTheDiskIsFull(t *testing.T) {
 		startPostgresWith(t, options)
 		e.AwaitClosed(message)
 		e.Ledger.WantRuns(name, 1)
-		if got := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1", message); got != "succeeded: Done." {
+		if got := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1",
+			message); got != "succeeded: Done." {
 			t.Errorf("%s: the reply is %q", name, got)
 		}
 	}
@@ -140,7 +142,8 @@ func TestTheDiskIsFull(t *testing.T) {
 // exhaustLog makes the server need space for its log until it crashes.
 func exhaustLog(e *env.Env) {
 	for range 100 {
-		if _, err := e.DB.Exec(e.T.Context(), "select pg_switch_wal(), pg_logical_emit_message(false, 'test', repeat('x', 1000))"); err != nil {
+		if _, err := e.DB.Exec(e.T.Context(),
+			"select pg_switch_wal(), pg_logical_emit_message(false, 'test', repeat('x', 1000))"); err != nil {
 			return
 		}
 	}

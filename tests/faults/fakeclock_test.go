@@ -32,7 +32,8 @@ type clockServer struct {
 // in CI, and is skipped elsewhere.
 func fakeLibrary(t testing.TB) string {
 	t.Helper()
-	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1", "/usr/lib64/faketime/libfaketime.so.1"} {
+	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1",
+		"/usr/lib64/faketime/libfaketime.so.1"} {
 		if found, _ := filepath.Glob(pattern); len(found) > 0 {
 			return found[0]
 		}
@@ -151,7 +152,8 @@ func (c *clockServer) awaitReady() {
 func (c *clockServer) set(off time.Duration) {
 	c.t.Helper()
 	next := c.file + ".next"
-	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil { // the server reads it as another user
+	// the server reads it as another user
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil {
 		c.t.Fatal(err)
 	}
 	if err := os.Rename(next, c.file); err != nil { // never half written

@@ -29,7 +29,8 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 		if env.NewestMessage(r) == "Die." {
 			return env.MarkerReply("mark_poison", "death")
 		}
-		return env.Rounds(env.MarkerReply("mark_none", env.NewestMessage(r)), inferencetest.Text("answer to "+env.NewestMessage(r)))(r)
+		return env.Rounds(env.MarkerReply("mark_none", env.NewestMessage(r)),
+			inferencetest.Text("answer to "+env.NewestMessage(r)))(r)
 	})
 	w := e.StartWorker()
 	doomed := e.Send("doomed", "Die.")
@@ -47,14 +48,16 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 	if turn.Dispatches != 3 || turn.Losses != 3 {
 		t.Errorf("the turn had %d dispatches and %d losses", turn.Dispatches, turn.Losses)
 	}
-	if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, "Tool results: 0 succeeded, 0 failed, 1 unknown.\n- mark_poison: ") {
+	if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body,
+		"Tool results: 0 succeeded, 0 failed, 1 unknown.\n- mark_poison: ") {
 		t.Errorf("the reply is %+v", turn.Reply)
 	}
 	e.Ledger.WantRuns("death", 3)
 	others = append(others, e.Send("clerk", "other 4"))
 	e.AwaitClosed(others...)
 	for i, id := range others {
-		if got := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1", id); got != fmt.Sprint("succeeded: answer to other ", i+1) {
+		if got := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1",
+			id); got != fmt.Sprint("succeeded: answer to other ", i+1) {
 			t.Errorf("message %d has the reply %q", id, got)
 		}
 	}
@@ -103,12 +106,15 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	w.Terminate()
 
 	// Lanes run in order, and those with the oldest first message go first.
-	if broken := env.Query[int](e, `select count(*) from messages late join messages early on early.lane = late.lane and early.id < late.id
+	if broken := env.Query[int](e,
+		`select count(*) from messages late join messages early on early.lane = late.lane and early.id < late.id
 		where late.turn_id is not null and early.turn_id is null and late.id > $1 and early.id > $1`, first); broken != 0 {
 		t.Errorf("%d messages were taken before older ones of their lane", broken)
 	}
-	slots := env.Query[int](e, "select slots_seen from (select greatest(max(slots), 10) from worker_heartbeat) w (slots_seen)")
-	if ahead := env.Query[int](e, `select count(*) from messages late where late.agent = 'crew' and late.turn_id is not null and (
+	slots := env.Query[int](e,
+		"select slots_seen from (select greatest(max(slots), 10) from worker_heartbeat) w (slots_seen)")
+	if ahead := env.Query[int](e,
+		`select count(*) from messages late where late.agent = 'crew' and late.turn_id is not null and (
 			select count(*) from messages early where early.agent = 'crew' and early.turn_id is null and (early.due_at, early.id) < (late.due_at, late.id)) > $1`, slots); ahead != 0 {
 		t.Errorf("%d messages were taken before more than %d older heads", ahead, slots)
 	}
@@ -151,7 +157,8 @@ func TestOneKeyFromAHundredClients(t *testing.T) {
 		done.Go(func() {
 			ready.Done()
 			<-start
-			faults[i] = conn.QueryRow(t.Context(), "select turnkeeper.enqueue('clerk', 'Hello', idempotency_key => 'one key')").Scan(&ids[i])
+			faults[i] = conn.QueryRow(t.Context(),
+				"select turnkeeper.enqueue('clerk', 'Hello', idempotency_key => 'one key')").Scan(&ids[i])
 		})
 	}
 	ready.Wait()

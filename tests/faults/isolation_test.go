@@ -26,7 +26,8 @@ func raising(name, what, on, condition string) poison {
 	return poison{
 		what: what, error: text,
 		harm: []string{
-			fmt.Sprintf("create function poison_%s() returns trigger language plpgsql as $$ begin if %s then raise exception '%s'; end if; return new; end $$",
+			fmt.Sprintf(
+				"create function poison_%s() returns trigger language plpgsql as $$ begin if %s then raise exception '%s'; end if; return new; end $$",
 				name, condition, text),
 			fmt.Sprintf("create trigger poison_%s before %s for each row execute function poison_%[1]s()", name, on),
 		},
@@ -34,9 +35,9 @@ func raising(name, what, on, condition string) poison {
 	}
 }
 
-// One row of each kind cannot be read or written: the journal of a turn that must be closed, the end of another one's grant, a message
-// to grant, a schedule's slot, a webhook's delivery. Messages in other lanes are answered, operators are told what fails, and each row
-// goes on by itself once it no longer fails.
+// One row of each kind cannot be read or written: the journal of a turn that must be closed, the end of another one's
+// grant, a message to grant, a schedule's slot, a webhook's delivery. Messages in other lanes are answered, operators
+// are told what fails, and each row goes on by itself once it no longer fails.
 func TestOneRowOfEachKindFails(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -67,23 +68,31 @@ func TestOneRowOfEachKindFails(t *testing.T) {
 		return env.Query[int64](e, "select turn_id from messages where id = $1", message)
 	}
 	journal := poison{
-		what: fmt.Sprintf("turn %d cannot be", turnOf(unreadable)), error: "cannot call populate_composite", message: unreadable,
+		what: fmt.Sprintf("turn %d cannot be", turnOf(unreadable)), error: "cannot call populate_composite",
+		message: unreadable,
 		harm: []string{
-			"create table kept as select answer from journal where round = 1 and turn_id = " + fmt.Sprint(turnOf(unreadable)),
+			"create table kept as select answer from journal where round = 1 and turn_id = " +
+				fmt.Sprint(turnOf(unreadable)),
 			"update journal set answer = '[1]' where round = 1 and turn_id = " + fmt.Sprint(turnOf(unreadable)),
 		},
-		heal: []string{"update journal set answer = (select answer from kept) where round = 1 and turn_id = " + fmt.Sprint(turnOf(unreadable)), "drop table kept"},
+		heal: []string{"update journal set answer = (select answer from kept) where round = 1 and turn_id = " +
+			fmt.Sprint(turnOf(unreadable)), "drop table kept"},
 	}
 	ended := poison{
 		what: fmt.Sprintf("turn %d cannot be", turnOf(unended)), error: "ended_grants_grant_id_key", message: unended,
-		harm: []string{fmt.Sprintf(`insert into ended_grants select lane || '/copy', token, grant_id, 0, job_id, worker_id, granted_at, lease_until, clock_timestamp(), 'finished'
+		harm: []string{
+			fmt.Sprintf(
+				`insert into ended_grants select lane || '/copy', token, grant_id, 0, job_id, worker_id, granted_at, lease_until, clock_timestamp(), 'finished'
 			from turns where id = %d`, turnOf(unended))},
 		heal: []string{"delete from ended_grants where lane like '%/copy'"},
 	}
-	granted := raising("grant", fmt.Sprintf("message %d cannot be", ungranted), "insert on turns", fmt.Sprintf("new.message_id = %d", ungranted))
+	granted := raising("grant", fmt.Sprintf("message %d cannot be", ungranted), "insert on turns",
+		fmt.Sprintf("new.message_id = %d", ungranted))
 	granted.message = ungranted
-	slot := raising("slot", "the slot of schedule watcher/default cannot", "insert on messages", "new.agent = 'watcher'")
-	delivery := raising("delivery", "of a webhook cannot be claimed", "update on webhook_deliveries", "exists (select from turnkeeper.replies r where r.id = new.reply_id and r.body = 'answer to other 0')")
+	slot := raising("slot", "the slot of schedule watcher/default cannot", "insert on messages",
+		"new.agent = 'watcher'")
+	delivery := raising("delivery", "of a webhook cannot be claimed", "update on webhook_deliveries",
+		"exists (select from turnkeeper.replies r where r.id = new.reply_id and r.body = 'answer to other 0')")
 	all := []poison{journal, ended, granted, slot, delivery}
 
 	dies.Kill()
@@ -103,7 +112,8 @@ func TestOneRowOfEachKindFails(t *testing.T) {
 		body := fmt.Sprint("other ", i)
 		wantAnswered(e, acceptAndAwait(e, body), body)
 	}
-	e.Await("the other schedule has run", "select exists (select from messages where agent = 'looker' and closed_at is not null)")
+	e.Await("the other schedule has run",
+		"select exists (select from messages where agent = 'looker' and closed_at is not null)")
 	e.Await("the other replies are delivered", "select count(*) >= 2 from webhook_deliveries where state = 'delivered'")
 	t.Logf("others were answered after %s", time.Since(began).Round(time.Millisecond))
 
@@ -111,7 +121,8 @@ func TestOneRowOfEachKindFails(t *testing.T) {
 		e.Poll("doctor reports "+p.error, func() bool { return reports(e, p) })
 		w.Await(p.error)
 	}
-	for _, command := range [][]string{{"turns"}, {"inbox"}, {"lanes"}, {"asks"}, {"schedules"}, {"workers"}, {"top", "--once"}, {"outbox"}, {"set-aside"}} {
+	for _, command := range [][]string{{"turns"}, {"inbox"}, {"lanes"}, {"asks"}, {"schedules"}, {"workers"},
+		{"top", "--once"}, {"outbox"}, {"set-aside"}} {
 		if r := e.Turnctl(command...); r.Code != 0 {
 			t.Errorf("turnctl %s exits with %d: %s", strings.Join(command, " "), r.Code, r.Stderr)
 		}
@@ -145,7 +156,8 @@ func TestOneRowOfEachKindFails(t *testing.T) {
 		}
 	}
 	e.AwaitDeliveries("hook", "pending", 0)
-	e.Await("the slot has become a message", "select exists (select from messages where agent = 'watcher' and closed_at is not null)")
+	e.Await("the slot has become a message",
+		"select exists (select from messages where agent = 'watcher' and closed_at is not null)")
 	e.Await("nothing is set aside", "select not exists (select from set_aside)")
 	wantAnswered(e, ungranted, "not to be granted")
 }
@@ -167,7 +179,8 @@ func doctorChecks(e *env.Env) []doctorCheck {
 func reports(e *env.Env, p poison) bool {
 	e.T.Helper()
 	for _, c := range doctorChecks(e) {
-		if c.Name == "set aside" && c.Verdict == "fail" && strings.Contains(c.Found, p.what) && strings.Contains(c.Found, p.error) && strings.Contains(c.Advice, "remove what the error names") {
+		if c.Name == "set aside" && c.Verdict == "fail" && strings.Contains(c.Found, p.what) &&
+			strings.Contains(c.Found, p.error) && strings.Contains(c.Advice, "remove what the error names") {
 			return true
 		}
 	}
@@ -184,8 +197,8 @@ func doctorSays(e *env.Env, text string) bool {
 	return false
 }
 
-// A worker starts though the rows of an agent, and of a schedule of another one, cannot be written. It registers the others, reports
-// these, and registers them by itself once they no longer fail.
+// A worker starts though the rows of an agent, and of a schedule of another one, cannot be written. It registers the
+// others, reports these, and registers them by itself once they no longer fail.
 func TestAnAgentThatCannotBeRegistered(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -228,8 +241,10 @@ func TestNothingCanBeForgotten(t *testing.T) {
 	e.Model.Then(standardTurn)
 	w := e.StartWorker()
 	next := env.Query[int64](e, "select nextval('messages_id_seq') + 1")
-	granted := raising("grant", fmt.Sprintf("message %d cannot be", next), "insert on turns", fmt.Sprintf("new.message_id = %d", next))
-	kept := raising("forgetting", `the step "rows set aside" of the scheduler's tick fails`, "delete on set_aside", "true")
+	granted := raising("grant", fmt.Sprintf("message %d cannot be", next), "insert on turns",
+		fmt.Sprintf("new.message_id = %d", next))
+	kept := raising("forgetting", `the step "rows set aside" of the scheduler's tick fails`,
+		"delete on set_aside", "true")
 	for _, sql := range append(granted.harm, kept.harm...) {
 		e.Exec(sql)
 	}

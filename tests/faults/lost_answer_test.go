@@ -13,7 +13,8 @@ import (
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]storagetest.Cut{
-		"after the commit": storagetest.Unanswer, "before the server has it": storagetest.Lose, "on the way": storagetest.Abandon,
+		"after the commit": storagetest.Unanswer, "before the server has it": storagetest.Lose,
+		"on the way": storagetest.Abandon,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

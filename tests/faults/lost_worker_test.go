@@ -86,11 +86,13 @@ func TestAKillDuringATool(t *testing.T) {
 
 // shortLease is the flags of a worker whose leases end soon, but leave time for some steps on a slow machine.
 // Only the end of a lease shows that it is lost.
-var shortLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "0"}
+var shortLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout",
+	"20s", "--takeover-after", "0"}
 
 func TestAStoppedWorkerIsFenced(t *testing.T) {
 	t.Parallel()
-	for name, flags := range map[string][]string{"at the end of its lease": shortLease, "when its heart is silent": {"--takeover-after", "20s"}} {
+	for name, flags := range map[string][]string{"at the end of its lease": shortLease,
+		"when its heart is silent": {"--takeover-after", "20s"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
@@ -230,7 +232,8 @@ func TestTwoWorkersOneLane(t *testing.T) {
 		}
 	}
 	for i, id := range ids {
-		if got := env.Query[string](e, "select body from replies where message_id = $1", id); got != "answer to "+bodies[i] {
+		if got := env.Query[string](e, "select body from replies where message_id = $1",
+			id); got != "answer to "+bodies[i] {
 			t.Errorf("message %d has the reply %q", id, got)
 		}
 	}

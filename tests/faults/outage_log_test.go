@@ -10,8 +10,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Postgres is stopped for twenty seconds, while a turn writes and others wait. The worker's log says so when it begins, every ten
-// seconds, and at the end, and has little else above level debug.
+// Postgres is stopped for twenty seconds, while a turn writes and others wait. The worker's log says so when it begins,
+// every ten seconds, and at the end, and has little else above level debug.
 func TestALogWhileTheDatabaseIsStopped(t *testing.T) {
 	t.Parallel()
 	dir := env.ServerDir(t)

@@ -12,8 +12,9 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// The database refuses every write to the journal for a while, as on a full disk: first the writes before a turn's model call, then
-// its end. Every place that shows the turn gives the SQLSTATE, and afterwards how long the refusal lasted.
+// The database refuses every write to the journal for a while, as on a full disk: first the writes before a turn's
+// model call, then its end. Every place that shows the turn gives the SQLSTATE, and afterwards how long the refusal
+// lasted.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -38,7 +39,8 @@ func TestRefusedWrites(t *testing.T) {
 		wantRefusalShown(e, w, name)
 		e.Exec("drop trigger refuse on journal")
 		e.AwaitClosed(message)
-		if got := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1", message); got != "succeeded: You said: "+name {
+		if got := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1",
+			message); got != "succeeded: You said: "+name {
 			t.Errorf("%s: the reply is %q", name, got)
 		}
 		wantRefusalOver(e, w, name)
@@ -78,7 +80,8 @@ func wantRefusalShown(e *env.Env, w *env.Process, name string) {
 	says("doctor", turnctl("doctor"), "FAIL writable no:", "FAIL refused writes", "53100", "disk is full")
 	get := func(path string) func() string { return func() string { return getText(e, w.APIURL()+path) } }
 	says("readyz", get("/readyz"), "503", "refuses writes", "53100")
-	says("metrics", get("/metrics"), `turnkeeper_db_refused{sqlstate="53100"`, "turnkeeper_db_refused_age_seconds", `turnkeeper_db_refused_attempts_total{`)
+	says("metrics", get("/metrics"), `turnkeeper_db_refused{sqlstate="53100"`, "turnkeeper_db_refused_age_seconds",
+		`turnkeeper_db_refused_attempts_total{`)
 	says("the overview", get("/"), "The database refuses writes", "53100", "disk is full")
 	says("the turn's page", get("/turns/"+env.Query[string](e, "select max(id)::text from turns")), waits...)
 }
@@ -89,11 +92,13 @@ func wantRefusalOver(e *env.Env, w *env.Process, name string) {
 	w.Await("the database accepts all writes again")
 	e.Poll(name+": ready", func() bool { return strings.HasPrefix(getText(e, w.APIURL()+"/readyz"), "200") })
 	for _, args := range [][]string{{"show", "latest"}, {"explain", "latest"}} {
-		if got := e.Turnctl(args...).Stdout; !strings.Contains(got, "the database refused to write for") || !strings.Contains(got, "(53100)") {
+		if got := e.Turnctl(args...).Stdout; !strings.Contains(got, "the database refused to write for") ||
+			!strings.Contains(got, "(53100)") {
 			e.T.Errorf("%s: %v does not show the refusal:\n%s", name, args, got)
 		}
 	}
-	if got := getText(e, w.APIURL()+"/turns/"+env.Query[string](e, "select max(id)::text from turns")); !strings.Contains(got, "The database refused to write") {
+	if got := getText(e, w.APIURL()+"/turns/"+env.Query[string](e,
+		"select max(id)::text from turns")); !strings.Contains(got, "The database refused to write") {
 		e.T.Errorf("%s: the timeline of the page does not show the refusal", name)
 	}
 	e.Poll(name+": doctor finds the database writable", func() bool {
@@ -118,8 +123,8 @@ func getText(e *env.Env, url string) string {
 	return resp.Status + "\n" + string(body)
 }
 
-// TestRefusedHeartbeats lets the database refuse all that a worker writes, its heartbeats too, as a server that is read-only does. Then no
-// row says so: each process notes what it is refused, and programs try a write.
+// TestRefusedHeartbeats lets the database refuse all that a worker writes, its heartbeats too, as a server that is
+// read-only does. Then no row says so: each process notes what it is refused, and programs try a write.
 func TestRefusedHeartbeats(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -143,8 +148,11 @@ func TestRefusedHeartbeats(t *testing.T) {
 	}
 	shown("readyz", func() string { return getText(e, w.APIURL()+"/readyz") }, "503", "refuses writes", "25006")
 	shown("the overview", func() string { return getText(e, w.APIURL()+"/") }, "The database refuses writes", "25006")
-	shown("metrics", func() string { return getText(e, w.APIURL()+"/metrics") }, `turnkeeper_db_refused{sqlstate="25006"`)
-	if got := e.Turnctl("top", "--once").Stdout; !strings.Contains(got, "the database refuses writes") || !strings.Contains(got, "25006") {
+	shown("metrics", func() string {
+		return getText(e, w.APIURL()+"/metrics")
+	}, `turnkeeper_db_refused{sqlstate="25006"`)
+	if got := e.Turnctl("top", "--once").Stdout; !strings.Contains(got, "the database refuses writes") ||
+		!strings.Contains(got, "25006") {
 		t.Errorf("top does not show the refusal:\n%s", got)
 	}
 	e.Exec("drop trigger refuse on journal")

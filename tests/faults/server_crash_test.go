@@ -36,8 +36,10 @@ func crash(t *testing.T, options pgdev.Options) {
 func forgetFetch(e *env.Env, message int64) (forgotten bool) {
 	e.T.Helper()
 	e.Await("the server is back", "select true")
-	job := env.Query[int64](e, "select t.job_id from messages m join turns t on t.id = m.turn_id where m.id = $1", message)
-	again := env.Query[int](e, `with j as (update river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null
+	job := env.Query[int64](e, "select t.job_id from messages m join turns t on t.id = m.turn_id where m.id = $1",
+		message)
+	again := env.Query[int](e,
+		`with j as (update river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null
 		where id = $1 and state = 'running' returning true) select count(*) from j`, job)
 	return again == 0
 }
@@ -129,7 +131,8 @@ func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 	e := env.NewOn(t, server.URL())
 	e.WriteAgent("clerk", env.MarkerTools)
 	asked := make(chan string, 10)
-	answers := map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{}), "third": make(chan struct{})}
+	answers := map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{}),
+		"third": make(chan struct{})}
 	lost, written := make(chan struct{}), make(chan struct{})
 	pass := func(gates ...chan struct{}) {
 		for _, gate := range gates {
@@ -188,13 +191,16 @@ func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 	}
 	pass(written, answers["third"])
 	e.AwaitClosed(message)
-	if reply := env.Query[string](e, "select string_agg(outcome || ': ' || body, '; ') from replies where message_id = $1", message); reply != "succeeded: done" {
+	if reply := env.Query[string](e,
+		"select string_agg(outcome || ': ' || body, '; ') from replies where message_id = $1",
+		message); reply != "succeeded: done" {
 		t.Errorf("the reply is %q", reply)
 	}
 	runs := 0
 	for _, mark := range e.Ledger.Marks() {
 		runs++
-		if arguments := env.Query[string](e, "select string_agg(arguments::json ->> 'label', ' ') from calls"); arguments != mark.Label {
+		if arguments := env.Query[string](e,
+			"select string_agg(arguments::json ->> 'label', ' ') from calls"); arguments != mark.Label {
 			t.Errorf("%s ran, and the journal has %s", mark.Label, arguments)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 func addToolServer(e *env.Env, tools, more string) {
 	e.T.Helper()
 	e.WriteFile("tools.json", tools)
-	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+fmt.Sprintf("mcp_servers:\n  shelf:\n    command: [%s, %s]\n%s",
+	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+fmt.Sprintf(
+		"mcp_servers:\n  shelf:\n    command: [%s, %s]\n%s",
 		env.Quote(env.Binary(e.T, "toolserver")), env.Quote(e.Dir+"/tools.json"), more))
 }
 
@@ -69,7 +70,8 @@ func TestTurnctlMCP(t *testing.T) {
 	e := env.New(t)
 	addToolServer(e, `{"look": "Looks.", "put": "Puts."}`, "    on_change: refuse\n    tools: {look: {effect: none}}\n")
 	e.WriteAgent("clerk", "mcp_servers: {shelf: [look, put]}")
-	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}), inferencetest.Text("done")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}),
+		inferencetest.Text("done")))
 	mcp := func(args ...string) env.Result { return e.Run("", "turnctl", append([]string{"mcp"}, args...)...) }
 
 	// Nothing is pinned yet.
@@ -85,7 +87,8 @@ func TestTurnctlMCP(t *testing.T) {
 		r := mcp(args...)
 		wantOutput(e, r, 1, r.Stderr, "no tool definitions are stored for the MCP server shelf")
 	}
-	for _, args := range [][]string{{"pin"}, {"forget"}, {"list", "a", "b"}, {"pin", "a", "b", "c"}, {"pin", "shelf", "--hash", "abc"}, {"nothing-such"}, {"pin", "shelf", "--colour"}} {
+	for _, args := range [][]string{{"pin"}, {"forget"}, {"list", "a", "b"}, {"pin", "a", "b", "c"},
+		{"pin", "shelf", "--hash", "abc"}, {"nothing-such"}, {"pin", "shelf", "--colour"}} {
 		r := mcp(args...)
 		wantOutput(e, r, 2, r.Stderr, "turnctl")
 	}
@@ -99,7 +102,8 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Fatalf("%+v", tools)
 	}
 	look := tools[slices.IndexFunc(tools, func(m mcpTool) bool { return m.Tool == "look" })]
-	if look.Name != "shelf__look" || look.State != "pinned" || look.Effect != "none" || len(look.Hash) != 64 || look.PinnedHash != look.Hash ||
+	if look.Name != "shelf__look" || look.State != "pinned" || look.Effect != "none" || len(look.Hash) != 64 ||
+		look.PinnedHash != look.Hash ||
 		look.Description != "Looks." || look.Schema != `{"type":"object"}` {
 		t.Errorf("%+v", look)
 	}
@@ -132,7 +136,8 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	r = mcp("list")
 	wantOutput(e, r, 0, r.Stdout, "changed", "gone")
-	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "failed" ||
+		!strings.Contains(call.Result, "turnctl mcp pin") {
 		t.Errorf("the changed tool is %s: %s", call.State, call.Result)
 	}
 
@@ -170,7 +175,9 @@ func TestDoctorOnMCPServers(t *testing.T) {
 		if len(r.Problems) > 0 {
 			t.Errorf("problems: %q", r.Problems)
 		}
-		return slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, "the context window of ") })
+		return slices.DeleteFunc(r.Warnings, func(w string) bool {
+			return strings.HasPrefix(w, "the context window of ")
+		})
 	}
 	server := env.Binary(t, "toolserver")
 
@@ -188,10 +195,12 @@ func TestDoctorOnMCPServers(t *testing.T) {
 	e.StartWorker()
 	e.Await("the change is seen", "select bool_or(gone) from mcp_tools")
 	lack := `clerk.md: the MCP server "shelf" has no tool "put"; it has look`
-	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[1] != "ok: "+server+": 1 tool" || !strings.HasSuffix(said[0], lack) || !strings.HasPrefix(said[0], "warn: ") {
+	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[1] != "ok: "+server+": 1 tool" ||
+		!strings.HasSuffix(said[0], lack) || !strings.HasPrefix(said[0], "warn: ") {
 		t.Errorf("doctor on a server without a tool: %q", said)
 	}
-	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said, []string{"warn: the definition of shelf__look differs from the pinned one, and its calls are refused"}) {
+	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said,
+		[]string{"warn: the definition of shelf__look differs from the pinned one, and its calls are refused"}) {
 		t.Errorf("of a changed definition doctor says %q", said)
 	}
 	if warnings := check(); len(warnings) != 1 || !strings.HasSuffix(warnings[0], lack) {
@@ -207,12 +216,15 @@ func TestDoctorOnMCPServers(t *testing.T) {
 	if said := doctorFindings(e, "MCP server shelf"); !slices.Equal(said, []string{"warn: " + server + ": " + down}) {
 		t.Errorf("doctor on a server that is down: %q", said)
 	}
-	if warnings := check(); len(warnings) != 1 || !strings.Contains(warnings[0], `the MCP server "shelf" (`+server+") does not answer: "+down) {
+	if warnings := check(); len(warnings) != 1 || !strings.Contains(warnings[0], `the MCP server "shelf" (`+server+
+		") does not answer: "+down) {
 		t.Errorf("the check of a server that is down warns %q", warnings)
 	}
 
-	e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), env.Quote(server), env.Quote(e.Dir+"/nowhere"), 1))
-	if said := doctorFindings(e, "MCP server shelf"); len(said) != 1 || !strings.HasPrefix(said[0], "warn: "+e.Dir+"/nowhere: ") {
+	e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), env.Quote(server),
+		env.Quote(e.Dir+"/nowhere"), 1))
+	if said := doctorFindings(e, "MCP server shelf"); len(said) != 1 || !strings.HasPrefix(said[0],
+		"warn: "+e.Dir+"/nowhere: ") {
 		t.Errorf("doctor on a missing program: %q", said)
 	}
 	e.WriteAgent("clerk", "mcp_servers: {shelve: [look]}")

@@ -25,14 +25,16 @@ type ask struct {
 // awaitAsk waits until exactly one ask is open, and its turn waits, and returns it.
 func awaitAsk(e *env.Env) ask {
 	e.T.Helper()
-	e.Await("one ask is open", "select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
+	e.Await("one ask is open",
+		"select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
 	return env.Turnctl[[]ask](e, "asks")[0]
 }
 
 // addBookingServer adds a server whose tool asks for input.
 func addBookingServer(e *env.Env, more string) {
 	e.T.Helper()
-	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+fmt.Sprintf("mcp_servers:\n  trains:\n    command: [%s, %s]\n%s",
+	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+fmt.Sprintf(
+		"mcp_servers:\n  trains:\n    command: [%s, %s]\n%s",
 		env.Quote(env.Binary(e.T, "bookingserver")), env.Quote(filepath.Join(e.Dir, "ledger.txt")), more))
 	e.WriteAgent("clerk", "mcp_servers: {trains: [book]}")
 	e.Model.Then(env.Rounds(inferencetest.Calls(
@@ -58,7 +60,8 @@ func TestAServerAsksAPerson(t *testing.T) {
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Book a seat.")
 	a := awaitAsk(e)
-	if a.Kind != "input" || a.Tool != "trains__book" || a.Arguments["train"] != "IC 1" || a.Reason != "the MCP server trains asks: Which seat in IC 1?" ||
+	if a.Kind != "input" || a.Tool != "trains__book" || a.Arguments["train"] != "IC 1" ||
+		a.Reason != "the MCP server trains asks: Which seat in IC 1?" ||
 		fmt.Sprint(a.Schema["required"]) != "[seat]" {
 		t.Errorf("the ask is %+v", a)
 	}
@@ -78,7 +81,8 @@ func TestAServerAsksAPerson(t *testing.T) {
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
 	call := turn.CallsByWireID()["book"]
-	if want := "[Comment of the person who gave the input of this call: at the window]\n\nbooked a seat in IC 1: number 7"; call.State != "succeeded" ||
+	if want :=
+		"[Comment of the person who gave the input of this call: at the window]\n\nbooked a seat in IC 1: number 7"; call.State != "succeeded" ||
 		call.Starts != 1 || call.Result != want {
 		t.Errorf("the call is %s after %d starts: %s", call.State, call.Starts, call.Result)
 	}
@@ -96,7 +100,8 @@ func TestAPersonDeclinesAServersQuestion(t *testing.T) {
 		t.Fatalf("denying exits with %d: %s", r.Code, r.Stderr)
 	}
 	call := e.TurnOf(message).CallsByWireID()["book"]
-	if call.State != "failed" || !strings.HasPrefix(call.Result, "[denied: a person declined to give the input") || !strings.HasSuffix(call.Result, "Comment: take the bus\n\ndecline") {
+	if call.State != "failed" || !strings.HasPrefix(call.Result, "[denied: a person declined to give the input") ||
+		!strings.HasSuffix(call.Result, "Comment: take the bus\n\ndecline") {
 		t.Errorf("the call is %s: %s", call.State, call.Result)
 	}
 	wantLedger(e, "asked about IC 1", "decline IC 1")
@@ -118,7 +123,8 @@ func TestAServersQuestionIsDeclined(t *testing.T) {
 	}
 }
 
-// A worker is lost after the call went on with the input. A call of effect once is in doubt, and the server is not called again.
+// A worker is lost after the call went on with the input. A call of effect once is in doubt, and the server is not
+// called again.
 func TestAWorkerIsLostAfterInput(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

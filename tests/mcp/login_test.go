@@ -41,12 +41,14 @@ func newLoginServer(t testing.TB) *loginServer {
 	})
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, map[string]any{
-			"issuer": g.URL, "authorization_endpoint": g.URL + "/authorize", "token_endpoint": g.URL + "/token", "registration_endpoint": g.URL + "/register",
-			"revocation_endpoint": g.URL + "/revoke", "code_challenge_methods_supported": []string{"S256"},
+			"issuer": g.URL, "authorization_endpoint": g.URL + "/authorize", "token_endpoint": g.URL + "/token",
+			"registration_endpoint": g.URL + "/register",
+			"revocation_endpoint":   g.URL + "/revoke", "code_challenge_methods_supported": []string{"S256"},
 		})
 	})
 	mux.HandleFunc("/register", func(w http.ResponseWriter, _ *http.Request) {
-		answerJSON(w, map[string]any{"client_id": "turnkeeper", "client_secret": g.secret("client"), "token_endpoint_auth_method": "client_secret_basic"})
+		answerJSON(w, map[string]any{"client_id": "turnkeeper", "client_secret": g.secret("client"),
+			"token_endpoint_auth_method": "client_secret_basic"})
 	})
 	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
 		asked := r.URL.Query()
@@ -104,7 +106,8 @@ func (g *loginServer) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answerJSON(w, map[string]any{
-		"access_token": g.secret("access"), "refresh_token": g.secret("refresh"), "token_type": "Bearer", "expires_in": 3600, "scope": "notes",
+		"access_token": g.secret("access"), "refresh_token": g.secret("refresh"), "token_type": "Bearer",
+		"expires_in": 3600, "scope": "notes",
 	})
 }
 
@@ -128,16 +131,21 @@ func (g *loginServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	results := map[string]any{
-		"initialize": map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "loginServer", "version": "1"}, "capabilities": map[string]any{"tools": map[string]any{}}},
-		"tools/list": map[string]any{"tools": []any{map[string]any{"name": "whoami", "inputSchema": map[string]any{"type": "object"}}}},
-		"tools/call": map[string]any{"content": []any{map[string]any{"type": "text", "text": "you come with " + token}}},
-		"ping":       map[string]any{},
+		"initialize": map[string]any{"protocolVersion": "2025-11-25",
+			"serverInfo":   map[string]any{"name": "loginServer", "version": "1"},
+			"capabilities": map[string]any{"tools": map[string]any{}}},
+		"tools/list": map[string]any{"tools": []any{map[string]any{"name": "whoami",
+			"inputSchema": map[string]any{"type": "object"}}}},
+		"tools/call": map[string]any{"content": []any{map[string]any{"type": "text",
+			"text": "you come with " + token}}},
+		"ping": map[string]any{},
 	}
 	switch result, known := results[m.Method]; {
 	case m.ID == nil:
 		w.WriteHeader(http.StatusAccepted)
 	case !known:
-		answerJSON(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32601, "message": "no such method"}})
+		answerJSON(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32601,
+			"message": "no such method"}})
 	default:
 		answerJSON(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 	}
@@ -178,7 +186,8 @@ func logIn(e *env.Env, server string) *env.Process {
 	}
 	page.Body.Close()
 	if code := p.Wait(); code != 0 || page.StatusCode != http.StatusOK || page.Request.URL.Path != "/callback" {
-		e.T.Fatalf("the login ended with %d, its page with %d at %s\n%s", code, page.StatusCode, page.Request.URL.Path, p.Output.String())
+		e.T.Fatalf("the login ended with %d, its page with %d at %s\n%s", code, page.StatusCode, page.Request.URL.Path,
+			p.Output.String())
 	}
 	return p
 }
@@ -207,7 +216,8 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	e.WriteFile("turnkeeper.yaml", settings+"mcp_login_key: {env: LOGIN_KEY}\n")
 
 	one, two := e.StartWorker(), e.StartWorker()
-	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "who", Name: "tracker__whoami"}), inferencetest.Text("done")))
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "who", Name: "tracker__whoami"}),
+		inferencetest.Text("done")))
 	said := map[string]string{}
 	call := func(want, holds string) {
 		t.Helper()
@@ -223,7 +233,8 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	}
 	call("failed", `run "turnctl mcp login tracker"`)
 	for _, command := range [][]string{{"doctor"}, {"agents", "check"}, {"mcp", "list"}} {
-		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text, "nobody is logged in") || !strings.Contains(text, "mcp login tracker") {
+		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text,
+			"nobody is logged in") || !strings.Contains(text, "mcp login tracker") {
 			t.Errorf("turnctl %v does not tell of the login that is missing:\n%s", command, text)
 		}
 	}
@@ -274,7 +285,8 @@ func TestALoginToAnMCPServer(t *testing.T) {
 			}
 		}
 	}
-	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.journal"], "you come with [redacted]") {
+	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.journal"],
+		"you come with [redacted]") {
 		t.Error("the search did not cover the login, or the calls")
 	}
 }
@@ -298,7 +310,8 @@ func TestLoginsWithoutABrowserHere(t *testing.T) {
 		{[]string{"login", "tracker", "--paste"}, "standard input has no address"},
 		{[]string{"logout", "tracker"}, "nobody is logged in"},
 	} {
-		if r := e.Run("", "turnctl", append([]string{"mcp"}, c.args...)...); r.Code != 1 || !strings.Contains(r.Stderr, c.want) {
+		if r := e.Run("", "turnctl", append([]string{"mcp"}, c.args...)...); r.Code != 1 ||
+			!strings.Contains(r.Stderr, c.want) {
 			t.Errorf("turnctl mcp %v ended with %d: %s", c.args, r.Code, r.Stderr)
 		}
 	}

@@ -25,9 +25,11 @@ func TestBulkyResultsTakeLittleMemory(t *testing.T) {
 `)
 	e.WriteAgent("clerk", "tools: [print]", "mcp_servers: {shelf: [look]}", "lane: conversation")
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}, inferencetest.Call{ID: "print", Name: "print"}),
+		inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}, inferencetest.Call{ID: "print",
+			Name: "print"}),
 		inferencetest.Text("done")))
-	w := e.StartWorker("--worker-slots", "6", "--max-result-memory", "192", "--tool-timeout", "5m", "--max-duration", "3m", "--async=false")
+	w := e.StartWorker("--worker-slots", "6", "--max-result-memory", "192", "--tool-timeout", "5m", "--max-duration",
+		"3m", "--async=false")
 	before := peakMemory(t, w)
 	var ids []int64
 	for i := range 6 {
@@ -43,7 +45,8 @@ func TestBulkyResultsTakeLittleMemory(t *testing.T) {
 			t.Errorf("print is %s: %.300s", print.State, print.Result)
 		}
 	}
-	if n := env.Query[int](e, "select count(*) from outputs where raw_bytes = 50000000 and size_bytes = 10000000 and incomplete"); n != 6 {
+	if n := env.Query[int](e,
+		"select count(*) from outputs where raw_bytes = 50000000 and size_bytes = 10000000 and incomplete"); n != 6 {
 		t.Errorf("%d results of the program are stored with 10 of 50 MB", n)
 	}
 	after := peakMemory(t, w)

@@ -61,13 +61,17 @@ func withPublicServers(t *testing.T) *env.Env {
 	all.WriteString("mcp_servers:\n")
 	for _, s := range []struct{ name, module, args, more string }{
 		{"everything", "@modelcontextprotocol/server-everything/dist/index.js", "", ""},
-		{"files", "@modelcontextprotocol/server-filesystem/dist/index.js", ", " + env.Quote(e.Dir+"/files"), "\n    trust_hints: true"},
+		{"files", "@modelcontextprotocol/server-filesystem/dist/index.js", ", " + env.Quote(e.Dir+"/files"),
+			"\n    trust_hints: true"},
 		{"memory", "@modelcontextprotocol/server-memory/dist/index.js", "", ""},
 		{"thinking", "@modelcontextprotocol/server-sequential-thinking/dist/index.js", "", ""},
-		{"browser", "@playwright/mcp/cli.js", `, "--headless", "--no-sandbox", "--isolated", "--executable-path", ` + env.Quote(chromium), "\n    session: lane"},
+		{"browser", "@playwright/mcp/cli.js", `, "--headless", "--no-sandbox", "--isolated", "--executable-path", ` +
+			env.Quote(chromium), "\n    session: lane"},
 	} {
-		fmt.Fprintf(&all, "  %s:\n    command: [%s, %s%s]\n    connect_timeout: 60s%s\n    env: {PATH: /usr/bin:/bin, HOME: %s, TEST_DIR: %s, MEMORY_FILE_PATH: %s}\n",
-			s.name, env.Quote(nodes[0]), env.Quote(filepath.Join(modules, s.module)), s.args, s.more, env.Quote(e.Dir), env.Quote(e.Dir), env.Quote(e.Dir+"/memory.json"))
+		fmt.Fprintf(&all,
+			"  %s:\n    command: [%s, %s%s]\n    connect_timeout: 60s%s\n    env: {PATH: /usr/bin:/bin, HOME: %s, TEST_DIR: %s, MEMORY_FILE_PATH: %s}\n",
+			s.name, env.Quote(nodes[0]), env.Quote(filepath.Join(modules, s.module)), s.args, s.more, env.Quote(e.Dir),
+			env.Quote(e.Dir), env.Quote(e.Dir+"/memory.json"))
 	}
 	e.WriteFile("turnkeeper.yaml", all.String())
 	return e
@@ -83,7 +87,8 @@ func serverPIDs(e *env.Env, program string) (pids []int) {
 			continue
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && strings.Contains(string(line), program) {
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil &&
+			strings.Contains(string(line), program) {
 			pids = append(pids, pid)
 		}
 	}
@@ -112,11 +117,15 @@ func TestPublicMCPServers(t *testing.T) {
 		{ID: "structured", Name: "everything__get-structured-content", Arguments: `{"location":"New York"}`},
 		{ID: "long", Name: "everything__trigger-long-running-operation", Arguments: `{"duration":2,"steps":4}`},
 		{ID: "read", Name: "files__read_text_file", Arguments: `{"path":` + env.Quote(e.Dir+"/files/a.txt") + `}`},
-		{ID: "outside", Name: "files__read_text_file", Arguments: `{"path":` + env.Quote(e.Dir+"/turnkeeper.yaml") + `}`},
-		{ID: "write", Name: "files__write_file", Arguments: `{"path":` + env.Quote(e.Dir+"/files/b.txt") + `,"content":"written"}`},
-		{ID: "remember", Name: "memory__create_entities", Arguments: `{"entities":[{"name":"Ada","entityType":"person","observations":["counts"]}]}`},
+		{ID: "outside", Name: "files__read_text_file",
+			Arguments: `{"path":` + env.Quote(e.Dir+"/turnkeeper.yaml") + `}`},
+		{ID: "write", Name: "files__write_file", Arguments: `{"path":` + env.Quote(e.Dir+"/files/b.txt") +
+			`,"content":"written"}`},
+		{ID: "remember", Name: "memory__create_entities",
+			Arguments: `{"entities":[{"name":"Ada","entityType":"person","observations":["counts"]}]}`},
 		{ID: "recall", Name: "memory__read_graph"},
-		{ID: "think", Name: "thinking__sequentialthinking", Arguments: `{"thought":"so","thoughtNumber":1,"totalThoughts":1,"nextThoughtNeeded":false}`},
+		{ID: "think", Name: "thinking__sequentialthinking",
+			Arguments: `{"thought":"so","thoughtNumber":1,"totalThoughts":1,"nextThoughtNeeded":false}`},
 		{ID: "open", Name: "browser__browser_navigate", Arguments: `{"url":` + env.Quote(site.URL) + `}`},
 		{ID: "picture", Name: "browser__browser_take_screenshot", Arguments: `{"type":"png","scale":"css"}`},
 		{ID: "unlisted", Name: "files__list_directory", Arguments: `{"path":` + env.Quote(e.Dir) + `}`},
@@ -149,16 +158,20 @@ func TestPublicMCPServers(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(e.Dir, "files", "b.txt")); err != nil || string(text) != "written" {
 		t.Errorf("the server wrote %q, %v", text, err)
 	}
-	if n := env.Query[int](e, "select count(*) from outputs where media_type like 'image/%' and size_bytes > 0"); n != 2 {
+	if n := env.Query[int](e,
+		"select count(*) from outputs where media_type like 'image/%' and size_bytes > 0"); n != 2 {
 		t.Errorf("%d images are stored", n)
 	}
-	if n := env.Query[int](e, "select count(*) from turn_events where type = 'notice' and data->>'text' like 'everything__trigger-long-running-operation: % of 4%'"); n == 0 {
+	if n := env.Query[int](e,
+		"select count(*) from turn_events where type = 'notice' and data->>'text' like 'everything__trigger-long-running-operation: % of 4%'"); n == 0 {
 		t.Error("no event has the progress")
 	}
-	if effect := env.Query[string](e, "select effect from calls where name = 'files__read_text_file' limit 1"); effect != "none" {
+	if effect := env.Query[string](e,
+		"select effect from calls where name = 'files__read_text_file' limit 1"); effect != "none" {
 		t.Errorf("a server with trusted hints: effect %s", effect)
 	}
-	if effect := env.Query[string](e, "select effect from calls where name = 'everything__echo' limit 1"); effect != "once" {
+	if effect := env.Query[string](e,
+		"select effect from calls where name = 'everything__echo' limit 1"); effect != "once" {
 		t.Errorf("a server with untrusted hints: effect %s", effect)
 	}
 	w.Terminate()
@@ -174,13 +187,16 @@ func TestAnMCPServerIsKilled(t *testing.T) {
 	e := withPublicServers(t)
 	e.WriteAgent("clerk", "mcp_servers:\n  everything: [echo, trigger-long-running-operation]", "async_timeout: 60s")
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(inferencetest.Call{ID: "long", Name: "everything__trigger-long-running-operation", Arguments: `{"duration":50,"steps":100}`}),
-		inferencetest.Calls(inferencetest.Call{ID: "next", Name: "everything__echo", Arguments: `{"message":"still here"}`}),
+		inferencetest.Calls(inferencetest.Call{ID: "long", Name: "everything__trigger-long-running-operation",
+			Arguments: `{"duration":50,"steps":100}`}),
+		inferencetest.Calls(inferencetest.Call{ID: "next", Name: "everything__echo",
+			Arguments: `{"message":"still here"}`}),
 		inferencetest.Text("One is in doubt."),
 	))
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
-	e.Await("progress is recorded", "select exists (select from turn_events where type = 'notice' and data->>'call' is not null)")
+	e.Await("progress is recorded",
+		"select exists (select from turn_events where type = 'notice' and data->>'call' is not null)")
 	for _, pid := range serverPIDs(e, "server-everything") {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,8 @@ func TestSwitchesOfAnMCPTool(t *testing.T) {
 		return inferencetest.Call{ID: id, Name: "shelf__" + tool, Arguments: "{}"}
 	}
 	e.Model.Then(env.Rounds(
-		inferencetest.Calls(call("guarded_1", "guarded"), call("guarded_2", "guarded"), call("again_1", "again"), call("again_2", "again"), call("short", "short")),
+		inferencetest.Calls(call("guarded_1", "guarded"), call("guarded_2", "guarded"), call("again_1", "again"),
+			call("again_2", "again"), call("short", "short")),
 		inferencetest.Text("Done."),
 	))
 	e.StartWorker()

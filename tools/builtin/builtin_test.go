@@ -107,7 +107,8 @@ func TestClock(t *testing.T) {
 	clock := []tools.Tool{builtin.Clock(now)}
 	for _, tt := range []struct{ name, args, want string }{
 		{"UTC", `{}`, `{"time":"2026-01-31T23:30:00Z","weekday":"Saturday","timezone":"UTC","utc_offset":"+00:00"}`},
-		{"a zone in which it is tomorrow", `{"timezone":"Europe/Berlin"}`, `{"time":"2026-02-01T00:30:00+01:00","weekday":"Sunday","timezone":"Europe/Berlin","utc_offset":"+01:00"}`},
+		{"a zone in which it is tomorrow", `{"timezone":"Europe/Berlin"}`,
+			`{"time":"2026-02-01T00:30:00+01:00","weekday":"Sunday","timezone":"Europe/Berlin","utc_offset":"+01:00"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) { wantText(t, use(t, clock, "clock", tt.args), tt.want) })
 	}
@@ -131,7 +132,8 @@ func place(owner turnkeeper.ConversationKey) string {
 	return strings.Join([]string{owner.Agent, owner.User, owner.Name, ""}, "/")
 }
 
-func (m *memory) WriteNote(_ context.Context, owner turnkeeper.ConversationKey, name, text string, labels []policy.Mark) error {
+func (m *memory) WriteNote(_ context.Context, owner turnkeeper.ConversationKey, name, text string,
+	labels []policy.Mark) error {
 	if m.texts == nil {
 		m.texts = map[string]string{}
 	}
@@ -143,7 +145,8 @@ func (m *memory) WriteNote(_ context.Context, owner turnkeeper.ConversationKey, 
 	return m.fails
 }
 
-func (m *memory) ReadNote(_ context.Context, owner turnkeeper.ConversationKey, name string) (string, []policy.Mark, bool, error) {
+func (m *memory) ReadNote(_ context.Context, owner turnkeeper.ConversationKey,
+	name string) (string, []policy.Mark, bool, error) {
 	text, ok := m.texts[place(owner)+name]
 	return text, m.labels[place(owner)+name], ok, m.fails
 }
@@ -152,32 +155,37 @@ func (m *memory) ListNotes(_ context.Context, owner turnkeeper.ConversationKey) 
 	var notes []builtin.Note
 	for key, text := range m.texts {
 		if name, ok := strings.CutPrefix(key, place(owner)); ok {
-			notes = append(notes, builtin.Note{Name: name, Chars: len(text), Labels: m.labels[key], UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+			notes = append(notes, builtin.Note{Name: name, Chars: len(text), Labels: m.labels[key],
+				UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 		}
 	}
 	return notes, m.fails
 }
 
-// TestWhoseNotes checks that calls read what belongs to their user, without a user what belongs to their conversation, and what
-// all share if the agent says so.
+// TestWhoseNotes checks that calls read what belongs to their user, without a user what belongs to their conversation,
+// and what all share if the agent says so.
 func TestWhoseNotes(t *testing.T) {
 	call := func(user, conversation string, shared bool) tools.Call {
 		return tools.Call{Agent: "helper", User: user, Conversation: conversation, SharedNotes: shared}
 	}
 	writers := []tools.Call{
-		call("anna", "main", false), call("bert", "main", false), call("", "main", false), call("", "anna", false), call("anna", "main", true),
+		call("anna", "main", false), call("bert", "main", false), call("", "main", false), call("", "anna", false),
+		call("anna", "main", true),
 		call("anna/main", "x", false),
 	}
 	notes := builtin.NewNotes(&memory{})
 	for i, writer := range writers {
-		wantText(t, useAs(t, notes, writer, "note_write", fmt.Sprintf(`{"name":"n","text":"of %d"}`, i)), `Note "n" written, 4 characters.`)
+		wantText(t, useAs(t, notes, writer, "note_write", fmt.Sprintf(`{"name":"n","text":"of %d"}`, i)),
+			`Note "n" written, 4 characters.`)
 	}
 	for _, c := range []struct {
 		reader tools.Call
 		text   string
 	}{
-		{call("anna", "another", false), "of 0"}, {call("bert", "main", false), "of 1"}, {call("", "main", false), "of 2"}, {call("", "anna", false), "of 3"},
-		{call("bert", "another", true), "of 4"}, {call("", "main", true), "of 4"}, {call("anna/main", "y", false), "of 5"},
+		{call("anna", "another", false), "of 0"}, {call("bert", "main", false), "of 1"}, {call("", "main", false),
+			"of 2"}, {call("", "anna", false), "of 3"},
+		{call("bert", "another", true), "of 4"}, {call("", "main", true), "of 4"},
+		{call("anna/main", "y", false), "of 5"},
 	} {
 		wantText(t, useAs(t, notes, c.reader, "note_read", `{"name":"n"}`), c.text)
 	}
@@ -199,7 +207,8 @@ func TestNotes(t *testing.T) {
 	wantFailure(t, use(t, notes, "note_read", `{"name":"secret"}`), `There is no note "secret".`)
 
 	big := strings.Repeat("x", 64<<10)
-	wantText(t, use(t, notes, "note_write", `{"name":"`+strings.Repeat("é", 100)+`","text":"`+big+`"}`), `Note "`+strings.Repeat("é", 100)+`" written, 65536 characters.`)
+	wantText(t, use(t, notes, "note_write", `{"name":"`+strings.Repeat("é", 100)+`","text":"`+big+`"}`),
+		`Note "`+strings.Repeat("é", 100)+`" written, 65536 characters.`)
 	for name, args := range map[string]string{
 		"has 65537 bytes":                     `{"name":"a","text":"` + big + `x"}`,
 		"has 101 characters":                  `{"name":"` + strings.Repeat("é", 101) + `","text":""}`,

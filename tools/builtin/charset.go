@@ -23,7 +23,8 @@ func inUTF8(text io.Reader, mediaType string) (io.Reader, string) {
 	if err != nil {
 		return text, mediaType
 	}
-	if name, err := htmlindex.Name(charset); err != nil || name == "utf-8" || name == "replacement" { // "replacement" marks charsets that are unsafe to decode
+	// "replacement" marks charsets that are unsafe to decode
+	if name, err := htmlindex.Name(charset); err != nil || name == "utf-8" || name == "replacement" {
 		return text, mediaType
 	}
 	params["charset"] = "utf-8"

@@ -54,7 +54,9 @@ func zoneOf(name string) (*time.Location, error) {
 	name = strings.TrimSpace(name)
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		return nil, fmt.Errorf("there is no time zone %q; use an IANA name such as Europe/Berlin, or leave it out for UTC", name)
+		return nil,
+			fmt.Errorf("there is no time zone %q; use an IANA name such as Europe/Berlin, or leave it out for UTC",
+				name)
 	}
 	return zone, nil
 }

@@ -18,7 +18,8 @@ func TestHTTPGetEndsWithItsCall(t *testing.T) {
 		defer server.Close()
 		arguments, _ := json.Marshal(map[string]string{"url": server.URL})
 		_ = h.Check(t, func(ctx context.Context) error {
-			_, err := tools.Run(ctx, builtin.NewHTTPGet(allow("127.0.0.1")), tools.Call{Agent: "helper", Arguments: arguments})
+			_, err := tools.Run(ctx, builtin.NewHTTPGet(allow("127.0.0.1")), tools.Call{Agent: "helper",
+				Arguments: arguments})
 			return err
 		})
 	})

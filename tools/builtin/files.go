@@ -44,10 +44,11 @@ func NeedsRoot(tool string) bool {
 	return tool == nameReadFile || tool == nameListFiles || tool == nameWriteFile
 }
 
-// A FileStore keeps the labels of files. Implementations must be safe for concurrent use. Paths are absolute and without links.
+// A FileStore keeps the labels of files. Implementations must be safe for concurrent use. Paths are absolute and
+// without links.
 type FileStore interface {
-	// WriteFile runs write, which writes a file, and keeps the labels of the new content in place of those of the old one. While
-	// write runs, the file has the labels of both.
+	// WriteFile runs write, which writes a file, and keeps the labels of the new content in place of those of the old
+	// one. While write runs, the file has the labels of both.
 	WriteFile(ctx context.Context, agent, path string, labels []policy.Mark, write func() error) error
 	// FileLabels returns the labels of a file, or of all files below a folder. The path of a folder ends with a slash.
 	FileLabels(ctx context.Context, path string) ([]policy.Mark, error)
@@ -115,9 +116,10 @@ func (f files) list(ctx context.Context, call tools.Call, args listFilesArgs) (t
 	return f.labelled(ctx, root, args.Path, "/", func() (tools.Result, error) { return listFiles(ctx, root, args) })
 }
 
-// labelled returns the result of a read, with the labels of what it may have read. It looks for them before and after the read,
-// because the file may be written meanwhile.
-func (f files) labelled(ctx context.Context, root *os.Root, name, slash string, read func() (tools.Result, error)) (tools.Result, error) {
+// labelled returns the result of a read, with the labels of what it may have read. It looks for them before and after
+// the read, because the file may be written meanwhile.
+func (f files) labelled(ctx context.Context, root *os.Root, name, slash string,
+	read func() (tools.Result, error)) (tools.Result, error) {
 	file, err := realPath(root, name)
 	if f.labels == nil || err != nil { // then there is nothing to read
 		return read()

@@ -26,7 +26,8 @@ func folder(t *testing.T) (root string, files []tools.Tool) {
 	put(t, filepath.Join(root, "empty"), "")
 	put(t, filepath.Join(root, "pic.png"), "\x89PNG\x00\x01")
 	for link, target := range map[string]string{
-		"inside": "notes/a.txt", "up": "../secret", "absolute": filepath.Join(base, "secret"), "updir": "..", "chain": "up", "dangling": "nowhere", "loop": "loop",
+		"inside": "notes/a.txt", "up": "../secret", "absolute": filepath.Join(base, "secret"), "updir": "..",
+		"chain": "up", "dangling": "nowhere", "loop": "loop",
 	} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
@@ -83,13 +84,15 @@ func TestReadFile(t *testing.T) {
 		wantText(t, use(t, files, "read_file", `{"path":"broken"}`), "ab\xc3")
 	})
 	t.Run("binary", func(t *testing.T) {
-		want := tools.Ending{Result: tools.Result{Bytes: []byte("\x89PNG\x00\x01"), MediaType: "image/png"}, Outcome: tools.Succeeded}
+		want := tools.Ending{Result: tools.Result{Bytes: []byte("\x89PNG\x00\x01"), MediaType: "image/png"},
+			Outcome: tools.Succeeded}
 		if diff := cmp.Diff(want, use(t, files, "read_file", `{"path":"pic.png"}`)); diff != "" {
 			t.Errorf("ending (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("text part of a binary file is binary", func(t *testing.T) {
-		if got := use(t, files, "read_file", `{"path":"pic.png","offset":1,"limit":3}`); string(got.Result.Bytes) != "PNG" {
+		if got := use(t, files, "read_file", `{"path":"pic.png","offset":1,"limit":3}`); string(
+			got.Result.Bytes) != "PNG" {
 			t.Errorf("ending = %+v", got)
 		}
 	})
@@ -117,7 +120,8 @@ func TestReadFileRefuses(t *testing.T) {
 		{"link to itself", `{"path":"loop"}`, "cannot be read"},
 		{"too large", `{"path":"big"}`, "too large to be read at once: it has 10000001 bytes; use offset and limit"},
 		{"too large a limit", `{"path":"big","limit":99999999}`, "too large to be read at once"},
-		{"offset past the end", `{"path":"notes/a.txt","offset":8}`, `offset 8 is past the end: "notes/a.txt" has 7 bytes`},
+		{"offset past the end", `{"path":"notes/a.txt","offset":8}`,
+			`offset 8 is past the end: "notes/a.txt" has 7 bytes`},
 		{"negative offset", `{"path":"notes/a.txt","offset":-1}`, "must not be negative"},
 		{"control character", `{"path":"a\u0001b"}`, "there is no file"},
 	} {
@@ -152,9 +156,15 @@ func TestNoRoot(t *testing.T) {
 		files []tools.Tool
 		want  string
 	}{
-		{"none set", builtin.NewFiles(func(string) string { return "" }, nil), "tool error: this agent has no root folder; set `root:` in its file"},
-		{"no function", builtin.NewFiles(nil, nil), "tool error: this agent has no root folder; set `root:` in its file"},
-		{"not there", builtin.NewFiles(func(string) string { return missing }, nil), "tool error: this agent's root folder cannot be opened (no such file or directory); check `root:` in its file"},
+		{"none set", builtin.NewFiles(func(string) string {
+			return ""
+		}, nil), "tool error: this agent has no root folder; set `root:` in its file"},
+		{"no function", builtin.NewFiles(nil, nil),
+			"tool error: this agent has no root folder; set `root:` in its file"},
+		{"not there", builtin.NewFiles(func(string) string {
+			return missing
+		}, nil),
+			"tool error: this agent's root folder cannot be opened (no such file or directory); check `root:` in its file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, args := range map[string]string{"read_file": `{"path":"a"}`, "list_files": `{}`} {
@@ -213,5 +223,6 @@ func TestListFilesIsBounded(t *testing.T) {
 
 func TestEmptyFolder(t *testing.T) {
 	dir := t.TempDir()
-	wantText(t, use(t, builtin.NewFiles(func(string) string { return dir }, nil), "list_files", `{}`), "The folder is empty.")
+	wantText(t, use(t, builtin.NewFiles(func(string) string { return dir }, nil), "list_files", `{}`),
+		"The folder is empty.")
 }

@@ -86,7 +86,8 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 		closeIdle()
 		return tools.Result{}, requestError(err)
 	}
-	body := &responseBody{Reader: bufio.NewReaderSize(res.Body, maxErrorBytes+redact.Margin), body: res.Body, closeIdle: closeIdle}
+	body := &responseBody{Reader: bufio.NewReaderSize(res.Body, maxErrorBytes+redact.Margin), body: res.Body,
+		closeIdle: closeIdle}
 	result, err := responseResult(call, res, body)
 	if result.Body == nil {
 		_ = body.Close()

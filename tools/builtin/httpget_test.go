@@ -80,19 +80,30 @@ func TestHTTPGetResponses(t *testing.T) {
 		handler http.HandlerFunc
 		want    tools.Ending
 	}{
-		{"text", body("text/html; charset=utf-8", "<p>hi", 200), ok(tools.Result{Text: "<p>hi", MediaType: "text/html; charset=utf-8"})},
-		{"JSON", body("application/ld+json", "{}", 203), ok(tools.Result{Text: "{}", MediaType: "application/ld+json"})},
-		{"binary", body("image/png", "\x89PNG", 200), ok(tools.Result{Bytes: []byte("\x89PNG"), MediaType: "image/png"})},
-		{"Latin-1", body("text/html; charset=ISO-8859-1", "caf\xe9 \x80", 200), ok(tools.Result{Text: "café €", MediaType: "text/html; charset=utf-8"})},
-		{"Shift JIS", body("text/plain; charset=Shift_JIS", "\x93\xfa\x96\x7b", 200), ok(tools.Result{Text: "日本", MediaType: "text/plain; charset=utf-8"})},
-		{"UTF-16 with a mark", body("text/plain; charset=utf-16", "\xfe\xff\x00h\x00i", 200), ok(tools.Result{Text: "hi", MediaType: "text/plain; charset=utf-8"})},
-		{"charset that is not known", body("text/plain; charset=martian", "caf\xe9", 200), ok(tools.Result{Text: "caf\xe9", MediaType: "text/plain; charset=martian"})},
-		{"charset of a picture", body("image/png; charset=iso-8859-1", "\x89PNG", 200), ok(tools.Result{Bytes: []byte("\x89PNG"), MediaType: "image/png; charset=iso-8859-1"})},
-		{"error in Latin-1", body("text/plain; charset=iso-8859-1", "d\xe9sol\xe9", 404), failed("HTTP 404 Not Found\n\ndésolé")},
+		{"text", body("text/html; charset=utf-8", "<p>hi", 200),
+			ok(tools.Result{Text: "<p>hi", MediaType: "text/html; charset=utf-8"})},
+		{"JSON", body("application/ld+json", "{}", 203),
+			ok(tools.Result{Text: "{}", MediaType: "application/ld+json"})},
+		{"binary", body("image/png", "\x89PNG", 200),
+			ok(tools.Result{Bytes: []byte("\x89PNG"), MediaType: "image/png"})},
+		{"Latin-1", body("text/html; charset=ISO-8859-1", "caf\xe9 \x80", 200),
+			ok(tools.Result{Text: "café €", MediaType: "text/html; charset=utf-8"})},
+		{"Shift JIS", body("text/plain; charset=Shift_JIS", "\x93\xfa\x96\x7b", 200),
+			ok(tools.Result{Text: "日本", MediaType: "text/plain; charset=utf-8"})},
+		{"UTF-16 with a mark", body("text/plain; charset=utf-16", "\xfe\xff\x00h\x00i", 200),
+			ok(tools.Result{Text: "hi", MediaType: "text/plain; charset=utf-8"})},
+		{"charset that is not known", body("text/plain; charset=martian", "caf\xe9", 200),
+			ok(tools.Result{Text: "caf\xe9", MediaType: "text/plain; charset=martian"})},
+		{"charset of a picture", body("image/png; charset=iso-8859-1", "\x89PNG", 200),
+			ok(tools.Result{Bytes: []byte("\x89PNG"), MediaType: "image/png; charset=iso-8859-1"})},
+		{"error in Latin-1", body("text/plain; charset=iso-8859-1", "d\xe9sol\xe9", 404),
+			failed("HTTP 404 Not Found\n\ndésolé")},
 		{"malformed type", body("text/plain; =", "x", 200), ok(tools.Result{Text: "x", MediaType: "text/plain; ="})},
-		{"no content", body("text/plain", "", 204), ok(tools.Result{Text: "HTTP 204 No Content: the response is empty."})},
+		{"no content", body("text/plain", "", 204),
+			ok(tools.Result{Text: "HTTP 204 No Content: the response is empty."})},
 		{"not found", body("text/plain", "no such page", 404), failed("HTTP 404 Not Found\n\nno such page")},
-		{"error with a long body", body("text/plain", strings.Repeat("é", 2000), 500), failed("HTTP 500 Internal Server Error\n\n" + strings.Repeat("é", 1000))},
+		{"error with a long body", body("text/plain", strings.Repeat("é", 2000), 500),
+			failed("HTTP 500 Internal Server Error\n\n" + strings.Repeat("é", 1000))},
 		{"error with a binary body", body("image/png", "\x89PNG", 503), failed("HTTP 503 Service Unavailable")},
 		{"unknown code", body("text/plain", "x", 799), failed("HTTP 799\n\nx")},
 	} {
@@ -115,7 +126,8 @@ func TestHTTPGetBoundsTheBody(t *testing.T) {
 			}
 		}
 	})
-	if got := get(t, allow("127.0.0.1"), server.URL); len(got.Result.Text) != builtin.MaxResponseBytes || !got.Result.Incomplete {
+	if got := get(t, allow("127.0.0.1"), server.URL); len(got.Result.Text) != builtin.MaxResponseBytes ||
+		!got.Result.Incomplete {
 		t.Errorf("%d bytes, incomplete %v, outcome %s", len(got.Result.Text), got.Result.Incomplete, got.Outcome)
 	}
 }
@@ -132,7 +144,8 @@ func TestHTTPGetStopsInTime(t *testing.T) {
 	}
 	tool, _ := r.Get("http_get")
 	call := tools.Call{Agent: "helper", Arguments: []byte(`{"url":"` + server.URL + `"}`)}
-	got := tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: 100 * time.Millisecond, Grace: time.Minute})
+	got := tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: 100 * time.Millisecond,
+		Grace: time.Minute})
 	if got.Result.Text != "tool error: 'http_get' timed out after 0.1 s" || got.Abandoned {
 		t.Errorf("ending = %+v", got)
 	}
@@ -262,7 +275,8 @@ func TestHTTPGetOwnListeners(t *testing.T) {
 	opts := allow("127.0.0.1", "localhost", "0.0.0.0", "inside.test", "::ffff:127.0.0.1")
 	opts.Own = &netguard.Listeners{}
 	opts.Own.Add(own.Listener.Addr().String())
-	for _, url := range []string{own.URL, "http://localhost:" + port(own), "http://0.0.0.0:" + port(own), "http://[::ffff:127.0.0.1]:" + port(own), server.URL} {
+	for _, url := range []string{own.URL, "http://localhost:" + port(own), "http://0.0.0.0:" + port(own),
+		"http://[::ffff:127.0.0.1]:" + port(own), server.URL} {
 		wantFailure(t, get(t, opts, url), "the address is refused: the host is at a worker's own address")
 	}
 	opts.Resolver = resolver(t, [4]byte{127, 0, 0, 1})
@@ -286,7 +300,10 @@ func TestHTTPGetRebinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	var badHits atomic.Int64
-	bad := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { badHits.Add(1) })}}
+	bad := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		badHits.Add(1)
+	})}}
 	bad.Start()
 	t.Cleanup(bad.Close)
 
@@ -297,7 +314,8 @@ func TestHTTPGetRebinding(t *testing.T) {
 		}
 		return "loopback"
 	})
-	wantFailure(t, get(t, opts, "http://rebind.test:"+port(good)+"/"), "the address is refused: the host is at a loopback address")
+	wantFailure(t, get(t, opts, "http://rebind.test:"+port(good)+"/"),
+		"the address is refused: the host is at a loopback address")
 	if goodHits.Load() != 1 || badHits.Load() != 0 {
 		t.Errorf("requests: %d good, %d bad; want 1, 0", goodHits.Load(), badHits.Load())
 	}
@@ -369,8 +387,8 @@ func nameReply(question []byte, address [4]byte) (reply []byte, isIPv4 bool) {
 	return reply, isIPv4
 }
 
-// TestHTTPGetChecksTheDestinationsOfRedirects checks that a redirect to a destination that the call may not send to is refused
-// before it is requested, and that no request has a Referer or an Authorization.
+// TestHTTPGetChecksTheDestinationsOfRedirects checks that a redirect to a destination that the call may not send to is
+// refused before it is requested, and that no request has a Referer or an Authorization.
 func TestHTTPGetChecksTheDestinationsOfRedirects(t *testing.T) {
 	headers := make(chan http.Header, 10)
 	shut, hits := counting(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("shut")) })
@@ -393,12 +411,13 @@ func TestHTTPGetChecksTheDestinationsOfRedirects(t *testing.T) {
 		"/shut":                       "redirect refused",
 	} {
 		args, _ := json.Marshal(map[string]string{"url": open.URL + "/to?to=" + url.QueryEscape(to)})
-		got := tools.Execute(t.Context(), tool, tools.Call{Agent: "helper", Arguments: args, CheckDestination: func(to string) error {
-			if flow.AllowsDestination(to) {
-				return nil
-			}
-			return fmt.Errorf("the call may not send its content to %s", to)
-		}}, tools.ExecuteOptions{Timeout: time.Minute})
+		got := tools.Execute(t.Context(), tool, tools.Call{Agent: "helper", Arguments: args,
+			CheckDestination: func(to string) error {
+				if flow.AllowsDestination(to) {
+					return nil
+				}
+				return fmt.Errorf("the call may not send its content to %s", to)
+			}}, tools.ExecuteOptions{Timeout: time.Minute})
 		if (got.Outcome == tools.Succeeded) != (want == "open") || !strings.Contains(got.Result.Text, want) {
 			t.Errorf("%s: %+v, want %q", to, got, want)
 		}

@@ -41,7 +41,8 @@ func TestLimits(t *testing.T) {
 	wide := func(size int) string { return strings.Repeat("ü", size) } // of two bytes
 	notes := builtin.NewNotes(&memory{})
 	note := func(t *testing.T, name, body string) bool {
-		return run(t, notes, tools.Call{}, "note_write", map[string]any{"name": name, "text": body}).Outcome == tools.Succeeded
+		return run(t, notes, tools.Call{}, "note_write", map[string]any{"name": name,
+			"text": body}).Outcome == tools.Succeeded
 	}
 	limittest.Check(t, map[string]limittest.Row{
 		"MaxNoteName":  {At: 100, Takes: func(t *testing.T, n int) bool { return note(t, wide(n), "x") }},
@@ -49,10 +50,13 @@ func TestLimits(t *testing.T) {
 		"MaxRedirects": {At: 5, Takes: redirects},
 		"maxURLBytes": {At: 8192, Takes: func(t *testing.T, n int) bool {
 			start := "http://127.0.0.1:1/"
-			got := run(t, getter(allow("127.0.0.1:1")), tools.Call{}, "http_get", map[string]any{"url": start + text(n-len(start))})
+			got := run(t, getter(allow("127.0.0.1:1")), tools.Call{}, "http_get",
+				map[string]any{"url": start + text(n-len(start))})
 			return !strings.Contains(got.Result.Text, "the URL has")
 		}},
-		"maxErrorBodyChars": {At: 1000, Takes: func(t *testing.T, n int) bool { return strings.HasSuffix(failedPage(t, wide(n-1)+"!"), "!") }},
+		"maxErrorBodyChars": {At: 1000, Takes: func(t *testing.T, n int) bool {
+			return strings.HasSuffix(failedPage(t, wide(n-1)+"!"), "!")
+		}},
 		"maxQueryChars": {At: 4000, Takes: func(t *testing.T, n int) bool {
 			return extracts(t, " "+wide(n)+" ") // blanks around it do not count
 		}},
@@ -64,20 +68,25 @@ func TestLimits(t *testing.T) {
 		"maxOverlap": {At: 3, Takes: func(t *testing.T, n int) bool {
 			root, files := folder(t)
 			truncate(t, root, 10_000_001)
-			return run(t, files, tools.Call{}, "read_file", map[string]any{"path": "big", "limit": 10_000_000 - 6 + n}).Outcome == tools.Succeeded
+			return run(t, files, tools.Call{}, "read_file", map[string]any{"path": "big",
+				"limit": 10_000_000 - 6 + n}).Outcome == tools.Succeeded
 		}},
 		"MaxWriteBytes": {At: 10_000_000, Slow: true, Takes: func(t *testing.T, n int) bool {
 			_, files := folder(t)
-			return run(t, files, tools.Call{}, "write_file", map[string]any{"path": "big", "text": text(n)}).Outcome == tools.Succeeded
+			return run(t, files, tools.Call{}, "write_file", map[string]any{"path": "big",
+				"text": text(n)}).Outcome == tools.Succeeded
 		}},
 		"sniffBytes": {At: 7999, Takes: func(t *testing.T, before int) bool {
 			root, files := folder(t)
 			put(t, filepath.Join(root, "file"), text(before)+"\x00"+text(100))
-			return run(t, files, tools.Call{}, "read_file", map[string]any{"path": "file", "offset": before + 1}).Result.Bytes != nil
+			return run(t, files, tools.Call{}, "read_file", map[string]any{"path": "file",
+				"offset": before + 1}).Result.Bytes != nil
 		}},
-		"MaxListEntries": {At: 1000, Takes: func(t *testing.T, n int) bool { return !strings.Contains(listed(t, n), "truncated") }},
-		"newFileMode":    {Test: "TestWriteFile"},
-		"waitTime":       {None: "it only has to exceed every turn's time limit"},
+		"MaxListEntries": {At: 1000, Takes: func(t *testing.T, n int) bool {
+			return !strings.Contains(listed(t, n), "truncated")
+		}},
+		"newFileMode": {Test: "TestWriteFile"},
+		"waitTime":    {None: "it only has to exceed every turn's time limit"},
 	})
 }
 
@@ -119,7 +128,8 @@ func extracts(t *testing.T, query string) bool {
 	out.Extract = func(context.Context, string) (tools.Result, error) { return tools.Result{Text: "found"}, nil }
 	out.Retrieved = func(context.Context) error { return nil }
 	call := tools.Call{Outputs: shelf{"out_1": out}}
-	return run(t, builtin.NewReaders(), call, "get_tool_output", map[string]any{"id": "out_1", "mode": "extract", "query": query}).Outcome == tools.Succeeded
+	return run(t, builtin.NewReaders(), call, "get_tool_output", map[string]any{"id": "out_1", "mode": "extract",
+		"query": query}).Outcome == tools.Succeeded
 }
 
 // listed returns the list of a folder with n files.
@@ -152,7 +162,8 @@ func (e ended) Wait(context.Context) (done []tools.Finished, anyRuns bool, err e
 // TestSizesOfFinishedCalls checks each size at which the unit or the rounding changes.
 func TestSizesOfFinishedCalls(t *testing.T) {
 	sizes := []int64{0, 999, 1000, 1499, 1500, 999_499, 999_500, 1_049_999, 1_050_000, 10_000_000}
-	got := run(t, builtin.NewReaders(), tools.Call{Outputs: ended{nil, sizes}}, "wait_for_tool_output", map[string]any{})
+	got := run(t, builtin.NewReaders(), tools.Call{Outputs: ended{nil, sizes}}, "wait_for_tool_output",
+		map[string]any{})
 	var want bytes.Buffer
 	want.WriteString("Completed tools:")
 	for _, size := range []string{"0B", "999B", "1KB", "1KB", "2KB", "999KB", "1.0MB", "1.0MB", "1.1MB", "10.0MB"} {

@@ -26,7 +26,8 @@ type NoteStore interface {
 	// WriteNote creates or replaces a note and its labels, in the transaction that ctx carries.
 	WriteNote(ctx context.Context, owner turnkeeper.ConversationKey, name, text string, labels []policy.Mark) error
 	// ReadNote returns a note's text and labels, and whether the note exists.
-	ReadNote(ctx context.Context, owner turnkeeper.ConversationKey, name string) (text string, labels []policy.Mark, found bool, err error)
+	ReadNote(ctx context.Context, owner turnkeeper.ConversationKey,
+		name string) (text string, labels []policy.Mark, found bool, err error)
 	// ListNotes returns the owner's notes in order of name.
 	ListNotes(ctx context.Context, owner turnkeeper.ConversationKey) ([]Note, error)
 }
@@ -105,7 +106,8 @@ func (n notes) read(ctx context.Context, call tools.Call, args noteReadArgs) (to
 		return tools.Result{}, &storeError{"the note could not be read", err}
 	}
 	if !found {
-		return failure(fmt.Sprintf("There is no note %q. Call note_read without a name to list the notes.", args.Name)), nil
+		return failure(fmt.Sprintf("There is no note %q. Call note_read without a name to list the notes.", args.Name)),
+			nil
 	}
 	return tools.Result{Text: text, Labels: labels}, nil
 }
@@ -137,7 +139,8 @@ func checkNote(name, text string) error {
 	case strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl):
 		return fmt.Errorf("the name %q has blanks around it or a control character; leave them out", name)
 	case len(text) > MaxNoteBytes:
-		return fmt.Errorf("the text has %d bytes; a note takes at most %d: shorten it or use several notes", len(text), MaxNoteBytes)
+		return fmt.Errorf("the text has %d bytes; a note takes at most %d: shorten it or use several notes",
+			len(text), MaxNoteBytes)
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ const (
 
 func continuation() tools.Tool {
 	spec := tools.Spec{
-		Name: turnkeeper.ToolGetContinuation, Effect: turnkeeper.EffectNone, Paging: true, Parameters: json.RawMessage(continuationSchema),
+		Name: turnkeeper.ToolGetContinuation, Effect: turnkeeper.EffectNone, Paging: true,
+		Parameters:  json.RawMessage(continuationSchema),
 		Description: "Reads on in a tool result that was cut. The tool is not run again.",
 	}
 	return tools.New(spec, func(ctx context.Context, call tools.Call, _ any) (tools.Result, error) {
@@ -85,7 +86,8 @@ type outputArgs struct {
 
 func toolOutput() tools.Tool {
 	spec := tools.Spec{
-		Name: turnkeeper.ToolGetToolOutput, Effect: turnkeeper.EffectNone, Paging: true, Parameters: json.RawMessage(toolOutputSchema),
+		Name: turnkeeper.ToolGetToolOutput, Effect: turnkeeper.EffectNone, Paging: true,
+		Parameters:  json.RawMessage(toolOutputSchema),
 		Description: "Reads a stored tool result: the whole of it, a part, or the passages that answer a query. The tool is not run again.",
 	}
 	return tools.New(spec, func(ctx context.Context, call tools.Call, args outputArgs) (tools.Result, error) {

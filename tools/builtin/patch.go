@@ -55,7 +55,9 @@ func patchOutput(ctx context.Context, call tools.Call, args patchArgs) (tools.Re
 			return refusals(tools.Result{}, err)
 		}
 		if size := len(text) + n*(len(edit.Replace)-len(edit.Find)); size > turnkeeper.MaxOutputBytes {
-			return refusals(tools.Result{}, refused(fmt.Sprintf("edit %d would make the text %d bytes long; at most %d are kept", i+1, size, turnkeeper.MaxOutputBytes)))
+			return refusals(tools.Result{}, refused(
+				fmt.Sprintf("edit %d would make the text %d bytes long; at most %d are kept", i+1, size,
+					turnkeeper.MaxOutputBytes)))
 		}
 		text = strings.ReplaceAll(text, edit.Find, edit.Replace)
 		replaced += n
@@ -63,7 +65,8 @@ func patchOutput(ctx context.Context, call tools.Call, args patchArgs) (tools.Re
 	return tools.Result{
 		Text: text, Incomplete: o.Cut,
 		ShowAs: func(id string) string {
-			return fmt.Sprintf("Stored as output:%s, %d bytes. %d edits were made, %d strings replaced. %s itself is unchanged.",
+			return fmt.Sprintf(
+				"Stored as output:%s, %d bytes. %d edits were made, %d strings replaced. %s itself is unchanged.",
 				id, len(text), len(args.Edits), replaced, args.ID)
 		},
 	}, nil
@@ -84,7 +87,10 @@ func (e patchEdit) count(n int, text string) (int, error) {
 	case e.All:
 		return strings.Count(text, e.Find), nil
 	case strings.Contains(text[at+1:], e.Find):
-		return 0, refused(fmt.Sprintf("edit %d: its string is in the text more than once; make it longer, or say all. None of the edits was made", n))
+		return 0,
+			refused(
+				fmt.Sprintf(
+					"edit %d: its string is in the text more than once; make it longer, or say all. None of the edits was made", n))
 	}
 	return 1, nil
 }

@@ -147,8 +147,10 @@ func span(args readFileArgs, size int64) (int64, error) {
 		most -= maxOverlap // for the rest of the last character
 	}
 	if length > most {
-		return 0, fmt.Errorf("%q is too large to be read at once: it has %d bytes; use offset and limit, with a limit of at most %d",
-			args.Path, size, MaxReadBytes-maxOverlap)
+		return 0,
+			fmt.Errorf(
+				"%q is too large to be read at once: it has %d bytes; use offset and limit, with a limit of at most %d",
+				args.Path, size, MaxReadBytes-maxOverlap)
 	}
 	return length, nil
 }

@@ -64,46 +64,67 @@ func world(t *testing.T) (root string, all []tools.Tool, call tools.Call) {
 	failed.Failure = "it failed: no"
 	running.Running, expired.Expired = true, true
 	broken.Read = func(context.Context, int64, int64) (string, error) { return "", errors.New("no database") }
-	results := shelf{"out": ready, "large": large, "plain": plain, "binary": binary, "failed": failed, "running": running, "expired": expired, "broken": broken}
+	results := shelf{"out": ready, "large": large, "plain": plain, "binary": binary, "failed": failed,
+		"running": running, "expired": expired, "broken": broken}
 	roots := func(agent string) string { return map[string]string{"helper": root}[agent] }
 	notes := &memory{}
 	now := func() time.Time { return time.Date(2026, 1, 31, 23, 30, 0, 0, time.UTC) }
-	return root, builtin.All(builtin.Deps{Root: roots, Notes: notes, Now: now}), tools.Call{Agent: "helper", User: "anna", Outputs: results}
+	return root, builtin.All(builtin.Deps{Root: roots, Notes: notes, Now: now}), tools.Call{Agent: "helper",
+		User: "anna", Outputs: results}
 }
 
-// TestWhatTheModelReads records the whole text of the result of many calls, one after the other, of most of the ways to fail among them.
+// TestWhatTheModelReads records the whole text of the result of many calls, one after the other, of most of the ways to
+// fail among them.
 func TestWhatTheModelReads(t *testing.T) {
 	t.Parallel()
 	root, all, call := world(t)
 	calls := []string{
 		`clock {"timezone":"Asia/Kolkata"}`, `clock {"timezone":"Nowhere"}`,
-		`read_file {"path":"notes/a.txt"}`, `read_file {"path":"notes/a.txt","offset":1,"limit":2}`, `read_file {"path":"notes/a.txt","offset":8}`,
-		`read_file {"path":"notes/a.txt","limit":-1}`, `read_file {"path":"pic.png"}`, `read_file {"path":"none"}`, `read_file {"path":"/none"}`,
-		`read_file {"path":"notes"}`, `read_file {"path":"up"}`, `read_file {"path":"loop"}`, `read_file {"path":"odd/pipe"}`, `read_file {"path":"odd/sock"}`,
+		`read_file {"path":"notes/a.txt"}`, `read_file {"path":"notes/a.txt","offset":1,"limit":2}`,
+		`read_file {"path":"notes/a.txt","offset":8}`,
+		`read_file {"path":"notes/a.txt","limit":-1}`, `read_file {"path":"pic.png"}`, `read_file {"path":"none"}`,
+		`read_file {"path":"/none"}`,
+		`read_file {"path":"notes"}`, `read_file {"path":"up"}`, `read_file {"path":"loop"}`,
+		`read_file {"path":"odd/pipe"}`, `read_file {"path":"odd/sock"}`,
 		`read_file {"path":"notes/a.txt/b"}`,
-		`list_files {}`, `list_files {"recursive":true}`, `list_files {"path":"notes"}`, `list_files {"path":"none"}`, `list_files {"path":"empty"}`,
+		`list_files {}`, `list_files {"recursive":true}`, `list_files {"path":"notes"}`, `list_files {"path":"none"}`,
+		`list_files {"path":"empty"}`,
 		`list_files {"path":"up"}`, `list_files {"path":"/"}`, `list_files {"path":"odd"}`,
-		`write_file {"path":"new","text":"über"}`, `write_file {"path":"new","text":""}`, `write_file {"path":"none/x","text":""}`, `write_file {"path":"notes","text":""}`,
-		`write_file {"path":"inside","text":""}`, `write_file {"path":"odd/pipe","text":""}`, `write_file {"path":"../x","text":""}`, `write_file {"path":"/x","text":""}`,
+		`write_file {"path":"new","text":"über"}`, `write_file {"path":"new","text":""}`,
+		`write_file {"path":"none/x","text":""}`, `write_file {"path":"notes","text":""}`,
+		`write_file {"path":"inside","text":""}`, `write_file {"path":"odd/pipe","text":""}`,
+		`write_file {"path":"../x","text":""}`, `write_file {"path":"/x","text":""}`,
 		`write_file {"path":"empty/x","text":""}`,
-		`http_get {"url":"ftp://h"}`, `http_get {"url":"http:///x"}`, `http_get {"url":"http://a:b@h"}`, `http_get {"url":"http://h\u0001"}`,
+		`http_get {"url":"ftp://h"}`, `http_get {"url":"http:///x"}`, `http_get {"url":"http://a:b@h"}`,
+		`http_get {"url":"http://h\u0001"}`,
 		`http_get {"url":" http://127.0.0.1:1/secret "}`, `http_get {"url":"http://10.0.0.1/"}`,
 		`patch_output {"id":"out","edits":[{"find":"0","replace":"zero"},{"find":"e","replace":"E","all":true}]}`,
-		`patch_output {"id":"running","edits":[{"find":"0","replace":""}]}`, `patch_output {"id":"broken","edits":[{"find":"0","replace":""}]}`,
-		`get_continuation {"id":"out"}`, `get_continuation {"tool_call_id":"out","offset":3}`, `get_continuation {"id":"out","offset":18}`, `get_continuation {"id":"out","offset":19}`,
-		`get_continuation {"id":"none"}`, `get_continuation {}`, `get_continuation {"id":"out","offset":"x"}`, `get_continuation {"id":"running"}`, `get_continuation {"id":"expired"}`,
+		`patch_output {"id":"running","edits":[{"find":"0","replace":""}]}`,
+		`patch_output {"id":"broken","edits":[{"find":"0","replace":""}]}`,
+		`get_continuation {"id":"out"}`, `get_continuation {"tool_call_id":"out","offset":3}`,
+		`get_continuation {"id":"out","offset":18}`, `get_continuation {"id":"out","offset":19}`,
+		`get_continuation {"id":"none"}`, `get_continuation {}`, `get_continuation {"id":"out","offset":"x"}`,
+		`get_continuation {"id":"running"}`, `get_continuation {"id":"expired"}`,
 		`get_continuation {"id":"broken"}`,
-		`get_tool_output {"id":"out","mode":"raw"}`, `get_tool_output {"id":"large","mode":"raw"}`, `get_tool_output {"id":"failed","mode":"raw"}`, `get_tool_output {"id":"broken","mode":"raw"}`,
-		`get_tool_output {"id":"out","mode":"slice","slice":{"start":2,"length":4}}`, `get_tool_output {"id":"out","mode":"slice","slice":{"start":15}}`,
-		`get_tool_output {"id":"out","mode":"slice","slice":{"anchor":"e","window":3,"match_index":1}}`, `get_tool_output {"id":"out","mode":"slice","slice":{"anchor":"none"}}`,
+		`get_tool_output {"id":"out","mode":"raw"}`, `get_tool_output {"id":"large","mode":"raw"}`,
+		`get_tool_output {"id":"failed","mode":"raw"}`, `get_tool_output {"id":"broken","mode":"raw"}`,
+		`get_tool_output {"id":"out","mode":"slice","slice":{"start":2,"length":4}}`,
+		`get_tool_output {"id":"out","mode":"slice","slice":{"start":15}}`,
+		`get_tool_output {"id":"out","mode":"slice","slice":{"anchor":"e","window":3,"match_index":1}}`,
+		`get_tool_output {"id":"out","mode":"slice","slice":{"anchor":"none"}}`,
 		`get_tool_output {"id":"out","mode":"slice"}`, `get_tool_output {"id":"none","mode":"slice"}`,
-		`get_tool_output {"id":"out","mode":"extract","query":" the end "}`, `get_tool_output {"id":"out","mode":"extract"}`, `get_tool_output {"id":"plain","mode":"extract","query":"x"}`,
-		`get_tool_output {"id":"binary","mode":"extract","query":"x"}`, `get_tool_output {"id":"running","mode":"extract","query":"x"}`,
+		`get_tool_output {"id":"out","mode":"extract","query":" the end "}`,
+		`get_tool_output {"id":"out","mode":"extract"}`, `get_tool_output {"id":"plain","mode":"extract","query":"x"}`,
+		`get_tool_output {"id":"binary","mode":"extract","query":"x"}`,
+		`get_tool_output {"id":"running","mode":"extract","query":"x"}`,
 		`wait_for_tool_output {}`,
-		`note_read {}`, `note_read {"name":"plan"}`, `note_write {"name":"plan","text":"größer"}`, `note_read {"name":"plan"}`, `note_read {}`,
-		`note_write {"name":"","text":"x"}`, `note_write {"name":" x","text":"x"}`, `note_write {"name":"a\tb","text":"x"}`,
+		`note_read {}`, `note_read {"name":"plan"}`, `note_write {"name":"plan","text":"größer"}`,
+		`note_read {"name":"plan"}`, `note_read {}`,
+		`note_write {"name":"","text":"x"}`, `note_write {"name":" x","text":"x"}`,
+		`note_write {"name":"a\tb","text":"x"}`,
 	}
-	calls = append(calls, `note_write {"name":"`+strings.Repeat("n", 101)+`","text":"x"}`, `note_write {"name":"n","text":"`+strings.Repeat("x", 65537)+`"}`)
+	calls = append(calls, `note_write {"name":"`+strings.Repeat("n", 101)+`","text":"x"}`,
+		`note_write {"name":"n","text":"`+strings.Repeat("x", 65537)+`"}`)
 	var said strings.Builder
 	for _, one := range calls {
 		name, arguments, _ := strings.Cut(one, " ")
@@ -134,7 +155,8 @@ func openFiles(t *testing.T, root string) (open []string) {
 		t.Skip("this system does not say which files are open")
 	}
 	for _, entry := range entries {
-		if path, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name())); err == nil && (path == root || strings.HasPrefix(path, root+"/")) {
+		if path, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name())); err == nil &&
+			(path == root || strings.HasPrefix(path, root+"/")) {
 			open = append(open, path)
 		}
 	}
@@ -142,12 +164,15 @@ func openFiles(t *testing.T, root string) (open []string) {
 	return open
 }
 
-// TestLabelsThatChangeDuringARead checks that a read has the labels that its file, or what is in its folder, had before and after it.
+// TestLabelsThatChangeDuringARead checks that a read has the labels that its file, or what is in its folder, had before
+// and after it.
 func TestLabelsThatChangeDuringARead(t *testing.T) {
 	t.Parallel()
 	root, _ := folder(t)
-	before, after := policy.Mark{Label: policy.Private, Source: "before"}, policy.Mark{Label: policy.Untrusted, Source: "after"}
-	for tool, arguments := range map[string]string{"read_file": `{"path":"inside"}`, "list_files": `{"path":"notes/"}`} {
+	before, after := policy.Mark{Label: policy.Private, Source: "before"}, policy.Mark{Label: policy.Untrusted,
+		Source: "after"}
+	for tool, arguments := range map[string]string{"read_file": `{"path":"inside"}`,
+		"list_files": `{"path":"notes/"}`} {
 		store := &changing{labels: [][]policy.Mark{{before}, {after}}}
 		got := use(t, builtin.NewFiles(func(string) string { return root }, store), tool, arguments)
 		if got.Outcome != tools.Succeeded || fmt.Sprint(got.Result.Labels) != fmt.Sprint([]policy.Mark{before, after}) {

@@ -30,7 +30,8 @@ var writeSpec = tools.Spec{
 
 func (f files) write(ctx context.Context, call tools.Call, args writeFileArgs) (tools.Result, error) {
 	if len(args.Text) > MaxWriteBytes {
-		return tools.Result{}, fmt.Errorf("the text has %d bytes; at most %d can be written", len(args.Text), MaxWriteBytes)
+		return tools.Result{}, fmt.Errorf("the text has %d bytes; at most %d can be written", len(args.Text),
+			MaxWriteBytes)
 	}
 	name, err := localPath(args.Path)
 	if err != nil {

@@ -105,7 +105,8 @@ func TestWriteFileKeepsReadOnlyFiles(t *testing.T) {
 	if err := os.Chmod(name, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, use(t, files, "write_file", `{"path":"notes/a.txt","text":"overwritten"}`), `"notes/a.txt" is read-only and stays as it is; write to another file`)
+	wantFailure(t, use(t, files, "write_file", `{"path":"notes/a.txt","text":"overwritten"}`),
+		`"notes/a.txt" is read-only and stays as it is; write to another file`)
 	if got, err := os.ReadFile(name); err != nil || string(got) != "grüße" {
 		t.Errorf("the file is %q, error %v", got, err)
 	}
@@ -115,7 +116,8 @@ func TestWriteFileKeepsReadOnlyFiles(t *testing.T) {
 func TestTheLimitsOfWriteFile(t *testing.T) {
 	_, files := folder(t)
 	schema := string(files[2].Spec().Parameters)
-	for _, want := range []string{fmt.Sprintf("%d KiB with the other arguments", tools.MaxArgumentBytes>>10), fmt.Sprintf("may have %d MB", builtin.MaxWriteBytes/1_000_000)} {
+	for _, want := range []string{fmt.Sprintf("%d KiB with the other arguments", tools.MaxArgumentBytes>>10),
+		fmt.Sprintf("may have %d MB", builtin.MaxWriteBytes/1_000_000)} {
 		if !strings.Contains(schema, want) {
 			t.Errorf("the schema does not say %q: %s", want, schema)
 		}
@@ -125,11 +127,14 @@ func TestTheLimitsOfWriteFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, fault := registry.Check("write_file", `{"path":"a","text":"`+text+`"}`); !strings.Contains(fault, "at most 262144 are allowed") {
+	if _, fault := registry.Check("write_file", `{"path":"a","text":"`+text+`"}`); !strings.Contains(fault,
+		"at most 262144 are allowed") {
 		t.Errorf("written out: %q", fault)
 	}
-	arguments, _ := json.Marshal(map[string]string{"path": "large", "text": strings.Repeat("x", builtin.MaxWriteBytes)}) // as a handle is resolved
-	if got := tools.Execute(t.Context(), files[2], tools.Call{Agent: "helper", Arguments: arguments}, tools.ExecuteOptions{Timeout: time.Minute}); got.Outcome != tools.Succeeded {
+	// as a handle is resolved
+	arguments, _ := json.Marshal(map[string]string{"path": "large", "text": strings.Repeat("x", builtin.MaxWriteBytes)})
+	if got := tools.Execute(t.Context(), files[2], tools.Call{Agent: "helper", Arguments: arguments},
+		tools.ExecuteOptions{Timeout: time.Minute}); got.Outcome != tools.Succeeded {
 		t.Errorf("passed on: %+v", got)
 	}
 }
@@ -167,14 +172,15 @@ func (s *fileStore) FileLabels(_ context.Context, path string) (all []policy.Mar
 	return all, s.fails
 }
 
-// TestFilesKeepLabels checks that a read of a file, or of a list that names it, has the labels of what was written into it, by
-// whichever path, and that a write without labels removes them.
+// TestFilesKeepLabels checks that a read of a file, or of a list that names it, has the labels of what was written into
+// it, by whichever path, and that a write without labels removes them.
 func TestFilesKeepLabels(t *testing.T) {
 	root, _ := folder(t)
 	if err := os.Symlink("notes", filepath.Join(root, "linked")); err != nil {
 		t.Fatal(err)
 	}
-	roots := map[string]string{"helper": root, "other": filepath.Join(root, "linked"), "third": filepath.Join(root, "notes", "deep"),
+	roots := map[string]string{"helper": root, "other": filepath.Join(root, "linked"), "third": filepath.Join(root,
+		"notes", "deep"),
 		"system": "/proc/self/fdinfo"}
 	store := &fileStore{labels: map[string][]policy.Mark{}}
 	files := builtin.NewFiles(func(agent string) string { return roots[agent] }, store)
@@ -182,48 +188,60 @@ func TestFilesKeepLabels(t *testing.T) {
 		t.Helper()
 		for _, f := range files {
 			if f.Spec().Name == tool {
-				return tools.Execute(t.Context(), f, tools.Call{Agent: agent, Arguments: json.RawMessage(arguments), Labels: labels}, tools.ExecuteOptions{Timeout: time.Minute})
+				return tools.Execute(t.Context(), f, tools.Call{Agent: agent, Arguments: json.RawMessage(arguments),
+					Labels: labels}, tools.ExecuteOptions{Timeout: time.Minute})
 			}
 		}
 		t.Fatal("no tool " + tool)
 		return tools.Ending{}
 	}
 	private := policy.Mark{Label: policy.Private, Source: "a mail"}
-	if got := run("helper", "write_file", `{"path":"notes/new.txt","text":"secret"}`, private); got.Outcome != tools.Succeeded {
+	if got := run("helper", "write_file", `{"path":"notes/new.txt","text":"secret"}`,
+		private); got.Outcome != tools.Succeeded {
 		t.Fatalf("%+v", got)
 	}
 	put(t, filepath.Join(root, "notes", "new.txt"), "changed from outside")
 	for _, read := range [][3]string{
-		{"helper", "read_file", `{"path":"notes/new.txt"}`}, {"helper", "read_file", `{"path":"linked/new.txt"}`}, {"other", "read_file", `{"path":"./new.txt","limit":1}`},
-		{"helper", "list_files", `{"path":"notes"}`}, {"helper", "list_files", `{}`}, {"other", "list_files", `{"path":""}`}, {"helper", "list_files", `{"path":"linked/"}`},
+		{"helper", "read_file", `{"path":"notes/new.txt"}`}, {"helper", "read_file", `{"path":"linked/new.txt"}`},
+		{"other", "read_file", `{"path":"./new.txt","limit":1}`},
+		{"helper", "list_files", `{"path":"notes"}`}, {"helper", "list_files", `{}`}, {"other", "list_files",
+			`{"path":""}`}, {"helper", "list_files", `{"path":"linked/"}`},
 	} {
-		if got := run(read[0], read[1], read[2]); got.Outcome != tools.Succeeded || len(got.Result.Labels) != 1 || got.Result.Labels[0] != private {
+		if got := run(read[0], read[1], read[2]); got.Outcome != tools.Succeeded || len(got.Result.Labels) != 1 ||
+			got.Result.Labels[0] != private {
 			t.Errorf("%q: %+v", read, got)
 		}
 	}
-	for _, read := range [][3]string{{"helper", "read_file", `{"path":"notes/a.txt"}`}, {"helper", "list_files", `{"path":"notes/deep"}`}, {"third", "list_files", `{}`}} {
+	for _, read := range [][3]string{{"helper", "read_file", `{"path":"notes/a.txt"}`}, {"helper", "list_files",
+		`{"path":"notes/deep"}`}, {"third", "list_files", `{}`}} {
 		if got := run(read[0], read[1], read[2]); got.Outcome != tools.Succeeded || len(got.Result.Labels) != 0 {
 			t.Errorf("%q: %+v", read, got)
 		}
 	}
-	if got := run("other", "write_file", `{"path":"new.txt","text":"nothing"}`); got.Outcome != tools.Succeeded || len(store.seen) != 1 {
+	if got := run("other", "write_file", `{"path":"new.txt","text":"nothing"}`); got.Outcome != tools.Succeeded ||
+		len(store.seen) != 1 {
 		t.Errorf("while it was overwritten, the file had the labels %v; %+v", store.seen, got)
 	}
-	if got := run("helper", "read_file", `{"path":"notes/new.txt"}`); got.Result.Text != "nothing" || len(got.Result.Labels) != 0 {
+	if got := run("helper", "read_file", `{"path":"notes/new.txt"}`); got.Result.Text != "nothing" ||
+		len(got.Result.Labels) != 0 {
 		t.Errorf("overwritten: %+v", got)
 	}
 	store.fails = errors.New("no database")
-	for tool, arguments := range map[string]string{"write_file": `{"path":"notes/a.txt","text":"x"}`, "read_file": `{"path":"notes/a.txt"}`, "list_files": `{}`} {
-		if got := run("helper", tool, arguments); got.Outcome != tools.Failed || strings.Contains(got.Result.Text, "database") || !strings.Contains(got.Result.Text, "the labels of the file") {
+	for tool, arguments := range map[string]string{"write_file": `{"path":"notes/a.txt","text":"x"}`,
+		"read_file": `{"path":"notes/a.txt"}`, "list_files": `{}`} {
+		if got := run("helper", tool, arguments); got.Outcome != tools.Failed || strings.Contains(got.Result.Text,
+			"database") || !strings.Contains(got.Result.Text, "the labels of the file") {
 			t.Errorf("%s without a database: %+v", tool, got)
 		}
 	}
 	store.passes = 1
-	if got := run("helper", "read_file", `{"path":"notes/a.txt"}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "the labels of the file could not be read") {
+	if got := run("helper", "read_file", `{"path":"notes/a.txt"}`); got.Outcome != tools.Failed ||
+		!strings.Contains(got.Result.Text, "the labels of the file could not be read") {
 		t.Errorf("a read, without a database after it: %+v", got)
 	}
 	store.fails = nil
-	if got := run("system", "write_file", `{"path":"new.txt","text":"x"}`); got.Outcome != tools.Failed || strings.Contains(got.Result.Text, "labels") {
+	if got := run("system", "write_file", `{"path":"new.txt","text":"x"}`); got.Outcome != tools.Failed ||
+		strings.Contains(got.Result.Text, "labels") {
 		t.Errorf("a write that the file system refuses: %+v", got)
 	}
 }

@@ -26,21 +26,27 @@ func TestResults(t *testing.T) {
 		want    tools.Result
 		outcome tools.Outcome
 	}{
-		"echo":       {want: tools.Result{Text: `{"text":"é"}`}},
-		"image":      {want: tools.Result{Bytes: dot, MediaType: "image/png"}},
-		"mixed":      {want: tools.Result{Text: "a picture:\n\n[link to the resource file:///x, x]", Attached: []tools.Attachment{image, {Name: "audio", MediaType: "audio/wav", Bytes: []byte{0, 1, 2}}}}},
-		"resource":   {want: tools.Result{Text: "[resource file:///a.txt]\nthe text of a", Attached: []tools.Attachment{{Name: "resource file:///b.bin", MediaType: "application/x-b", Bytes: []byte{0, 1, 2}}}}},
+		"echo":  {want: tools.Result{Text: `{"text":"é"}`}},
+		"image": {want: tools.Result{Bytes: dot, MediaType: "image/png"}},
+		"mixed": {want: tools.Result{Text: "a picture:\n\n[link to the resource file:///x, x]",
+			Attached: []tools.Attachment{image, {Name: "audio", MediaType: "audio/wav", Bytes: []byte{0, 1, 2}}}}},
+		"resource": {want: tools.Result{Text: "[resource file:///a.txt]\nthe text of a",
+			Attached: []tools.Attachment{{Name: "resource file:///b.bin", MediaType: "application/x-b",
+				Bytes: []byte{0, 1, 2}}}}},
 		"structured": {want: tools.Result{Text: `{"b":[1,2],"a":1}`}},
 		"numbers":    {want: tools.Result{Text: `{"degrees": 20.0, "id": 9007199254740993}`}},
 		"empty":      {want: tools.Result{Text: "The server answered with nothing."}},
 		"rubbish":    {want: tools.Result{Text: "after rubbish"}},
 		"fail":       {want: tools.Result{Text: "it went wrong", IsError: true}, outcome: tools.Failed},
 		"protocol_error": {
-			want:    tools.Result{Text: `tool error: the MCP server "h" answered with an error of the protocol: no such thing (code -32602). Nothing was run`, IsError: true},
+			want: tools.Result{
+				Text: `tool error: the MCP server "h" answered with an error of the protocol: no such thing (code -32602). Nothing was run`, IsError: true},
 			outcome: tools.Failed,
 		},
 		"name.with/dots": {want: tools.Result{Text: `{"text":"é"}`}},
-		"nothing_such":   {want: tools.Result{Text: `denied: the MCP server "h" has no tool "nothing_such". Nothing was run.`, IsError: true}, outcome: tools.Failed},
+		"nothing_such": {
+			want: tools.Result{Text: `denied: the MCP server "h" has no tool "nothing_such". Nothing was run.`,
+				IsError: true}, outcome: tools.Failed},
 	}
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "banner")
@@ -69,7 +75,8 @@ func TestAGiantAnswer(t *testing.T) {
 			giants = append(giants, "giant_json")
 		}
 		for _, giant := range giants {
-			if got, want := b.call(giant, `{}`), `tool error: the MCP server "h" answered with more than 16 MiB, and so much is not taken. The call was made; what came of it is lost`; got.Outcome != tools.Failed || got.Result.Text != want {
+			if got, want := b.call(giant, `{}`),
+				`tool error: the MCP server "h" answered with more than 16 MiB, and so much is not taken. The call was made; what came of it is lost`; got.Outcome != tools.Failed || got.Result.Text != want {
 				t.Errorf("%s: %s: %.300q", giant, got.Outcome, got.Result.Text)
 			}
 		}
@@ -77,7 +84,8 @@ func TestAGiantAnswer(t *testing.T) {
 			t.Errorf("the other call: %s: %q", got.Outcome, got.Result.Text)
 		}
 		b.answers("echo", "{}")
-		if transport == overStdio && len(marksIn(b.dir, "starts")) != 1 || transport == overHTTP && b.http.sessionsMade() != 1 {
+		if transport == overStdio && len(marksIn(b.dir, "starts")) != 1 || transport == overHTTP &&
+			b.http.sessionsMade() != 1 {
 			t.Error("another session was made")
 		}
 	})
@@ -115,8 +123,10 @@ func TestWhoseAnswerIsTooLarge(t *testing.T) {
 func TestLargeEvents(t *testing.T) {
 	t.Parallel()
 	const small = ": hello\nevent: message\r\ndata: {\"id\":1}\r\n\r\nid: a\nretry: 1\ndata:\n\n\n"
-	large := "id: b\nevent: message\ndata: {\"result\":\"" + strings.Repeat("x", 300) + "\",\ndata: \"id\":2}\nid: c\n\n"
-	const replaced = "id: b\nevent: message\nid: c\ndata:" + `{"jsonrpc":"2.0","id":2,"error":{"code":-31616,"message":"the answer is too large"}}` + "\n\n"
+	large := "id: b\nevent: message\ndata: {\"result\":\"" + strings.Repeat("x", 300) +
+		"\",\ndata: \"id\":2}\nid: c\n\n"
+	const replaced = "id: b\nevent: message\nid: c\ndata:" +
+		`{"jsonrpc":"2.0","id":2,"error":{"code":-31616,"message":"the answer is too large"}}` + "\n\n"
 	notice := "data: {\"method\":\"m\",\"params\":\"" + strings.Repeat("x", 300) + "\"}\n\n"
 	tooLarge := "it sent a message of more than 16 MiB"
 	for name, c := range map[string]struct{ stream, want, err string }{
@@ -127,7 +137,8 @@ func TestLargeEvents(t *testing.T) {
 		"no answer":  {small + notice + small, small, tooLarge},
 		"endless":    {"data: " + strings.Repeat("x", 5000), "", tooLarge},
 	} {
-		for _, stream := range []io.Reader{strings.NewReader(c.stream), iotest.OneByteReader(strings.NewReader(c.stream))} {
+		for _, stream := range []io.Reader{strings.NewReader(c.stream),
+			iotest.OneByteReader(strings.NewReader(c.stream))} {
 			got, err := mcp.Events(stream, mcp.Limits{Frame: 100, Drop: 1000})
 			if name == "large, cut" { // the rest of the event is not used
 				got = got[:min(len(got), len(c.want))]
@@ -144,7 +155,8 @@ func TestAMessageWithoutEnd(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		if got := b.call("huge", `{}`); got.Outcome != tools.InDoubt || transport == overStdio && !strings.Contains(got.Result.Text, "it sent a message of more than") {
+		if got := b.call("huge", `{}`); got.Outcome != tools.InDoubt || transport == overStdio &&
+			!strings.Contains(got.Result.Text, "it sent a message of more than") {
 			t.Errorf("%s: %.300q", got.Outcome, got.Result.Text)
 		}
 		b.answers("echo", "{}")
@@ -159,7 +171,8 @@ func TestNonsenseForAResult(t *testing.T) {
 		other := make(chan tools.Ending, 1)
 		go func() { other <- b.callAs(context.Background(), tools.Call{Lane: "other"}, "slow", `{}`, patience) }()
 		await(t, "the other call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"slow"}) })
-		if got := b.call("nonsense", `{}`); got.Outcome != tools.InDoubt || !strings.Contains(got.Result.Text, "not a list") {
+		if got := b.call("nonsense", `{}`); got.Outcome != tools.InDoubt || !strings.Contains(got.Result.Text,
+			"not a list") {
 			t.Errorf("%s: %.200q", got.Outcome, got.Result.Text)
 		}
 		if got := <-other; got.Outcome != tools.Succeeded {

@@ -59,8 +59,9 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	a := &authority{
-		t: t, life: 3600, needs: map[string][]string{}, access: map[string][]string{}, refresh: map[string]bool{}, codes: map[string]url.Values{},
-		mcp: &hostileHTTP{hostile: newHostile(t.TempDir(), "http"), refusal: http.StatusNotFound},
+		t: t, life: 3600, needs: map[string][]string{}, access: map[string][]string{}, refresh: map[string]bool{},
+		codes: map[string]url.Values{},
+		mcp:   &hostileHTTP{hostile: newHostile(t.TempDir(), "http"), refusal: http.StatusNotFound},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", a.resource)
@@ -131,7 +132,8 @@ func (a *authority) authorize(w http.ResponseWriter, r *http.Request) {
 	a.visits = append(a.visits, asked)
 	code := a.secret("code")
 	a.codes[code] = asked
-	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {asked.Get("state")}}.Encode(), http.StatusFound)
+	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+url.Values{"code": {code},
+		"state": {asked.Get("state")}}.Encode(), http.StatusFound)
 }
 
 // secret returns a new secret. The caller holds the lock.
@@ -171,7 +173,8 @@ func (a *authority) token(w http.ResponseWriter, r *http.Request) {
 	}
 	access := a.secret("access")
 	a.access[access] = scopes
-	said := object{"access_token": access, "token_type": "Bearer", "expires_in": a.life, "scope": strings.Join(scopes, " ")}
+	said := object{"access_token": access, "token_type": "Bearer", "expires_in": a.life,
+		"scope": strings.Join(scopes, " ")}
 	if r.PostForm.Get("grant_type") != "client_credentials" {
 		refresh := a.secret("refresh")
 		a.refresh[refresh] = true
@@ -278,7 +281,8 @@ func (a *authority) person() mcp.Person { return a.personWith(http.DefaultTransp
 
 // personWith returns a Person with another browser.
 func (a *authority) personWith(browser http.RoundTripper) mcp.Person {
-	return mcp.Person{Redirect: "http://127.0.0.1:9/callback", Visit: func(ctx context.Context, address string) (*url.URL, error) {
+	return mcp.Person{Redirect: "http://127.0.0.1:9/callback", Visit: func(ctx context.Context,
+		address string) (*url.URL, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 		if err != nil {
 			return nil, err
@@ -332,7 +336,8 @@ func (m *memLogins) SaveMCPLogin(_ context.Context, l mcpdef.Login) error {
 	return nil
 }
 
-func (m *memLogins) ClaimMCPLogin(_ context.Context, _ string, revision int64, claim string, _ time.Duration) (bool, error) {
+func (m *memLogins) ClaimMCPLogin(_ context.Context, _ string, revision int64, claim string,
+	_ time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.claim != "" || m.row.Revision != revision || m.row.Lapsed != "" {

@@ -37,7 +37,9 @@ func TestLimits(t *testing.T) {
 			schema := len(definitionOf(&sdk.Tool{InputSchema: json.RawMessage(`{"type":"object"}`)}).Schema)
 			return lists(t, 1, 2, text(n/2-schema), text(n-n/2-schema))
 		}},
-		"maxScope": {At: 256, Takes: func(_ *testing.T, n int) bool { return len(cleanScopes([]string{text(n)})) == 1 }},
+		"maxScope": {At: 256, Takes: func(_ *testing.T, n int) bool {
+			return len(cleanScopes([]string{text(n)})) == 1
+		}},
 		"maxScopes": {At: 64, Takes: func(_ *testing.T, n int) bool {
 			var all []string
 			for i := range n {
@@ -47,7 +49,9 @@ func TestLimits(t *testing.T) {
 		}},
 		"maxLanes": {At: 64, Takes: func(_ *testing.T, n int) bool { _, err := lanes(n); return err == nil }},
 		"maxVisits": {At: 3, Takes: func(t *testing.T, n int) bool {
-			v := &visitor{person: Person{Visit: func(context.Context, string) (*url.URL, error) { return nil, errors.New("not back") }}}
+			v := &visitor{person: Person{Visit: func(context.Context, string) (*url.URL, error) {
+				return nil, errors.New("not back")
+			}}}
 			var err error
 			for range n {
 				_, err = v.visit(t.Context(), &auth.AuthorizationArgs{URL: "https://login.example"})
@@ -76,7 +80,8 @@ func TestLimits(t *testing.T) {
 			return strings.HasSuffix(f.message, "!")
 		}},
 		"maxNote": {At: 300, Takes: func(_ *testing.T, n int) bool {
-			return strings.HasSuffix(Server{}.progressText(&sdk.ProgressNotificationParams{Message: text(n-1) + "!"}), "!")
+			return strings.HasSuffix(Server{}.progressText(&sdk.ProgressNotificationParams{Message: text(n-1) + "!"}),
+				"!")
 		}},
 	}
 	for test, names := range map[string][]string{
@@ -97,9 +102,10 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for why, names := range map[string][]string{
-		"the text of an error or of a log line":     {"maxSaid", "maxTail", "maxLogLine", "maxRefusal", "codeRejected"},
-		"more only costs memory or time":            {"maxDrained", "maxIdleConns", "maxAuthBody", "loggedNotes"},
-		"a timeout of what the server does in time": {"EndTime", "assertionTime", "claimTime", "storeTime", "tokenTime", "defaultConnectTimeout"},
+		"the text of an error or of a log line": {"maxSaid", "maxTail", "maxLogLine", "maxRefusal", "codeRejected"},
+		"more only costs memory or time":        {"maxDrained", "maxIdleConns", "maxAuthBody", "loggedNotes"},
+		"a timeout of what the server does in time": {"EndTime", "assertionTime", "claimTime", "storeTime", "tokenTime",
+			"defaultConnectTimeout"},
 	} {
 		for _, name := range names {
 			rows[name] = limittest.Row{None: why}
@@ -153,7 +159,8 @@ func TestTheIdlestLaneGivesWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for lane, unused := range map[turnkeeper.Lane]time.Duration{"lane7": time.Minute, "lane8": time.Hour, "lane9": time.Second} {
+	for lane, unused := range map[turnkeeper.Lane]time.Duration{"lane7": time.Minute, "lane8": time.Hour,
+		"lane9": time.Second} {
 		h.links[lane].connecting, h.links[lane].used = nil, time.Now().Add(-unused)
 	}
 	for _, want := range []turnkeeper.Lane{"lane8", "lane7", "lane9"} {

@@ -82,11 +82,13 @@ func writeBulk(out *bufio.Writer, line []byte) bool {
 	result := `{}`
 	switch m.Method {
 	case "initialize":
-		result = `{"protocolVersion":"2025-11-25","serverInfo":{"name":"bulk","version":"1"},"capabilities":{"tools":{}}}`
+		result =
+			`{"protocolVersion":"2025-11-25","serverInfo":{"name":"bulk","version":"1"},"capabilities":{"tools":{}}}`
 	case "tools/list":
 		result = `{"tools":[{"name":"bulk","inputSchema":{"type":"object"}}]}`
 		if os.Getenv(bulkVariable) == "list" {
-			item := `{"name":"t","description":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`
+			item :=
+				`{"name":"t","description":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`
 			result = `{"tools":[` + strings.Repeat(item+",", 100_000) + item + `]}`
 		}
 	case "tools/call":
@@ -198,8 +200,10 @@ func peak(run func()) uint64 {
 // values it has, and that the session goes on.
 func TestBulkyAnswers(t *testing.T) {
 	refused := map[string]string{
-		"arrays": "1000000 JSON values", "nested": "1000000 JSON values", "objects": "bytes of memory", "members": "bytes of memory",
-		"strings": "1000000 JSON values", "numbers": "1000000 JSON values", "deep": "128 levels", "contents": "bytes of memory", "texts": "", "text": "", "most": "",
+		"arrays": "1000000 JSON values", "nested": "1000000 JSON values", "objects": "bytes of memory",
+		"members": "bytes of memory",
+		"strings": "1000000 JSON values", "numbers": "1000000 JSON values", "deep": "128 levels",
+		"contents": "bytes of memory", "texts": "", "text": "", "most": "",
 	}
 	for _, transport := range []string{"stdio", "json", "sse"}[:testrun.UnderRace(1, 3)] {
 		t.Run(transport, func(t *testing.T) {
@@ -212,7 +216,8 @@ func TestBulkyAnswers(t *testing.T) {
 				if grown > 300<<20 {
 					t.Errorf("%s takes %d MiB", kind, grown>>20)
 				}
-				if says == "" && got.Outcome != tools.Succeeded || says != "" && (got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, says)) {
+				if says == "" && got.Outcome != tools.Succeeded || says != "" &&
+					(got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, says)) {
 					t.Errorf("%s: %s: %.300q", kind, got.Outcome, got.Result.Text)
 				}
 			}
@@ -232,7 +237,8 @@ func callBulk(t *testing.T, c *mcp.Client, memory *membudget.Budget, kind string
 	defer account.Close()
 	arguments, _ := json.Marshal(map[string]string{"kind": kind})
 	return tools.Execute(membudget.With(t.Context(), account.Lease()), c.Tool("h", "bulk"),
-		tools.Call{Lane: "lane", Arguments: arguments, IdempotencyKey: "key"}, tools.ExecuteOptions{Timeout: 6 * patience})
+		tools.Call{Lane: "lane", Arguments: arguments, IdempotencyKey: "key"},
+		tools.ExecuteOptions{Timeout: 6 * patience})
 }
 
 // TestManyBulkyAnswersAtOnce checks that answers at once take no more than the budget and some garbage.
@@ -240,7 +246,8 @@ func TestManyBulkyAnswersAtOnce(t *testing.T) {
 	cases := []struct {
 		transport, kind string
 		outcome         tools.Outcome
-	}{{"stdio", "arrays", tools.Failed}, {"sse", "most", tools.Succeeded}, {"json", "most", tools.Succeeded}, {"stdio", "most", tools.Succeeded}, {"stdio", "text", tools.Succeeded}}
+	}{{"stdio", "arrays", tools.Failed}, {"sse", "most", tools.Succeeded}, {"json", "most", tools.Succeeded},
+		{"stdio", "most", tools.Succeeded}, {"stdio", "text", tools.Succeeded}}
 	for _, c := range cases[:testrun.UnderRace(2, len(cases))] {
 		t.Run(c.transport+" "+c.kind, func(t *testing.T) {
 			memory := membudget.New(192<<20, mcp.MaxResultMemory)
@@ -278,7 +285,8 @@ func TestAHundredThousandTools(t *testing.T) {
 			if t.Logf("%d MiB", grown>>20); grown > 100<<20 {
 				t.Errorf("the list takes %d MiB", grown>>20)
 			}
-			if want := "it lists more than 2000 tools"; got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, want) {
+			if want := "it lists more than 2000 tools"; got.Outcome != tools.Failed ||
+				!strings.Contains(got.Result.Text, want) {
 				t.Errorf("%s: %q, want %q", got.Outcome, got.Result.Text, want)
 			}
 			if use := memory.Use(); use != (membudget.Use{}) {

@@ -19,7 +19,8 @@ func TestRedirectsToAnotherOriginAreRefused(t *testing.T) {
 		s.URL = strings.TrimSuffix(s.URL, "/mcp") + "/elsewhere"
 		s.Headers = map[string]string{"X-Secret": "s"}
 	})
-	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "redirect refused: it leads to another origin") {
+	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+		"redirect refused: it leads to another origin") {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
 }
@@ -47,7 +48,9 @@ func TestCancellationIsSentOn(t *testing.T) {
 		if got := <-ended; got.Outcome != tools.Cancelled || !strings.Contains(got.Result.Text, "enough") {
 			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 		}
-		await(t, "the cancellation", func() bool { return strings.Contains(marksIn(b.dir, "cancelled")[0], "requestId") })
+		await(t, "the cancellation", func() bool {
+			return strings.Contains(marksIn(b.dir, "cancelled")[0], "requestId")
+		})
 		b.answers("echo", "{}")
 	})
 }
@@ -71,7 +74,8 @@ func TestProgress(t *testing.T) {
 		b := newBench(t, transport, "")
 		for _, tool := range []string{"progress", "late_progress"} {
 			told := make(chan string, 10)
-			if got := b.callAs(t.Context(), tools.Call{Progress: func(s string) { told <- s }}, tool, `{}`, patience); got.Result.Text != "done" {
+			if got := b.callAs(t.Context(), tools.Call{Progress: func(s string) { told <- s }}, tool, `{}`,
+				patience); got.Result.Text != "done" {
 				t.Errorf("%q", got.Result.Text)
 			}
 			await(t, "the first step", func() bool {
@@ -92,13 +96,16 @@ func TestWhatAServerAsksFor(t *testing.T) {
 		"elicit":          {`{"action":"decline"}`, `{"action":"accept","content":{"name":"Ada"}}`},
 		"elicit_required": {`{"action":"decline"}`, `{"action":"decline"}`},
 		"sample": {
-			`{"code":-1,"message":"sampling is declined: the operator's policy does not allow it"}`, `{"code":-1,"message":"sampling is declined: the operator's policy does not allow it"}`,
+			`{"code":-1,"message":"sampling is declined: the operator's policy does not allow it"}`,
+			`{"code":-1,"message":"sampling is declined: the operator's policy does not allow it"}`,
 		},
 		"roots": {`{"roots":[]}`, `{"roots":[{"name":"/srv/a b","uri":"file:///srv/a%20b"}]}`},
 	}
 	both(t, func(t *testing.T, transport string) {
 		declining := newBench(t, transport, "")
-		allowing := newBench(t, transport, "", func(s *mcp.Server) { s.AcceptDefaults, s.Roots = true, []string{"/srv/a b"} })
+		allowing := newBench(t, transport, "", func(s *mcp.Server) {
+			s.AcceptDefaults, s.Roots = true, []string{"/srv/a b"}
+		})
 		for tool, want := range cases {
 			declining.answers(tool, want.declined)
 			allowing.answers(tool, want.allowed)

@@ -37,7 +37,8 @@ type entry struct {
 }
 
 func newCatalog(s Server, store Store, log *zap.Logger, rereadEvery time.Duration) *catalog {
-	return &catalog{server: s, store: store, log: log, rereadEvery: rereadEvery, tools: map[string]entry{}, reported: map[string]string{}, leftOut: map[string]string{}}
+	return &catalog{server: s, store: store, log: log, rereadEvery: rereadEvery, tools: map[string]entry{},
+		reported: map[string]string{}, leftOut: map[string]string{}}
 }
 
 // inUse returns the definition to use: the pinned one if changes are refused.
@@ -113,7 +114,8 @@ func (c *catalog) take(kept []mcpdef.Tool) {
 		if t.Changed() && c.reported[t.Name] != t.Seen.Hash {
 			c.reported[t.Name] = t.Seen.Hash
 			c.log.Warn("the definition of an MCP server's tool is not the pinned one", zap.String("tool", t.Name),
-				zap.String("pinned", t.Pinned.Hash), zap.String("seen", t.Seen.Hash), zap.Bool("refused", c.server.RefuseChange))
+				zap.String("pinned", t.Pinned.Hash), zap.String("seen", t.Seen.Hash),
+				zap.Bool("refused", c.server.RefuseChange))
 		}
 	}
 }
@@ -137,7 +139,9 @@ func compile(d mcpdef.Definition) (*tools.Schema, string) {
 		return nil, err.Error()
 	}
 	if n := schema.Rounded(); n != "" { // the SDK decodes schemas with floats
-		return nil, fmt.Sprintf("its schema lists the number %s, which has more digits than are read exactly from a server; it must list such numbers as strings", n)
+		return nil,
+			fmt.Sprintf(
+				"its schema lists the number %s, which has more digits than are read exactly from a server; it must list such numbers as strings", n)
 	}
 	return schema, ""
 }
@@ -187,9 +191,11 @@ func (c *catalog) refusal(ctx context.Context, name string) string {
 	case listed && (!known || e.Gone):
 		return fmt.Sprintf("the MCP server %q has no tool %q", c.server.Name, name)
 	case known && c.server.RefuseChange && e.Changed():
-		return fmt.Sprintf("the MCP server %q has changed its tool %q since an operator accepted it, and it is refused until it is accepted again (turnctl mcp pin)", c.server.Name, name)
+		return fmt.Sprintf(
+			"the MCP server %q has changed its tool %q since an operator accepted it, and it is refused until it is accepted again (turnctl mcp pin)", c.server.Name, name)
 	case known && e.fault != "":
-		return fmt.Sprintf("what the MCP server %q says of its tool %q cannot be used: %s", c.server.Name, name, e.fault)
+		return fmt.Sprintf("what the MCP server %q says of its tool %q cannot be used: %s", c.server.Name,
+			name, e.fault)
 	}
 	return ""
 }

@@ -153,7 +153,8 @@ func (h *host) link(lane turnkeeper.Lane) (*link, error) {
 	if len(h.links) >= maxLanes {
 		idlest := h.idlest()
 		if idlest == "" {
-			return nil, fmt.Errorf("the MCP server %q cannot be used now: %w. Nothing was run", h.server.Name, errTooManyLanes)
+			return nil, fmt.Errorf("the MCP server %q cannot be used now: %w. Nothing was run", h.server.Name,
+				errTooManyLanes)
 		}
 		h.forget(idlest)
 	}
@@ -223,8 +224,8 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 }
 
 // followList reads the list of tools again when the server reports a change. The pause after a read doubles, up to
-// limits.LastRelist, while the list stays the same, or the server reports the next change within it. Many servers report a
-// change at each list. Without a report for limits.LastRelist, it is limits.Relist again.
+// limits.LastRelist, while the list stays the same, or the server reports the next change within it. Many servers
+// report a change at each list. Without a report for limits.LastRelist, it is limits.Relist again.
 func (h *host) followList(s *session, known []mcpdef.Tool, again <-chan struct{}) {
 	pause := h.limits.Relist
 	for {
@@ -256,7 +257,8 @@ func (h *host) followList(s *session, known []mcpdef.Tool, again <-chan struct{}
 	}
 }
 
-// readList reads the list of tools, and reports whether it differs from the known one. If it cannot be read, it returns that one.
+// readList reads the list of tools, and reports whether it differs from the known one. If it cannot be read, it returns
+// that one.
 func (h *host) readList(s *session, known []mcpdef.Tool) (seen []mcpdef.Tool, changed bool) {
 	ctx, stop := context.WithTimeout(s.ctx, h.server.connectTimeout())
 	defer stop()
@@ -267,7 +269,9 @@ func (h *host) readList(s *session, known []mcpdef.Tool) (seen []mcpdef.Tool, ch
 		}
 		return known, false
 	}
-	same := slices.EqualFunc(known, seen, func(a, b mcpdef.Tool) bool { return a.Name == b.Name && a.Seen.Hash == b.Seen.Hash })
+	same := slices.EqualFunc(known, seen, func(a, b mcpdef.Tool) bool {
+		return a.Name == b.Name && a.Seen.Hash == b.Seen.Hash
+	})
 	if same {
 		return known, false
 	}
@@ -387,7 +391,8 @@ func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]mcp
 	if tokens != nil {
 		defer tokens.close()
 	}
-	session, err := connector{server: s, log: log, limits: defaultLimits(), relist: func() {}, auth: tokens}.connect(ctx)
+	session, err := connector{server: s, log: log, limits: defaultLimits(), relist: func() {},
+		auth: tokens}.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,9 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// TestWhenALinkConnects checks the pauses between attempts: about 1 s after the first failure, twice as long after each further one,
-// at most about a minute; none after an answered call; and that a missing login is looked for by each call.
+// TestWhenALinkConnects checks the pauses between attempts: about 1 s after the first failure, twice as long after each
+// further one, at most about a minute; none after an answered call; and that a missing login is looked for by each
+// call.
 func TestWhenALinkConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
@@ -89,11 +90,12 @@ func TestHowLongAServerRests(t *testing.T) {
 	}
 }
 
-// TestWhenATokenIsRenewed checks that a token is replaced 30 s before its end, and one that lives for less than two minutes in the
-// last quarter of its life.
+// TestWhenATokenIsRenewed checks that a token is replaced 30 s before its end, and one that lives for less than two
+// minutes in the last quarter of its life.
 func TestWhenATokenIsRenewed(t *testing.T) {
 	for life, at := range map[time.Duration]time.Duration{
-		time.Hour: time.Hour - 30*time.Second, 2 * time.Minute: 90 * time.Second, time.Minute: 45 * time.Second, 4 * time.Second: 3 * time.Second,
+		time.Hour: time.Hour - 30*time.Second, 2 * time.Minute: 90 * time.Second, time.Minute: 45 * time.Second,
+		4 * time.Second: 3 * time.Second,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			given := time.Now()
@@ -150,8 +152,9 @@ func (s *shelf) ClaimMCPLogin(context.Context, string, int64, string, time.Durat
 	return false, nil // the other worker has it
 }
 
-// TestALoginIsReadAgain checks that a login that was replaced, removed or bound to another address while it is in use counts within
-// 5 s, that one that cannot be read is used on, and that another worker's renewal is waited for, up to 30 s.
+// TestALoginIsReadAgain checks that a login that was replaced, removed or bound to another address while it is in use
+// counts within 5 s, that one that cannot be read is used on, and that another worker's renewal is waited for, up to 30
+// s.
 func TestALoginIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{key: make([]byte, KeyBytes), began: time.Now()}

@@ -43,8 +43,8 @@ func (l *lines) count() (made, open int) {
 	return l.made, len(l.open)
 }
 
-// TestNoConnectionIsLeft checks that logins, logouts, probes and clients close their connections to a server and to its authorization
-// server when they end, instead of keeping them until they are idle for long.
+// TestNoConnectionIsLeft checks that logins, logouts, probes and clients close their connections to a server and to its
+// authorization server when they end, instead of keeping them until they are idle for long.
 func TestNoConnectionIsLeft(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -61,9 +61,10 @@ func TestNoConnectionIsLeft(t *testing.T) {
 			}
 		}},
 		{"a login that fails", func() {
-			if _, _, err := mcp.Login(t.Context(), s, access, mcp.Person{Redirect: person.Redirect, Visit: func(context.Context, string) (*url.URL, error) {
-				return nil, errors.New("nobody is there")
-			}}); err == nil {
+			if _, _, err := mcp.Login(t.Context(), s, access, mcp.Person{Redirect: person.Redirect,
+				Visit: func(context.Context, string) (*url.URL, error) {
+					return nil, errors.New("nobody is there")
+				}}); err == nil {
 				t.Error("nobody is logged in")
 			}
 		}},
@@ -99,23 +100,28 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredOfALogin checks each field of a new login, with the settings that decide about it, and of the sealed part.
+// TestWhatIsStoredOfALogin checks each field of a new login, with the settings that decide about it, and of the sealed
+// part.
 func TestWhatIsStoredOfALogin(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	logins, s := newMemLogins(), a.server(mcp.GrantAuthorizationCode)
 	s.OAuth.ClientID, s.OAuth.ClientSecret, s.OAuth.Scopes = "desk", "hush-desk", []string{"own"}
-	if err := logins.SaveMCPLogin(t.Context(), mcpdef.Login{Server: "h", Wanted: []string{"later"}, Lapsed: "it is over"}); err != nil {
+	if err := logins.SaveMCPLogin(t.Context(), mcpdef.Login{Server: "h", Wanted: []string{"later"},
+		Lapsed: "it is over"}); err != nil {
 		t.Fatal(err)
 	}
 	learnt := map[string]bool{}
 	began := time.Now()
-	row, n, err := mcp.Login(t.Context(), s, mcp.Access{Logins: logins, Key: loginKey, Learn: func(secret string) { learnt[secret] = true }}, a.person())
+	row, n, err := mcp.Login(t.Context(), s, mcp.Access{Logins: logins, Key: loginKey, Learn: func(secret string) {
+		learnt[secret] = true
+	}}, a.person())
 	if err != nil || n != len(toolNames) {
 		t.Fatalf("%d tools, %v", n, err)
 	}
 	kept := logins.kept()
-	if kept.Server != "h" || !slices.Equal(kept.Scopes, []string{"own", "later", "offline_access"}) || kept.Wanted != nil || kept.Lapsed != "" || !kept.Renewable ||
+	if kept.Server != "h" || !slices.Equal(kept.Scopes, []string{"own", "later", "offline_access"}) ||
+		kept.Wanted != nil || kept.Lapsed != "" || !kept.Renewable ||
 		kept.LoggedInAt.Before(began) || kept.LoggedInAt.After(time.Now()) || !kept.RenewedAt.IsZero() ||
 		kept.Expires.Before(began.Add(time.Hour-time.Second)) || kept.Expires.After(time.Now().Add(time.Hour)) {
 		t.Errorf("stored: %+v", kept)
@@ -132,7 +138,8 @@ func TestWhatIsStoredOfALogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field, want := range map[string]any{
-		"url": s.URL, "resource": s.URL, "endpoint": a.URL + "/token", "metadata": a.URL + "/.well-known/oauth-protected-resource/mcp",
+		"url": s.URL, "resource": s.URL, "endpoint": a.URL + "/token", "metadata": a.URL +
+			"/.well-known/oauth-protected-resource/mcp",
 		"client_id": "desk", "client_secret": "hush-desk", "style": 2.0,
 	} {
 		if got[field] != want {
@@ -146,7 +153,8 @@ func TestWhatIsStoredOfALogin(t *testing.T) {
 	}
 	for _, field := range []string{"given", "expiry"} {
 		at, err := time.Parse(time.RFC3339, got[field].(string))
-		if want := map[string]time.Duration{"given": 0, "expiry": time.Hour}[field]; err != nil || at.Sub(began.Add(want)).Abs() > time.Minute {
+		if want := map[string]time.Duration{"given": 0, "expiry": time.Hour}[field]; err != nil ||
+			at.Sub(began.Add(want)).Abs() > time.Minute {
 			t.Errorf("%s is %v", field, got[field])
 		}
 	}

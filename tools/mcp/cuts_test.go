@@ -23,8 +23,8 @@ import (
 
 const hush = "Q7wZ9kLmX2vB4nTpR8sY"
 
-// TestNoPartOfASecretRemainsAtACut lets a server say a secret wherever its text is cut, at each position around the cut: no part of the
-// secret may show.
+// TestNoPartOfASecretRemainsAtACut lets a server say a secret wherever its text is cut, at each position around the
+// cut: no part of the secret may show.
 func TestNoPartOfASecretRemainsAtACut(t *testing.T) {
 	s := Server{Name: "s", OAuth: &OAuth{Issuer: "https://other.example"}, Mask: redact.New([]string{hush}).Part}
 	for name, c := range map[string]struct {
@@ -63,10 +63,12 @@ func TestNoPartOfASecretRemainsAtACut(t *testing.T) {
 			return err.Error()
 		}},
 		"a token that is refused": {maxNote, func(_ *testing.T, text string) string {
-			return s.askError(&oauth2.RetrieveError{Response: &http.Response{StatusCode: http.StatusBadRequest}, ErrorDescription: text}).Error()
+			return s.askError(&oauth2.RetrieveError{Response: &http.Response{StatusCode: http.StatusBadRequest},
+				ErrorDescription: text}).Error()
 		}},
 		"the reason of a refused token": {maxScope, func(_ *testing.T, text string) string {
-			return s.askError(&oauth2.RetrieveError{Response: &http.Response{StatusCode: http.StatusBadRequest}, ErrorCode: text}).Error()
+			return s.askError(&oauth2.RetrieveError{Response: &http.Response{StatusCode: http.StatusBadRequest},
+				ErrorCode: text}).Error()
 		}},
 		"a login that is refused": {maxNote, func(t *testing.T, text string) string {
 			return refusedLogin(t, s, url.Values{"error": {"no"}, "error_description": {text}})
@@ -83,7 +85,9 @@ func TestNoPartOfASecretRemainsAtACut(t *testing.T) {
 			}
 			return c.lastWords()
 		}},
-		"a line of a program's complaints": {maxLogLine, func(t *testing.T, text string) string { return complaints(t, s, text) }},
+		"a line of a program's complaints": {maxLogLine, func(t *testing.T, text string) string {
+			return complaints(t, s, text)
+		}},
 		"the rest of a line that is far too long": {maxLogLine + redact.Margin, func(t *testing.T, text string) string {
 			return complaints(t, s, text)
 		}},

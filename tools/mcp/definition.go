@@ -29,7 +29,8 @@ const (
 const emptySchema = `{"properties":{},"type":"object"}`
 
 // listTools reads all pages of a session's tool list.
-func listTools(ctx context.Context, session *sdk.ClientSession, server Server, memory *membudget.Budget) ([]mcpdef.Tool, error) {
+func listTools(ctx context.Context, session *sdk.ClientSession, server Server,
+	memory *membudget.Budget) ([]mcpdef.Tool, error) {
 	var all []mcpdef.Tool
 	seen := map[string]bool{}
 	cursor, size := "", 0

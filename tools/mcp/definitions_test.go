@@ -30,23 +30,26 @@ func described(hash string) mcpdef.Definition {
 	return mcpdef.Definition{Description: "does " + hash, Schema: emptySchema, Hash: hash}
 }
 
-// TestWhatIsStoredOfAList checks each field of the tools that are stored after a list: a new tool is pinned, the pin of a known one
-// stays, and one that is not listed is gone, until it comes again.
+// TestWhatIsStoredOfAList checks each field of the tools that are stored after a list: a new tool is pinned, the pin of
+// a known one stays, and one that is not listed is gone, until it comes again.
 func TestWhatIsStoredOfAList(t *testing.T) {
 	t.Parallel()
 	old, now := time.Unix(1000, 0), time.Unix(2000, 0)
 	kept := []mcpdef.Tool{
-		{Server: "h", Name: "back", Pinned: described("p1"), PinnedAt: old, Seen: described("s1"), SeenAt: old, Gone: true},
+		{Server: "h", Name: "back", Pinned: described("p1"), PinnedAt: old, Seen: described("s1"),
+			SeenAt: old, Gone: true},
 		{Server: "h", Name: "changed", Pinned: described("p2"), PinnedAt: old, Seen: described("p2"), SeenAt: old},
 		{Server: "h", Name: "leaves", Pinned: described("p3"), PinnedAt: old, Seen: described("s3"), SeenAt: old},
 	}
 	seen := []mcpdef.Tool{
-		{Server: "h", Name: "new", Seen: described("s4")}, {Server: "h", Name: "changed", Seen: described("s2")}, {Server: "h", Name: "back", Seen: described("p1")},
+		{Server: "h", Name: "new", Seen: described("s4")}, {Server: "h", Name: "changed", Seen: described("s2")},
+		{Server: "h", Name: "back", Seen: described("p1")},
 	}
 	want := []mcpdef.Tool{
 		{Server: "h", Name: "back", Pinned: described("p1"), PinnedAt: old, Seen: described("p1"), SeenAt: now},
 		{Server: "h", Name: "changed", Pinned: described("p2"), PinnedAt: old, Seen: described("s2"), SeenAt: now},
-		{Server: "h", Name: "leaves", Pinned: described("p3"), PinnedAt: old, Seen: described("s3"), SeenAt: old, Gone: true},
+		{Server: "h", Name: "leaves", Pinned: described("p3"), PinnedAt: old, Seen: described("s3"),
+			SeenAt: old, Gone: true},
 		{Server: "h", Name: "new", Pinned: described("s4"), PinnedAt: now, Seen: described("s4"), SeenAt: now},
 	}
 	if diff := cmp.Diff(want, byName(Merge(kept, seen, now))); diff != "" {
@@ -87,8 +90,8 @@ func listed(hashes map[string]string) (seen []mcpdef.Tool) {
 	return seen
 }
 
-// TestACatalogOverItsLife follows the tools of one server: which calls are refused and why, what operators read in the log, and that
-// each change is logged once.
+// TestACatalogOverItsLife follows the tools of one server: which calls are refused and why, what operators read in the
+// log, and that each change is logged once.
 func TestACatalogOverItsLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
@@ -111,7 +114,8 @@ func TestACatalogOverItsLife(t *testing.T) {
 				t.Errorf("%s, logged (-want +got):\n%s", when, diff)
 			}
 		}
-		const changed, gone = `the MCP server "h" has changed its tool "a" since an operator accepted it, and it is refused until it is accepted again (turnctl mcp pin)`, `the MCP server "h" has no tool "b"`
+		const changed,
+			gone = `the MCP server "h" has changed its tool "a" since an operator accepted it, and it is refused until it is accepted again (turnctl mcp pin)`, `the MCP server "h" has no tool "b"`
 		refuses("before any list", "a", "")
 		refuses("before any list", "unknown", "")
 		c.see(t.Context(), listed(map[string]string{"a": "1", "b": "1"}))
@@ -150,14 +154,15 @@ func TestACatalogOverItsLife(t *testing.T) {
 		c.see(t.Context(), listed(map[string]string{"a": "1"}))
 		refuses("as it was, without the store", "b", gone)
 		logged("without the store",
-			`warn: the pinned definitions could not be read again {"error":"no database"}`, `warn: the pinned definitions could not be read again {"error":"no database"}`,
+			`warn: the pinned definitions could not be read again {"error":"no database"}`,
+			`warn: the pinned definitions could not be read again {"error":"no database"}`,
 			`warn: what an MCP server says of its tools could not be kept {"error":"no database (server h)"}`,
 			fmt.Sprintf(notPinned, "2", "1"))
 	})
 }
 
-// TestADefinitionThatCannotBeUsed checks why a tool is left out, that this is logged once for each definition, and that it can be used
-// once its definition is right.
+// TestADefinitionThatCannotBeUsed checks why a tool is left out, that this is logged once for each definition, and that
+// it can be used once its definition is right.
 func TestADefinitionThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.WarnLevel)
@@ -170,7 +175,8 @@ func TestADefinitionThatCannotBeUsed(t *testing.T) {
 	}
 	h := &host{server: c.server, catalog: c}
 	for _, one := range []struct{ schema, want string }{
-		{`{"type":"array"}`, "object"}, {`{"type":"object","properties":{"x":{"enum":[9007199254740993]}}}`, "9007199254740993"}, {`{"type":`, "JSON"},
+		{`{"type":"array"}`, "object"}, {`{"type":"object","properties":{"x":{"enum":[9007199254740993]}}}`,
+			"9007199254740993"}, {`{"type":`, "JSON"},
 	} {
 		for range 2 {
 			see(one.schema, one.schema)
@@ -178,32 +184,37 @@ func TestADefinitionThatCannotBeUsed(t *testing.T) {
 		told := logs.FilterMessage("an MCP server's tool is left out").All()
 		_ = logs.TakeAll()
 		if len(told) != 1 || told[0].ContextMap()["tool"] != "a" ||
-			!strings.Contains(fmt.Sprint(told[0].ContextMap()["why"]), one.want) || Fault(mcpdef.Definition{Schema: one.schema}) != told[0].ContextMap()["why"] {
+			!strings.Contains(fmt.Sprint(told[0].ContextMap()["why"]), one.want) ||
+			Fault(mcpdef.Definition{Schema: one.schema}) != told[0].ContextMap()["why"] {
 			t.Errorf("%s: logged %+v", one.schema, told)
 		}
 		got := c.refusal(t.Context(), "a")
-		if !strings.HasPrefix(got, `what the MCP server "h" says of its tool "a" cannot be used: `) || !strings.Contains(got, one.want) || h.newTool("a") != nil {
+		if !strings.HasPrefix(got, `what the MCP server "h" says of its tool "a" cannot be used: `) ||
+			!strings.Contains(got, one.want) || h.newTool("a") != nil {
 			t.Errorf("%s: refused with %q", one.schema, got)
 		}
 	}
 	see(emptySchema, "right")
-	if got := c.refusal(t.Context(), "a"); got != "" || h.newTool("a") == nil || logs.FilterField(zap.String("tool", "a")).Len() != 1 {
+	if got := c.refusal(t.Context(), "a"); got != "" || h.newTool("a") == nil ||
+		logs.FilterField(zap.String("tool", "a")).Len() != 1 {
 		t.Errorf("with a right definition: %q, logged %v", got, logs.All())
 	}
 }
 
-// TestTheSpecOfATool checks each field of a tool's spec: what the settings of the tool say, else those of its server, and what the
-// server's definition says.
+// TestTheSpecOfATool checks each field of a tool's spec: what the settings of the tool say, else those of its server,
+// and what the server's definition says.
 func TestTheSpecOfATool(t *testing.T) {
 	t.Parallel()
 	flow := func(label policy.Label, sink policy.Sink, argument string) policy.Flow {
-		return policy.Flow{Labels: []policy.Label{label}, Sinks: []policy.Sink{sink}, Destination: []string{argument}, Destinations: []string{argument + "@"}}
+		return policy.Flow{Labels: []policy.Label{label}, Sinks: []policy.Sink{sink}, Destination: []string{argument},
+			Destinations: []string{argument + "@"}}
 	}
 	s := Server{
 		Name: "h", Effect: turnkeeper.EffectKeyed, Timeout: time.Minute, Background: new(true), Approve: "always",
 		Flow: flow(policy.Untrusted, "send", "to"), AskForInput: true,
 		Tools: map[string]ToolSettings{"own": {
-			Effect: turnkeeper.EffectNone, Timeout: time.Second, Background: new(false), Freshness: time.Hour, Repeat: tools.RepeatAllow,
+			Effect: turnkeeper.EffectNone, Timeout: time.Second, Background: new(false), Freshness: time.Hour,
+			Repeat:  tools.RepeatAllow,
 			Approve: "never", Flow: flow(policy.Private, "publish", "where"), MaxResultChars: 77,
 		}},
 	}
@@ -211,23 +222,28 @@ func TestTheSpecOfATool(t *testing.T) {
 	c := newCatalog(s, nil, zap.NewNop(), time.Hour)
 	var seen []mcpdef.Tool
 	for _, name := range []string{"own", "plain"} {
-		seen = append(seen, mcpdef.Tool{Server: "h", Name: name, Seen: mcpdef.Definition{Description: "Does " + name, Schema: schema, Hash: name}})
+		seen = append(seen, mcpdef.Tool{Server: "h", Name: name, Seen: mcpdef.Definition{Description: "Does " + name,
+			Schema: schema, Hash: name}})
 	}
 	seen = append(seen, mcpdef.Tool{Server: "h", Name: "silent", Seen: mcpdef.Definition{Schema: schema, Hash: "s"}})
 	c.see(t.Context(), seen)
 	plain := tools.Spec{
-		Name: "h__plain", Description: "Does plain", Parameters: json.RawMessage(schema), Effect: turnkeeper.EffectKeyed, Timeout: time.Minute,
+		Name: "h__plain", Description: "Does plain", Parameters: json.RawMessage(schema),
+		Effect: turnkeeper.EffectKeyed, Timeout: time.Minute,
 		Background: new(true), AsksInput: true, Approve: "always", Flow: s.Flow, DefinitionLabels: s.Flow.Labels,
 	}
 	silent, unknown := plain, plain
 	silent.Name, silent.Description = "h__silent", "The tool silent of the MCP server h."
 	unknown.Name, unknown.Parameters = "h__unknown", json.RawMessage(emptySchema)
-	unknown.Description = "The tool unknown of the MCP server h. What it does is not known, for the server has not told yet."
+	unknown.Description =
+		"The tool unknown of the MCP server h. What it does is not known, for the server has not told yet."
 	want := map[string]tools.Spec{
 		"plain": plain, "silent": silent, "unknown": unknown,
 		"own": {
-			Name: "h__own", Description: "Does own", Parameters: json.RawMessage(schema), Effect: turnkeeper.EffectNone, Timeout: time.Second,
-			Background: new(false), Freshness: time.Hour, Repeat: tools.RepeatAllow, MaxResultChars: 77, AsksInput: true, Approve: "never",
+			Name: "h__own", Description: "Does own", Parameters: json.RawMessage(schema), Effect: turnkeeper.EffectNone,
+			Timeout:    time.Second,
+			Background: new(false), Freshness: time.Hour, Repeat: tools.RepeatAllow, MaxResultChars: 77,
+			AsksInput: true, Approve: "never",
 			Flow: s.Tools["own"].Flow, DefinitionLabels: s.Flow.Labels,
 		},
 	}
@@ -247,8 +263,10 @@ func TestWhoseEffectCounts(t *testing.T) {
 		want                 turnkeeper.Effect
 	}{
 		{"", "", false, true, true, turnkeeper.EffectOnce}, {"", "", true, false, false, turnkeeper.EffectOnce},
-		{"", "", true, true, true, turnkeeper.EffectNone}, {"", "", true, true, false, turnkeeper.EffectNone}, {"", "", true, false, true, turnkeeper.EffectKeyed},
-		{"", turnkeeper.EffectOnce, true, true, true, turnkeeper.EffectOnce}, {turnkeeper.EffectKeyed, turnkeeper.EffectOnce, true, true, true, turnkeeper.EffectKeyed},
+		{"", "", true, true, true, turnkeeper.EffectNone}, {"", "", true, true, false, turnkeeper.EffectNone},
+		{"", "", true, false, true, turnkeeper.EffectKeyed},
+		{"", turnkeeper.EffectOnce, true, true, true, turnkeeper.EffectOnce}, {turnkeeper.EffectKeyed,
+			turnkeeper.EffectOnce, true, true, true, turnkeeper.EffectKeyed},
 	} {
 		s := Server{Effect: c.server, TrustHints: c.trust, Tools: map[string]ToolSettings{"t": {Effect: c.own}}}
 		if got := s.EffectOf("t", mcpdef.Definition{ReadOnly: c.reads, Idempotent: c.repeat}); got != c.want {

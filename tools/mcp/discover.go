@@ -43,7 +43,8 @@ func discover(ctx context.Context, client *http.Client, s Server, metadata strin
 	found, err := auth.GetAuthServerMetadata(ctx, issuer, client)
 	switch {
 	case err != nil:
-		return authority{}, fmt.Errorf("what its authorization server %s says of itself cannot be used: %w", s.bounded(issuer, maxNote), plainAuthError(err))
+		return authority{}, fmt.Errorf("what its authorization server %s says of itself cannot be used: %w",
+			s.bounded(issuer, maxNote), plainAuthError(err))
 	case found == nil:
 		base := strings.TrimSuffix(issuer, "/")
 		found = &oauthex.AuthServerMeta{Issuer: issuer, TokenEndpoint: base + "/token"}
@@ -51,8 +52,9 @@ func discover(ctx context.Context, client *http.Client, s Server, metadata strin
 		return authority{}, errors.New("its authorization server has no token endpoint")
 	}
 	return authority{
-		resource: resource.Resource, issuer: found.Issuer, token: found.TokenEndpoint, revocation: found.RevocationEndpoint,
-		methods: found.TokenEndpointAuthMethodsSupported, scopes: cleanScopes(resource.ScopesSupported),
+		resource: resource.Resource, issuer: found.Issuer, token: found.TokenEndpoint,
+		revocation: found.RevocationEndpoint,
+		methods:    found.TokenEndpointAuthMethodsSupported, scopes: cleanScopes(resource.ScopesSupported),
 	}, nil
 }
 
@@ -68,7 +70,8 @@ func (s Server) chosenIssuer(named []string) (string, error) {
 			return issuer, nil
 		}
 	}
-	return "", fmt.Errorf("it wants tokens of %s, and the settings (oauth.issuer) have another authorization server", s.bounded(strings.Join(named, ", "), maxNote))
+	return "", fmt.Errorf("it wants tokens of %s, and the settings (oauth.issuer) have another authorization server",
+		s.bounded(strings.Join(named, ", "), maxNote))
 }
 
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
@@ -76,7 +79,8 @@ func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings
 // resourceMetadata reads the resource metadata of a server, which must be for
 // the server's own address. own is true if there is none, so the server is its
 // own authorization server.
-func resourceMetadata(ctx context.Context, client *http.Client, server, told string) (_ *oauthex.ProtectedResourceMetadata, own bool, err error) {
+func resourceMetadata(ctx context.Context, client *http.Client, server,
+	told string) (_ *oauthex.ProtectedResourceMetadata, own bool, err error) {
 	places, err := metadataPlaces(server, told)
 	if err != nil {
 		return nil, false, err
@@ -93,9 +97,11 @@ func resourceMetadata(ctx context.Context, client *http.Client, server, told str
 		case p.url != told && status >= 400 && status < 500:
 			continue // no metadata here
 		}
-		return nil, false, fmt.Errorf("what it says of the tokens that it takes cannot be used: %w", plainAuthError(err))
+		return nil, false, fmt.Errorf("what it says of the tokens that it takes cannot be used: %w",
+			plainAuthError(err))
 	}
-	return &oauthex.ProtectedResourceMetadata{Resource: server, AuthorizationServers: []string{places[len(places)-1].resource}}, true, nil
+	return &oauthex.ProtectedResourceMetadata{Resource: server,
+		AuthorizationServers: []string{places[len(places)-1].resource}}, true, nil
 }
 
 type metadataPlace struct{ url, resource string }

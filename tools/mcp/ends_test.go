@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// TestRequestsEndWithTheirCaller checks for each request to a server and to its authorization server that it ends with the context of
-// whoever waits for it.
+// TestRequestsEndWithTheirCaller checks for each request to a server and to its authorization server that it ends with
+// the context of whoever waits for it.
 func TestRequestsEndWithTheirCaller(t *testing.T) {
 	t.Parallel()
 	const resource, describe = "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"
@@ -49,7 +49,8 @@ func TestRequestsEndWithTheirCaller(t *testing.T) {
 		{"a probe", "/token", none, probe},
 		{"a login", "/mcp", none, login}, {"a login", resource, none, login}, {"a login", describe, none, login},
 		{"a login", "/register", none, login}, {"a login", "/token", none, login},
-		{"a logout", resource, logins, logout}, {"a logout", describe, logins, logout}, {"a logout", "/revoke", logins, logout},
+		{"a logout", resource, logins, logout}, {"a logout", describe, logins, logout}, {"a logout", "/revoke",
+			logins, logout},
 	} {
 		t.Run(c.does+" "+c.hangs, func(t *testing.T) {
 			endtest.Each(t, func(t *testing.T, h *endtest.Hang) {

@@ -19,8 +19,9 @@ import (
 	"turnkeeper/tools/program"
 )
 
-// TestWhatAFailedCallSays records for each way in which a call can end without a result what the model is told, whether the call
-// may be sent again, and whether its session goes on. A call that may have run must never be said to have done nothing.
+// TestWhatAFailedCallSays records for each way in which a call can end without a result what the model is told, whether
+// the call may be sent again, and whether its session goes on. A call that may have run must never be said to have done
+// nothing.
 func TestWhatAFailedCallSays(t *testing.T) {
 	t.Parallel()
 	answers := map[string]error{
@@ -77,7 +78,8 @@ func verdictOn(err error, process *stdio) string {
 	end(errors.New("its program ended with exit code 7"))
 	s := &session{ctx: ctx, end: end, process: process, calls: 1, limits: defaultLimits()}
 	a := (&tool{host: &host{server: Server{Name: "h"}}, name: "echo"}).lost(s, err)
-	fate := map[fate]string{failed: "failed", notSent: "not sent", forgotten: "forgotten", refused: "refused", inDoubt: "in doubt"}[a.fate]
+	fate := map[fate]string{failed: "failed", notSent: "not sent", forgotten: "forgotten", refused: "refused",
+		inDoubt: "in doubt"}[a.fate]
 	text := fmt.Sprintf("  %s: %v\n", fate, a.err)
 	if s.retired != nil {
 		text += fmt.Sprintf("  the session: %v\n", s.retired)
@@ -85,8 +87,8 @@ func verdictOn(err error, process *stdio) string {
 	return text
 }
 
-// TestWhichAnswerOfAProgramIsLost checks that a program whose answer cannot be read keeps its session while its connection works, and
-// that otherwise the end of the program is named.
+// TestWhichAnswerOfAProgramIsLost checks that a program whose answer cannot be read keeps its session while its
+// connection works, and that otherwise the end of the program is named.
 func TestWhichAnswerOfAProgramIsLost(t *testing.T) {
 	t.Parallel()
 	unreadable := &callError{sent: true, err: errors.New("not a list")}
@@ -103,12 +105,14 @@ func TestWhichAnswerOfAProgramIsLost(t *testing.T) {
 			t.Errorf("with a connection that is over:\n%swant\n%s", got, want)
 		}
 	}
-	if got, want := verdictOn(errAsksTooMuch, nil), "  failed: the MCP server \"h\": the server asked for input again and again\n"; got != want {
+	if got, want := verdictOn(errAsksTooMuch, nil),
+		"  failed: the MCP server \"h\": the server asked for input again and again\n"; got != want {
 		t.Errorf("after too many requests for input:\n%swant\n%s", got, want)
 	}
 }
 
-// TestWhyAProgramIsLost checks what operators and the model read when the connection to a program that still runs is over.
+// TestWhyAProgramIsLost checks what operators and the model read when the connection to a program that still runs is
+// over.
 func TestWhyAProgramIsLost(t *testing.T) {
 	t.Parallel()
 	process, err := program.Start(program.Program{Argv: []string{"/bin/sleep", "600"}})
@@ -117,7 +121,8 @@ func TestWhyAProgramIsLost(t *testing.T) {
 	}
 	core, logs := observer.New(zap.WarnLevel)
 	c := &stdio{process: process, log: zap.New(core), server: Server{Name: "h"}}
-	for _, over := range []error{nil, io.EOF, fmt.Errorf("read: %w", io.EOF), fmt.Errorf("call: %w", sdk.ErrConnectionClosed)} {
+	for _, over := range []error{nil, io.EOF, fmt.Errorf("read: %w", io.EOF), fmt.Errorf("call: %w",
+		sdk.ErrConnectionClosed)} {
 		if got := c.reason(over); got != "its program closed its output" {
 			t.Errorf("after %v: %q", over, got)
 		}
@@ -139,7 +144,8 @@ func TestWhyAProgramIsLost(t *testing.T) {
 	if got := c.reason(nil); got != "its program "+process.Ended() || process.Ended() == "" {
 		t.Errorf("after its end: %q", got)
 	}
-	if all := logs.All(); len(all) != 1 || all[0].Message != "an MCP server ended" || all[0].ContextMap()["how"] != process.Ended() ||
+	if all := logs.All(); len(all) != 1 || all[0].Message != "an MCP server ended" ||
+		all[0].ContextMap()["how"] != process.Ended() ||
 		all[0].ContextMap()["standard_error"] != "fatal: no memory" {
 		t.Errorf("logged %v", all)
 	}
@@ -152,14 +158,16 @@ func TestWhyToolsCouldNotBeListed(t *testing.T) {
 	for want, err := range map[string]error{
 		"its tools could not be listed: EOF": io.EOF,
 		large:                                &jsonrpc.Error{Code: codeTooLarge, Message: tooLarge},
-		"it lists more than 2000 tools":      &jsonrpc.Error{Code: codeTooLarge, Message: tooLarge + ": it has more than 2000 tools"},
+		"it lists more than 2000 tools": &jsonrpc.Error{Code: codeTooLarge,
+			Message: tooLarge + ": it has more than 2000 tools"},
 	} {
 		if got := listError(Server{Name: "h"}, err).Error(); got != want {
 			t.Errorf("after %v: %q, want %q", err, got, want)
 		}
 	}
 	other := &jsonrpc.Error{Code: 1, Message: tooLarge + ": it has no time"}
-	if got := listError(Server{Name: "h"}, other); !errors.Is(got, other) || !strings.HasPrefix(got.Error(), "its tools could not be listed: ") {
+	if got := listError(Server{Name: "h"}, other); !errors.Is(got, other) || !strings.HasPrefix(got.Error(),
+		"its tools could not be listed: ") {
 		t.Errorf("after another error: %v", got)
 	}
 }

@@ -73,7 +73,8 @@ func credentialOf(o *OAuth, a authority) (credential, error) {
 }
 
 // ask requests a token from a token endpoint, once.
-func (s Server) ask(ctx context.Context, endpoint string, c credential, scopes []string, params url.Values) (*oauth2.Token, error) {
+func (s Server) ask(ctx context.Context, endpoint string, c credential, scopes []string,
+	params url.Values) (*oauth2.Token, error) {
 	all := url.Values{}
 	for _, some := range []url.Values{c.params, params} {
 		for name, values := range some {
@@ -81,14 +82,16 @@ func (s Server) ask(ctx context.Context, endpoint string, c credential, scopes [
 		}
 	}
 	request := &clientcredentials.Config{
-		ClientID: c.id, ClientSecret: c.secret, AuthStyle: c.style, TokenURL: endpoint, Scopes: scopes, EndpointParams: all,
+		ClientID: c.id, ClientSecret: c.secret, AuthStyle: c.style, TokenURL: endpoint, Scopes: scopes,
+		EndpointParams: all,
 	}
 	token, err := request.Token(ctx)
 	if err != nil {
 		return nil, s.askError(err)
 	}
 	if kind := token.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
-		return nil, fmt.Errorf("the authorization server has given a token of the kind %q, which cannot be used", s.bounded(kind, maxScope))
+		return nil, fmt.Errorf("the authorization server has given a token of the kind %q, which cannot be used",
+			s.bounded(kind, maxScope))
 	}
 	return token, nil
 }
@@ -117,7 +120,8 @@ func (e *refusedGrant) Error() string {
 func (s Server) askError(err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &refusedGrant{
-			code: s.bounded(answer.ErrorCode, maxScope), text: s.bounded(answer.ErrorDescription, maxNote), status: answer.Response.StatusCode,
+			code: s.bounded(answer.ErrorCode, maxScope), text: s.bounded(answer.ErrorDescription, maxNote),
+			status: answer.Response.StatusCode,
 		}
 	}
 	plain := plainAuthError(err)
@@ -133,7 +137,8 @@ const (
 )
 
 // askAsMachine requests a token for a grant without a login.
-func askAsMachine(ctx context.Context, s Server, a authority, scopes []string, learn func(string)) (*oauth2.Token, error) {
+func askAsMachine(ctx context.Context, s Server, a authority, scopes []string,
+	learn func(string)) (*oauth2.Token, error) {
 	c, err := credentialOf(s.OAuth, a)
 	if err != nil {
 		return nil, err

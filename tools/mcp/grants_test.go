@@ -59,7 +59,8 @@ func (i *issuer) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	answer = strings.ReplaceAll(answer, "%d", fmt.Sprint(n))
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: req}, nil
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(answer)), Request: req}, nil
 }
 
 // told returns a form as text, with what an assertion says in its place.
@@ -68,7 +69,9 @@ func (i *issuer) told(form url.Values) string {
 	for name, values := range form {
 		value := strings.Join(values, "|")
 		if key := i.keys[form.Get("client_id")]; name == "client_assertion" {
-			token, err := jwt.Parse(value, func(*jwt.Token) (any, error) { return key, nil }, jwt.WithTimeFunc(time.Now))
+			token, err := jwt.Parse(value, func(*jwt.Token) (any, error) {
+				return key, nil
+			}, jwt.WithTimeFunc(time.Now))
 			if err != nil {
 				value = err.Error()
 			} else if claims, ok := token.Claims.(jwt.MapClaims); ok {
@@ -90,7 +93,8 @@ func (i *issuer) count() int {
 }
 
 func newIssuer() *issuer {
-	return &issuer{answer: `{"access_token":"token-%d","token_type":"Bearer","expires_in":3600}`, status: http.StatusOK, keys: map[string]crypto.PublicKey{}}
+	return &issuer{answer: `{"access_token":"token-%d","token_type":"Bearer","expires_in":3600}`, status: http.StatusOK,
+		keys: map[string]crypto.PublicKey{}}
 }
 
 func (i *issuer) machine(o *OAuth) *machine {
@@ -99,7 +103,8 @@ func (i *issuer) machine(o *OAuth) *machine {
 	return m
 }
 
-// TestTokenRequests records the request of each grant: what identifies the worker, for whom the token is, and which scopes it has.
+// TestTokenRequests records the request of each grant: what identifies the worker, for whom the token is, and which
+// scopes it has.
 func TestTokenRequests(t *testing.T) {
 	ec := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -110,10 +115,13 @@ func TestTokenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer()
 		i.keys["rsa"], i.keys["ed"] = &rsaKey.PublicKey, public
-		to := authority{resource: "https://h/mcp", issuer: "https://login", token: "https://login/token", methods: []string{"client_secret_post"}}
+		to := authority{resource: "https://h/mcp", issuer: "https://login", token: "https://login/token",
+			methods: []string{"client_secret_post"}}
 		header, nameless := to, to
 		header.methods, nameless.issuer = nil, ""
-		identity := Identity{TokenEndpoint: "https://idp/token", ClientID: "desk", Token: func() (string, error) { return "id-token", nil }}
+		identity := Identity{TokenEndpoint: "https://idp/token", ClientID: "desk", Token: func() (string, error) {
+			return "id-token", nil
+		}}
 		secret := identity
 		secret.ClientSecret = "desk-secret"
 		type request struct {
@@ -123,12 +131,16 @@ func TestTokenRequests(t *testing.T) {
 		}
 		requests := []request{
 			{"a secret in the form", OAuth{Grant: GrantClientCredentials, ClientID: "robot", ClientSecret: "s"}, to},
-			{"a secret in the header", OAuth{Grant: GrantClientCredentials, ClientID: "robot", ClientSecret: "s"}, header},
+			{"a secret in the header", OAuth{Grant: GrantClientCredentials, ClientID: "robot",
+				ClientSecret: "s"}, header},
 			{"no secret", OAuth{Grant: GrantClientCredentials, ClientID: "robot"}, header},
 			{"RSA", OAuth{Grant: GrantClientCredentials, ClientID: "rsa", PrivateKey: rsaKey, KeyID: "k1"}, to},
-			{"Ed25519, without an issuer", OAuth{Grant: GrantClientCredentials, ClientID: "ed", PrivateKey: private}, nameless},
-			{"an identity", OAuth{Grant: GrantEnterprise, ClientID: "robot", ClientSecret: "s", Identity: identity}, to},
-			{"an identity with a secret", OAuth{Grant: GrantEnterprise, ClientID: "robot", ClientSecret: "s", Identity: secret}, to},
+			{"Ed25519, without an issuer", OAuth{Grant: GrantClientCredentials, ClientID: "ed",
+				PrivateKey: private}, nameless},
+			{"an identity", OAuth{Grant: GrantEnterprise, ClientID: "robot", ClientSecret: "s",
+				Identity: identity}, to},
+			{"an identity with a secret", OAuth{Grant: GrantEnterprise, ClientID: "robot", ClientSecret: "s",
+				Identity: secret}, to},
 		}
 		for _, name := range sortedKeys(ec) {
 			key, err := ecdsa.GenerateKey(ec[name], rand.Reader)
@@ -136,20 +148,24 @@ func TestTokenRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			i.keys[name] = &key.PublicKey
-			requests = append(requests, request{name, OAuth{Grant: GrantClientCredentials, ClientID: name, PrivateKey: key}, to})
+			requests = append(requests, request{name, OAuth{Grant: GrantClientCredentials, ClientID: name,
+				PrivateKey: key}, to})
 		}
-		i.answer = `{"access_token":"token-%d","token_type":"bearer","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag"}`
+		i.answer =
+			`{"access_token":"token-%d","token_type":"bearer","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag"}`
 		var said strings.Builder
 		for _, r := range requests {
 			i.asked = nil
 			var learnt []string
-			token, err := askAsMachine(withClient(t.Context(), &http.Client{Transport: i}), Server{Name: "h", OAuth: &r.o}, r.from, []string{"a", "b"},
+			token, err := askAsMachine(withClient(t.Context(), &http.Client{Transport: i}),
+				Server{Name: "h", OAuth: &r.o}, r.from, []string{"a", "b"},
 				func(s string) { learnt = append(learnt, s) })
 			if err != nil || !token.Expiry.IsZero() {
 				t.Errorf("%s: %+v, %v", r.name, token, err)
 				continue
 			}
-			fmt.Fprintf(&said, "%s: %s, learnt %q\n  %s\n", r.name, token.AccessToken, learnt, strings.Join(i.asked, "\n  "))
+			fmt.Fprintf(&said, "%s: %s, learnt %q\n  %s\n", r.name, token.AccessToken, learnt,
+				strings.Join(i.asked, "\n  "))
 		}
 		golden.File(t, "testdata/token_requests.txt", said.String())
 	})
@@ -158,7 +174,9 @@ func TestTokenRequests(t *testing.T) {
 // TestTokensThatAreNotGiven checks what operators read if there is no token, for each answer of a token endpoint.
 func TestTokensThatAreNotGiven(t *testing.T) {
 	t.Parallel()
-	vouched := Identity{TokenEndpoint: "https://idp/token", ClientID: "desk", Token: func() (string, error) { return "id-token", nil }}
+	vouched := Identity{TokenEndpoint: "https://idp/token", ClientID: "desk", Token: func() (string, error) {
+		return "id-token", nil
+	}}
 	noFile := Identity{Token: func() (string, error) { return "", errors.New("no such file") }}
 	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
 	if err != nil {
@@ -170,19 +188,26 @@ func TestTokensThatAreNotGiven(t *testing.T) {
 		o      OAuth
 		want   string
 	}{
-		{400, `{"error":"invalid_client","error_description":"who?"}`, OAuth{}, "the authorization server refuses a token (HTTP status 400, invalid_client): who?"},
-		{401, `{"error":"invalid_client"}`, OAuth{}, "the authorization server refuses a token (HTTP status 401, invalid_client)"},
+		{400, `{"error":"invalid_client","error_description":"who?"}`, OAuth{},
+			"the authorization server refuses a token (HTTP status 400, invalid_client): who?"},
+		{401, `{"error":"invalid_client"}`, OAuth{},
+			"the authorization server refuses a token (HTTP status 401, invalid_client)"},
 		{503, `secret page`, OAuth{}, "the authorization server refuses a token (HTTP status 503)"},
-		{200, `{"access_token":"x","token_type":"mac"}`, OAuth{}, `the authorization server has given a token of the kind "mac", which cannot be used`},
+		{200, `{"access_token":"x","token_type":"mac"}`, OAuth{},
+			`the authorization server has given a token of the kind "mac", which cannot be used`},
 		{200, `secret page`, OAuth{}, "what the authorization server answered is no token"},
 		{200, `{}`, OAuth{}, "oauth2: server response missing access_token"},
-		{400, `{"error":"invalid_grant"}`, OAuth{Grant: GrantEnterprise, Identity: vouched}, "the identity provider does not vouch for this worker: the authorization server refuses a token (HTTP status 400, invalid_grant)"},
+		{400, `{"error":"invalid_grant"}`, OAuth{Grant: GrantEnterprise, Identity: vouched},
+			"the identity provider does not vouch for this worker: the authorization server refuses a token (HTTP status 400, invalid_grant)"},
 		{200, ``, OAuth{Grant: GrantEnterprise, Identity: noFile}, "the ID token cannot be read: no such file"},
-		{200, ``, OAuth{PrivateKey: p224}, "the private key is of a kind that cannot sign here: use RSA, Ed25519, or EC on P-256, P-384 or P-521"},
+		{200, ``, OAuth{PrivateKey: p224},
+			"the private key is of a kind that cannot sign here: use RSA, Ed25519, or EC on P-256, P-384 or P-521"},
 	} {
 		i := newIssuer()
 		i.status, i.answer = c.status, c.answer
-		token, err := askAsMachine(withClient(t.Context(), &http.Client{Transport: i}), Server{Name: "h", OAuth: &c.o}, authority{resource: "https://h/mcp", issuer: "https://login", token: "https://login/token"}, nil, func(string) {})
+		token, err := askAsMachine(withClient(t.Context(), &http.Client{Transport: i}), Server{Name: "h", OAuth: &c.o},
+			authority{resource: "https://h/mcp", issuer: "https://login", token: "https://login/token"}, nil,
+			func(string) {})
 		if token != nil || err == nil || err.Error() != c.want {
 			t.Errorf("%d %s: %v, %v\nwant %s", c.status, c.answer, token, err, c.want)
 		}
@@ -191,12 +216,13 @@ func TestTokensThatAreNotGiven(t *testing.T) {
 
 var unauthorized = refusal{status: http.StatusUnauthorized}
 
-// TestWhenAMachineAsksForAToken checks over time how often a worker asks for a token, and that calls which wait together share one
-// answer, but not the end of one of them.
+// TestWhenAMachineAsksForAToken checks over time how often a worker asks for a token, and that calls which wait
+// together share one answer, but not the end of one of them.
 func TestWhenAMachineAsksForAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer()
-		m := i.machine(&OAuth{Grant: GrantClientCredentials, ClientID: "robot", TokenEndpoint: "https://login/token", Scopes: []string{"a"}})
+		m := i.machine(&OAuth{Grant: GrantClientCredentials, ClientID: "robot", TokenEndpoint: "https://login/token",
+			Scopes: []string{"a"}})
 		var learnt []string
 		m.access.Learn = func(secret string) { learnt = append(learnt, secret) }
 		holds := func(when, want string) {
@@ -217,11 +243,13 @@ func TestWhenAMachineAsksForAToken(t *testing.T) {
 		if again, err := m.renew(t.Context(), "token-1", unauthorized); !again || err != nil || i.count() != 2 {
 			t.Errorf("a token that is replaced already: %t, %v, %d requests", again, err, i.count())
 		}
-		if again, err := m.renew(t.Context(), "token-2", refusal{status: http.StatusForbidden}); again || err != nil || i.count() != 2 {
+		if again, err := m.renew(t.Context(), "token-2", refusal{status: http.StatusForbidden}); again || err != nil ||
+			i.count() != 2 {
 			t.Errorf("refused for another reason: %t, %v, %d requests", again, err, i.count())
 		}
 		more := refusal{status: http.StatusForbidden, code: "insufficient_scope", scopes: []string{"b"}}
-		if again, err := m.renew(t.Context(), "token-2", more); !again || err != nil || !strings.Contains(i.asked[2], "scope=a b") {
+		if again, err := m.renew(t.Context(), "token-2", more); !again || err != nil || !strings.Contains(i.asked[2],
+			"scope=a b") {
 			t.Errorf("more scopes: %t, %v, %v", again, err, i.asked)
 		}
 		if again, err := m.renew(t.Context(), "token-3", more); again || err == nil || i.count() != 3 {
@@ -255,7 +283,8 @@ func TestWhenAMachineAsksForAToken(t *testing.T) {
 			close(i.hanging)
 			synctest.Wait()
 			one, two := <-failures, <-failures
-			if want := map[bool]int{false: 1, true: 2}[ends]; i.count() != want || one == nil || two == nil || !ends && one.Error() != two.Error() {
+			if want := map[bool]int{false: 1, true: 2}[ends]; i.count() != want || one == nil || two == nil || !ends &&
+				one.Error() != two.Error() {
 				t.Errorf("the first call ends: %t: %d requests, %v, %v", ends, i.count(), one, two)
 			}
 			go try(t.Context())
@@ -289,7 +318,8 @@ func (v *vault) step(name string) error {
 
 func (v *vault) MCPLogin(context.Context, string) (mcpdef.Login, error) { return v.row, v.step("read") }
 
-func (v *vault) ClaimMCPLogin(_ context.Context, server string, revision int64, claim string, hold time.Duration) (bool, error) {
+func (v *vault) ClaimMCPLogin(_ context.Context, server string, revision int64, claim string,
+	hold time.Duration) (bool, error) {
 	return true, v.step(fmt.Sprintf("claim %s %d %t %s", server, revision, len(claim) > 20, hold))
 }
 
@@ -312,8 +342,8 @@ func (v *vault) WantMCPScopes(_ context.Context, server string, scopes []string)
 	return v.step(fmt.Sprintf("want %s %v", server, scopes))
 }
 
-// TestARenewalStepByStep checks what is asked of the store and of the authorization server when a token is refused, what is stored then,
-// and what the call is told if one of these steps fails.
+// TestARenewalStepByStep checks what is asked of the store and of the authorization server when a token is refused,
+// what is stored then, and what the call is told if one of these steps fails.
 func TestARenewalStepByStep(t *testing.T) {
 	const claim, renewed, released = "claim h 7 true 30s", "renew true", "release h true"
 	for name, c := range map[string]struct {
@@ -323,20 +353,30 @@ func TestARenewalStepByStep(t *testing.T) {
 		lapsed, err   string
 		took          time.Duration
 	}{
-		"it works":               {steps: "read " + claim + " " + renewed + " read"},
-		"it cannot be read":      {fails: "read", steps: "read", err: "no token was had for it: the login cannot be read: no database"},
-		"it cannot be claimed":   {fails: claim, steps: "read " + claim, err: "no token was had for it: no database"},
-		"it cannot be kept":      {fails: renewed, steps: "read " + claim + " " + renewed, err: "no token was had for it: the renewed login could not be kept: no database", took: 10 * time.Second},
-		"it is over":             {status: 400, answer: `{"error":"invalid_grant"}`, steps: "read " + claim + " " + released, lapsed: "the authorization server refuses a token (HTTP status 400, invalid_grant)", err: `the login has ended (the authorization server refuses a token (HTTP status 400, invalid_grant)): run "turnctl mcp login h"`},
-		"the client is not one":  {status: 401, answer: `{"error":"invalid_client"}`, steps: "read " + claim + " " + released, lapsed: "the authorization server refuses a token (HTTP status 401, invalid_client)", err: `the login has ended (the authorization server refuses a token (HTTP status 401, invalid_client)): run "turnctl mcp login h"`},
-		"not now":                {status: 503, answer: `{}`, steps: "read " + claim + " " + released, err: "no token was had for it: the authorization server refuses a token (HTTP status 503)"},
-		"not now, nor the store": {status: 503, answer: `{}`, fails: released, steps: "read " + claim + " " + released, err: "no token was had for it: the authorization server refuses a token (HTTP status 503); and this could not be noted: no database"},
-		"never":                  {status: 200, answer: "hangs", steps: "read " + claim + " " + released, err: "no token was had for it: the authorization server did not answer within 15s", took: 15 * time.Second},
+		"it works": {steps: "read " + claim + " " + renewed + " read"},
+		"it cannot be read": {fails: "read", steps: "read",
+			err: "no token was had for it: the login cannot be read: no database"},
+		"it cannot be claimed": {fails: claim, steps: "read " + claim, err: "no token was had for it: no database"},
+		"it cannot be kept": {fails: renewed, steps: "read " + claim + " " + renewed,
+			err: "no token was had for it: the renewed login could not be kept: no database", took: 10 * time.Second},
+		"it is over": {status: 400, answer: `{"error":"invalid_grant"}`, steps: "read " + claim + " " +
+			released, lapsed: "the authorization server refuses a token (HTTP status 400, invalid_grant)",
+			err: `the login has ended (the authorization server refuses a token (HTTP status 400, invalid_grant)): run "turnctl mcp login h"`},
+		"the client is not one": {status: 401, answer: `{"error":"invalid_client"}`, steps: "read " + claim + " " +
+			released, lapsed: "the authorization server refuses a token (HTTP status 401, invalid_client)",
+			err: `the login has ended (the authorization server refuses a token (HTTP status 401, invalid_client)): run "turnctl mcp login h"`},
+		"not now": {status: 503, answer: `{}`, steps: "read " + claim + " " + released,
+			err: "no token was had for it: the authorization server refuses a token (HTTP status 503)"},
+		"not now, nor the store": {status: 503, answer: `{}`, fails: released, steps: "read " + claim + " " + released,
+			err: "no token was had for it: the authorization server refuses a token (HTTP status 503); and this could not be noted: no database"},
+		"never": {status: 200, answer: "hangs", steps: "read " + claim + " " + released,
+			err: "no token was had for it: the authorization server did not answer within 15s", took: 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				i := newIssuer()
-				i.answer = `{"access_token":"token-%d","refresh_token":"next","token_type":"Bearer","expires_in":60,"scope":"x y"}`
+				i.answer =
+					`{"access_token":"token-%d","refresh_token":"next","token_type":"Bearer","expires_in":60,"scope":"x y"}`
 				if c.status != 0 {
 					i.answer, i.status = c.answer, c.status
 				}
@@ -344,28 +384,33 @@ func TestARenewalStepByStep(t *testing.T) {
 					i.hanging = make(chan struct{})
 				}
 				key := make([]byte, KeyBytes)
-				l := login{URL: "https://h/mcp", Resource: "https://r", Endpoint: "https://login/token", ClientID: "id", Secret: "s", Style: int(oauth2.AuthStyleInParams), Access: "old", Refresh: "refresh"}
+				l := login{URL: "https://h/mcp", Resource: "https://r", Endpoint: "https://login/token", ClientID: "id",
+					Secret: "s", Style: int(oauth2.AuthStyleInParams), Access: "old", Refresh: "refresh"}
 				sealed, err := l.seal(key, "h")
 				if err != nil {
 					t.Fatal(err)
 				}
-				row := mcpdef.Login{Server: "h", Revision: 7, Sealed: sealed, Scopes: []string{"before"}, Wanted: []string{"w"}, LoggedInAt: time.Unix(5, 0)}
+				row := mcpdef.Login{Server: "h", Revision: 7, Sealed: sealed, Scopes: []string{"before"},
+					Wanted: []string{"w"}, LoggedInAt: time.Unix(5, 0)}
 				v := &vault{row: row, fails: c.fails}
 				var learnt []string
-				k := newTokenCache(Server{Name: "h", URL: "https://h/mcp", OAuth: &OAuth{}}, Access{Key: key, Logins: v, Learn: func(s string) { learnt = append(learnt, s) }})
+				k := newTokenCache(Server{Name: "h", URL: "https://h/mcp", OAuth: &OAuth{}}, Access{Key: key, Logins: v,
+					Learn: func(s string) { learnt = append(learnt, s) }})
 				k.client = &http.Client{Transport: i}
 				began := time.Now()
 				again, err := k.renew(t.Context(), "old", unauthorized)
 				if again != (c.err == "") || c.err != "" && (err == nil || err.Error() != c.err) {
 					t.Errorf("again %t, %v\nwant %s", again, err, c.err)
 				}
-				if took := time.Since(began).Round(time.Second); took != c.took || strings.Join(v.steps, " ") != c.steps || v.lapsed != c.lapsed {
+				if took := time.Since(began).Round(time.Second); took != c.took || strings.Join(v.steps,
+					" ") != c.steps || v.lapsed != c.lapsed {
 					t.Errorf("after %s, lapsed %q: %s\nwant %s", took, v.lapsed, strings.Join(v.steps, " "), c.steps)
 				}
 				if c.err != "" {
 					return
 				}
-				if want := "https://login/token  client_id=id client_secret=s grant_type=refresh_token refresh_token=refresh resource=https://r"; i.asked[0] != want {
+				if want :=
+					"https://login/token  client_id=id client_secret=s grant_type=refresh_token refresh_token=refresh resource=https://r"; i.asked[0] != want {
 					t.Errorf("asked %s\nwant  %s", i.asked[0], want)
 				}
 				after, err := unseal(key, "h", v.saved.Sealed)
@@ -385,13 +430,15 @@ func TestARenewalStepByStep(t *testing.T) {
 	}
 }
 
-// TestTokensThatAreOverAtOnce checks that a worker does not renew a login again and again, if each new token is over when it is given.
+// TestTokensThatAreOverAtOnce checks that a worker does not renew a login again and again, if each new token is over
+// when it is given.
 func TestTokensThatAreOverAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer()
 		i.answer = `{"access_token":"token-%d","refresh_token":"next","token_type":"Bearer","expires_in":-1}`
 		key := make([]byte, KeyBytes)
-		sealed, err := login{URL: "https://h/mcp", Endpoint: "https://login/token", Access: "old", Refresh: "refresh", Given: time.Now(), Expiry: time.Now()}.seal(key, "h")
+		sealed, err := login{URL: "https://h/mcp", Endpoint: "https://login/token", Access: "old", Refresh: "refresh",
+			Given: time.Now(), Expiry: time.Now()}.seal(key, "h")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -425,27 +472,32 @@ func TestScopesThatALoginLacks(t *testing.T) {
 	}{
 		{nil, "old", "", "[read want h [b c]]", lacks}, {[]string{"a", "b"}, "old", "", "[read want h [a b c]]", lacks},
 		{[]string{"c", "b"}, "old", "", "[read]", lacks}, {nil, "other", "", "[read]", "<nil>"},
-		{nil, "old", "want h [b c]", "[read want h [b c]]", "no token was had for it: it wants more scopes, and that could not be noted: no database"},
+		{nil, "old", "want h [b c]", "[read want h [b c]]",
+			"no token was had for it: it wants more scopes, and that could not be noted: no database"},
 		{nil, "old", "read", "[read]", "no token was had for it: the login cannot be read: no database"},
 	} {
 		v := &vault{row: mcpdef.Login{Server: "h", Revision: 1, Sealed: sealed, Wanted: c.wanted}, fails: c.fails}
 		k := newTokenCache(Server{Name: "h", URL: "https://h/mcp", OAuth: &OAuth{}}, Access{Key: key, Logins: v})
-		again, err := k.renew(t.Context(), c.used, refusal{status: http.StatusForbidden, code: "insufficient_scope", scopes: []string{"b", "c"}})
+		again, err := k.renew(t.Context(), c.used, refusal{status: http.StatusForbidden, code: "insufficient_scope",
+			scopes: []string{"b", "c"}})
 		if again != (err == nil) || fmt.Sprint(err) != c.err || fmt.Sprint(v.steps) != c.steps {
-			t.Errorf("%v, used %s: %t, %v after %v\nwant %s after %s", c.wanted, c.used, again, err, v.steps, c.err, c.steps)
+			t.Errorf("%v, used %s: %t, %v after %v\nwant %s after %s", c.wanted, c.used, again, err, v.steps,
+				c.err, c.steps)
 		}
-		if again, err := k.renew(t.Context(), c.used, refusal{status: http.StatusForbidden}); again || err != nil || fmt.Sprint(v.steps) != c.steps {
+		if again, err := k.renew(t.Context(), c.used, refusal{status: http.StatusForbidden}); again || err != nil ||
+			fmt.Sprint(v.steps) != c.steps {
 			t.Errorf("refused for another reason: %t, %v after %v", again, err, v.steps)
 		}
 	}
 }
 
-// TestALoginIsSealed checks that every field of a login comes back, and that neither another key, nor another server, nor a changed text
-// opens it.
+// TestALoginIsSealed checks that every field of a login comes back, and that neither another key, nor another server,
+// nor a changed text opens it.
 func TestALoginIsSealed(t *testing.T) {
 	t.Parallel()
 	l := login{
-		URL: "u", Resource: "r", Endpoint: "e", Metadata: "m", ClientID: "c", Secret: "s", Style: 2, Access: "a", Refresh: "f",
+		URL: "u", Resource: "r", Endpoint: "e", Metadata: "m", ClientID: "c", Secret: "s", Style: 2,
+		Access: "a", Refresh: "f",
 		Given: time.Unix(1, 0).UTC(), Expiry: time.Unix(2, 0).UTC(),
 	}
 	text, _ := json.Marshal(l)
@@ -472,7 +524,8 @@ func TestALoginIsSealed(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, KeyBytes - 1, KeyBytes + 1} {
-		if _, err := l.seal(make([]byte, n), "h"); err == nil || err.Error() != "there is no key for logins: set mcp_login_key" {
+		if _, err := l.seal(make([]byte, n), "h"); err == nil ||
+			err.Error() != "there is no key for logins: set mcp_login_key" {
 			t.Errorf("a key of %d bytes seals: %v", n, err)
 		}
 		if _, err := unseal(make([]byte, n), "h", one); err == nil {

@@ -37,7 +37,8 @@ func newBench(t *testing.T, transport, mode string, settings ...func(*mcp.Server
 }
 
 // newBenchWithin returns a bench whose client has other limits than forTests.
-func newBenchWithin(t *testing.T, limit func(*mcp.Limits), transport, mode string, settings ...func(*mcp.Server)) *bench {
+func newBenchWithin(t *testing.T, limit func(*mcp.Limits), transport, mode string,
+	settings ...func(*mcp.Server)) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: t.TempDir(), store: newMemStore()}
 	server := b.server(transport, mode)
@@ -76,7 +77,8 @@ func (b *bench) server(transport, mode string) mcp.Server {
 func forTests(l *mcp.Limits) {
 	l.Frame, l.Drop = 1<<20, 4<<20
 	l.Ping, l.Reason, l.Progress = patience, patience, patience
-	l.Relist, l.LastRelist, l.Reread, l.FirstPause = 10*time.Millisecond, time.Second, 10*time.Millisecond, 20*time.Millisecond
+	l.Relist, l.LastRelist, l.Reread, l.FirstPause = 10*time.Millisecond, time.Second, 10*time.Millisecond,
+		20*time.Millisecond
 }
 
 func both(t *testing.T, run func(t *testing.T, transport string)) {
@@ -94,7 +96,8 @@ func (b *bench) call(tool, arguments string) tools.Ending {
 	return b.callAs(context.Background(), tools.Call{Lane: "lane"}, tool, arguments, patience)
 }
 
-func (b *bench) callAs(ctx context.Context, call tools.Call, tool, arguments string, timeout time.Duration) tools.Ending {
+func (b *bench) callAs(ctx context.Context, call tools.Call, tool, arguments string,
+	timeout time.Duration) tools.Ending {
 	call.Arguments, call.IdempotencyKey = json.RawMessage(arguments), "key"
 	return tools.Execute(ctx, b.Tool("h", tool), call, tools.ExecuteOptions{Timeout: timeout})
 }

@@ -35,7 +35,8 @@ const maxIdleConns = 1000
 
 // newHTTPClient returns the HTTP client of one session. It calls stale with the
 // status of a response that means the server no longer knows the session.
-func newHTTPClient(session context.Context, s Server, tokens authorizer, limits limits, stale func(int)) (_ *http.Client, closeIdle func()) {
+func newHTTPClient(session context.Context, s Server, tokens authorizer, limits limits,
+	stale func(int)) (_ *http.Client, closeIdle func()) {
 	transport := &http.Transport{ // uses no proxy from the environment
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		ForceAttemptHTTP2:   true,
@@ -44,7 +45,8 @@ func newHTTPClient(session context.Context, s Server, tokens authorizer, limits 
 		MaxIdleConnsPerHost: maxIdleConns,
 	}
 	w := &wire{
-		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale, limits: limits,
+		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale,
+		limits: limits,
 	}
 	client := &http.Client{Transport: w, CheckRedirect: sameOrigin}
 	if tokens != nil {
@@ -61,7 +63,9 @@ func sameOrigin(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
 	if from := via[0].URL; next.URL.Scheme != from.Scheme || !strings.EqualFold(next.URL.Host, from.Host) {
-		return fmt.Errorf("redirect refused: it leads to another origin, %s://%s; if that is right, give it as the server's url", next.URL.Scheme, next.URL.Host)
+		return fmt.Errorf(
+			"redirect refused: it leads to another origin, %s://%s; if that is right, give it as the server's url",
+			next.URL.Scheme, next.URL.Host)
 	}
 	return nil
 }
@@ -110,7 +114,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 // rate does not affect the session.
 func refusedForGood(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestTimeout,
+		http.StatusTooManyRequests:
 		return false
 	}
 	return status >= 400 && status < 500
@@ -142,7 +147,8 @@ func isAnswered(req *http.Request, res *http.Response) bool {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
-	return jsonlimit.MCPRefusal.Unmarshal(head, &answered) == nil && answered.Error != nil && bytes.Equal(answered.ID, asked.ID)
+	return jsonlimit.MCPRefusal.Unmarshal(head, &answered) == nil && answered.Error != nil &&
+		bytes.Equal(answered.ID, asked.ID)
 }
 
 // A boundedBody calls end when it is closed, and fails with errFrame after left

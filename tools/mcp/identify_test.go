@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// TestHowAClientIsIdentified checks that the requests for a token, for its renewal and for its revocation all name the client, with its
-// secret as the authorization server takes it.
+// TestHowAClientIsIdentified checks that the requests for a token, for its renewal and for its revocation all name the
+// client, with its secret as the authorization server takes it.
 func TestHowAClientIsIdentified(t *testing.T) {
 	t.Parallel()
 	const id, secret = "desk & co", "hush:desk/secret"
@@ -62,10 +62,12 @@ func TestHowAClientIsIdentified(t *testing.T) {
 			w.succeeds()
 			a.do(func() { clear(a.access) })
 			w.succeeds()
-			if was, told, err := mcp.Logout(t.Context(), s, mcp.Access{Logins: logins, Key: loginKey}); !was || told != nil || err != nil {
+			if was, told, err := mcp.Logout(t.Context(), s, mcp.Access{Logins: logins, Key: loginKey}); !was ||
+				told != nil || err != nil {
 				t.Errorf("the logout: %t, %v, %v", was, told, err)
 			}
-			for _, what := range []string{"/token authorization_code", "/token refresh_token", "/revoke refresh_token", "/revoke access_token"} {
+			for _, what := range []string{"/token authorization_code", "/token refresh_token", "/revoke refresh_token",
+				"/revoke access_token"} {
 				want := c.want
 				if what == "/token authorization_code" {
 					want = cmp.Or(c.login, c.want)

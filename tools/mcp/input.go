@@ -92,7 +92,8 @@ func (s *session) inputRequest(state string, given sdk.InputResponseMap, forms m
 			properties[id] = own
 			questions = append(questions, s.server.bounded(id, maxNote)+": "+forms[id].message)
 		}
-		schema = map[string]any{"type": "object", "properties": properties, "required": w.Forms, "additionalProperties": false}
+		schema = map[string]any{"type": "object", "properties": properties, "required": w.Forms,
+			"additionalProperties": false}
 		question = s.server.bounded(strings.Join(questions, "; "), 2*maxQuestion)
 	}
 	request.Question = fmt.Sprintf("the MCP server %s asks: %s", s.server.Name, question)

@@ -18,7 +18,8 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// An asker is a server of the SDK, whose tool "book" asks for input. Nothing but the request connects the parts of a call.
+// An asker is a server of the SDK, whose tool "book" asks for input. Nothing but the request connects the parts of a
+// call.
 type asker struct {
 	*httptest.Server
 	requests sdk.InputRequestMap
@@ -52,7 +53,8 @@ func (a *asker) book(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallTool
 		offered, _ = json.Marshal(meta)
 	}
 	a.mu.Lock()
-	a.offered, a.keys = append(a.offered, string(offered)), append(a.keys, req.Params.Meta["turnkeeper/idempotency-key"])
+	a.offered, a.keys = append(a.offered, string(offered)),
+		append(a.keys, req.Params.Meta["turnkeeper/idempotency-key"])
 	a.mu.Unlock()
 	if len(req.Params.InputResponses) == 0 || a.again {
 		return &sdk.CallToolResult{InputRequests: a.requests, RequestState: "opaque é"}, nil
@@ -61,7 +63,8 @@ func (a *asker) book(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallTool
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s %s %s", req.Params.RequestState, req.Params.Arguments, got)}}}, nil
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s %s %s",
+		req.Params.RequestState, req.Params.Arguments, got)}}}, nil
 }
 
 // run calls the tool with a client of its own, as a worker does that was just started.
@@ -74,7 +77,8 @@ func (a *asker) run(t *testing.T, input *tools.Input, settings ...func(*mcp.Serv
 	client := mcp.NewLimited(mcp.Config{Servers: []mcp.Server{server}}, forTests)
 	defer client.Close()
 	return tools.Execute(t.Context(), client.Tool("h", "book"),
-		tools.Call{Lane: "lane", Arguments: json.RawMessage(`{"a":1}`), IdempotencyKey: "key", Input: input}, tools.ExecuteOptions{Timeout: patience})
+		tools.Call{Lane: "lane", Arguments: json.RawMessage(`{"a":1}`), IdempotencyKey: "key", Input: input},
+		tools.ExecuteOptions{Timeout: patience})
 }
 
 // asks runs the tool, which must ask for input.
@@ -100,7 +104,8 @@ func TestAServerAsksAPerson(t *testing.T) {
 	a := newAsker(t, sdk.InputRequestMap{"q": ask("Which seat?", seatSchema)})
 	request := a.asks(t)
 	var schema, want any
-	if json.Unmarshal(request.Schema, &schema) != nil || json.Unmarshal([]byte(seatSchema), &want) != nil || fmt.Sprint(schema) != fmt.Sprint(want) ||
+	if json.Unmarshal(request.Schema, &schema) != nil || json.Unmarshal([]byte(seatSchema), &want) != nil ||
+		fmt.Sprint(schema) != fmt.Sprint(want) ||
 		request.Question != "the MCP server h asks: Which seat?" {
 		t.Errorf("it asks %q with %s", request.Question, request.Schema)
 	}
@@ -108,7 +113,8 @@ func TestAServerAsksAPerson(t *testing.T) {
 		input tools.Input
 		want  string
 	}{
-		{tools.Input{Answer: json.RawMessage(`{"seat":12345678901234567890}`)}, `{"q":{"action":"accept","content":{"seat":12345678901234567000}}}`},
+		{tools.Input{Answer: json.RawMessage(`{"seat":12345678901234567890}`)},
+			`{"q":{"action":"accept","content":{"seat":12345678901234567000}}}`},
 		{tools.Input{Denied: true}, `{"q":{"action":"decline"}}`},
 		{tools.Input{}, `{"q":{"action":"cancel"}}`},
 	} {
@@ -128,8 +134,11 @@ func TestAServerAsksAPerson(t *testing.T) {
 func TestAServerAsksSeveralThings(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t, sdk.InputRequestMap{
-		"seat": ask("Which seat?", seatSchema), "meal": ask("Which meal?", `{"type":"object","description":"A meal.","properties":{"meal":{"type":"string"}}}`),
-		"roots": &sdk.ListRootsParams{}, "page": &sdk.ElicitParams{Mode: "url", URL: "https://example.org", Message: "Pay there.", ElicitationID: "1"}, //nolint:staticcheck // deprecated
+		"seat": ask("Which seat?", seatSchema), "meal": ask("Which meal?",
+			`{"type":"object","description":"A meal.","properties":{"meal":{"type":"string"}}}`),
+		"roots": &sdk.ListRootsParams{}, //nolint:staticcheck // deprecated
+		"page": &sdk.ElicitParams{Mode: "url", URL: "https://example.org", Message: "Pay there.",
+			ElicitationID: "1"},
 	})
 	request := a.asks(t, func(s *mcp.Server) { s.Roots = []string{"/srv"} })
 	if request.Question != "the MCP server h asks: meal: Which meal?; seat: Which seat?" {
@@ -140,13 +149,15 @@ func TestAServerAsksSeveralThings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for answer, valid := range map[string]bool{
-		`{"seat":{"seat":1},"meal":{}}`: true, `{"seat":{"seat":1}}`: false, `{"seat":{},"meal":{}}`: false, `{"seat":{"seat":1},"meal":{},"page":{}}`: false,
+		`{"seat":{"seat":1},"meal":{}}`: true, `{"seat":{"seat":1}}`: false, `{"seat":{},"meal":{}}`: false,
+		`{"seat":{"seat":1},"meal":{},"page":{}}`: false,
 	} {
 		if _, fault := tools.CheckArguments(schema, answer); (fault == "") != valid {
 			t.Errorf("%s: %q", answer, fault)
 		}
 	}
-	got := a.run(t, &tools.Input{N: 1, State: request.State, Answer: json.RawMessage(`{"meal":{"meal":"soup"},"seat":{"seat":1}}`)})
+	got := a.run(t, &tools.Input{N: 1, State: request.State,
+		Answer: json.RawMessage(`{"meal":{"meal":"soup"},"seat":{"seat":1}}`)})
 	want := `opaque é {"a":1} {"meal":{"action":"accept","content":{"meal":"soup"}},"page":{"action":"decline"},` +
 		`"roots":{"roots":[{"name":"/srv","uri":"file:///srv"}]},"seat":{"action":"accept","content":{"seat":1}}}`
 	if got.Result.Text != want {
@@ -165,16 +176,19 @@ func TestAPersonIsNotAsked(t *testing.T) {
 	}{
 		"declined": {form, func(s *mcp.Server) { s.AskForInput = false }, false},
 		"an address": {
-			sdk.InputRequestMap{"q": &sdk.ElicitParams{Mode: "url", URL: "https://example.org", Message: "Pay there.", ElicitationID: "1"}}, func(*mcp.Server) {}, true,
+			sdk.InputRequestMap{"q": &sdk.ElicitParams{Mode: "url", URL: "https://example.org", Message: "Pay there.",
+				ElicitationID: "1"}}, func(*mcp.Server) {}, true,
 		},
 		"an old protocol":    {form, func(s *mcp.Server) { s.Protocol = "2025-11-25" }, true},
 		"a schema of a list": {sdk.InputRequestMap{"q": ask("Which?", `{"type":"array"}`)}, func(*mcp.Server) {}, true},
-		"a broken schema":    {sdk.InputRequestMap{"q": ask("Which?", `{"type":"object","properties":{"a":{"$ref":"http://h/x"}}}`)}, func(*mcp.Server) {}, true},
+		"a broken schema": {sdk.InputRequestMap{"q": ask("Which?",
+			`{"type":"object","properties":{"a":{"$ref":"http://h/x"}}}`)}, func(*mcp.Server) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAskerWith(t, c.requests, &sdk.StreamableHTTPOptions{Stateless: name != "an old protocol"})
 			got := a.run(t, nil, c.set)
-			if want := `{"q":{"action":"decline"}}`; got.Outcome != tools.Succeeded || !strings.HasSuffix(got.Result.Text, want) {
+			if want := `{"q":{"action":"decline"}}`; got.Outcome != tools.Succeeded ||
+				!strings.HasSuffix(got.Result.Text, want) {
 				t.Errorf("%s: %s", got.Outcome, got.Result.Text)
 			}
 			if strings.Contains(a.offered[0], "elicitation") != c.offers {
@@ -189,7 +203,8 @@ func TestInputThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 70<<10)
 	a := newAsker(t, sdk.InputRequestMap{"q": ask("Which?", `{"type":"object","title":"`+large+`"}`)})
-	if got := a.run(t, nil); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "a schema of more than 65536 bytes") {
+	if got := a.run(t, nil); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+		"a schema of more than 65536 bytes") {
 		t.Errorf("%s: %s", got.Outcome, got.Result.Text)
 	}
 	a = newAsker(t, sdk.InputRequestMap{"q": ask(large, `{"type":"object"}`)})
@@ -205,19 +220,25 @@ func TestAServerIsGoneWhenItGetsItsInput(t *testing.T) {
 	request := a.asks(t, func(s *mcp.Server) { s.Effect = turnkeeper.EffectOnce })
 	a.Close()
 	got := a.run(t, &tools.Input{N: 1, State: request.State, Answer: json.RawMessage(`{"seat":1}`)})
-	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "Nothing was run since the call asked for input") {
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+		"Nothing was run since the call asked for input") {
 		t.Errorf("%s: %s", got.Outcome, got.Result.Text)
 	}
 }
 
-// A server that asks again and again is answered five times, and once more for each question to a model that it may ask.
+// A server that asks again and again is answered five times, and once more for each question to a model that it may
+// ask.
 func TestAServerThatAsksAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	for calls := range 3 {
 		a := newAsker(t, sdk.InputRequestMap{"roots": &sdk.ListRootsParams{}}) //nolint:staticcheck // deprecated
 		a.again = true
-		got := a.run(t, nil, func(s *mcp.Server) { s.Sampling = mcp.Sampling{Allow: true, MaxCalls: calls, MaxTokens: 1000} })
-		if want := `tool error: the MCP server "h": the server asked for input again and again`; got.Outcome != tools.Failed || got.Result.Text != want {
+		got := a.run(t, nil, func(s *mcp.Server) {
+			s.Sampling = mcp.Sampling{Allow: true, MaxCalls: calls, MaxTokens: 1000}
+		})
+		if want :=
+			`tool error: the MCP server "h": the server asked for input again and again`; got.Outcome != tools.Failed ||
+			got.Result.Text != want {
 			t.Errorf("%s: %s", got.Outcome, got.Result.Text)
 		}
 		if want := 5 + calls; len(a.keys) != want {

@@ -79,7 +79,8 @@ func (m *intake) end(text []byte) (isJSON bool, err error) {
 	}
 	s := &skimmer{}
 	if s.feed(text); s.method || len(s.id) == 0 { // a batch has no id
-		return true, &badOutput{fmt.Sprintf("it sent a request, notification or batch of more than %d JSON values", requests)}
+		return true, &badOutput{fmt.Sprintf("it sent a request, notification or batch of more than %d JSON values",
+			requests)}
 	}
 	return true, nil
 }

@@ -99,9 +99,11 @@ const tooLarge = "the answer is too large"
 func (s Server) tooLargeError(message string) error {
 	const lost = "The call was made; what came of it is lost"
 	if why, ok := strings.CutPrefix(message, tooLarge+": "); ok {
-		return fmt.Errorf("the MCP server %q sent an answer that is not taken: %s. %s", s.Name, s.bounded(why, maxNote), lost)
+		return fmt.Errorf("the MCP server %q sent an answer that is not taken: %s. %s", s.Name,
+			s.bounded(why, maxNote), lost)
 	}
-	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. %s", s.Name, maxFrame>>20, lost)
+	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. %s", s.Name,
+		maxFrame>>20, lost)
 }
 
 // A largeBody checks a message that is the whole body of an HTTP response, and
@@ -227,7 +229,8 @@ type largeEvents struct {
 }
 
 func newLargeEvents(ctx context.Context, body io.ReadCloser, limits limits) *largeEvents {
-	return &largeEvents{ReadCloser: body, ctx: ctx, limits: limits, memory: newReadMemory(ctx, limits), input: bufio.NewReaderSize(body, 64<<10)}
+	return &largeEvents{ReadCloser: body, ctx: ctx, limits: limits, memory: newReadMemory(ctx, limits),
+		input: bufio.NewReaderSize(body, 64<<10)}
 }
 
 func (b *largeEvents) Close() error {

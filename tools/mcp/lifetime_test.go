@@ -16,7 +16,8 @@ func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	b := newBenchWithin(t, func(l *mcp.Limits) { l.FirstPause, l.LastPause = time.Hour, time.Hour }, overStdio, "dead")
 	got := b.call("echo", `{}`)
-	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, `the MCP server "h" cannot be reached: its program ended with exit code 3; it is tried again in`) ||
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+		`the MCP server "h" cannot be reached: its program ended with exit code 3; it is tried again in`) ||
 		!strings.Contains(got.Result.Text, "Nothing was run") {
 		t.Errorf("%q", got.Result.Text)
 	}
@@ -51,7 +52,8 @@ func TestAFrozenServerIsStartedAgain(t *testing.T) {
 func TestAServerThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overStdio, "mute", func(s *mcp.Server) { s.ConnectTimeout = 100 * time.Millisecond })
-	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "it did not answer in time") {
+	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+		"it did not answer in time") {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
 }
@@ -116,7 +118,8 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("process %s lives on", pid)
 		}
 	}
-	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "this worker is stopping") {
+	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+		"this worker is stopping") {
 		t.Errorf("after the end: %q", got.Result.Text)
 	}
 }

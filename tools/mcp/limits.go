@@ -15,8 +15,9 @@ type limits struct {
 	Memory *membudget.Budget // Config.Memory
 
 	Newest time.Duration // timeout of the handshake in the newest protocol; 0: half of the connect timeout
-	Ping   time.Duration // timeout of the ping after a call that timed out, and of the check before the call after a failed one
-	End    time.Duration // time for a server to end after its input is closed
+	// timeout of the ping after a call that timed out, and of the check before the call after a failed one
+	Ping time.Duration
+	End  time.Duration // time for a server to end after its input is closed
 	// Reason is how long a program whose output has ended may take to exit. After
 	// that, the error says that it closed its output.
 	Reason time.Duration
@@ -43,7 +44,9 @@ const EndTime = 2 * time.Second
 
 func defaultLimits() limits {
 	return limits{
-		Frame: maxFrame, Drop: 16 * maxFrame, Ping: 5 * time.Second, End: EndTime, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
-		Relist: time.Second, LastRelist: 5 * time.Minute, Reread: time.Second, FirstPause: time.Second, LastPause: time.Minute,
+		Frame: maxFrame, Drop: 16 * maxFrame, Ping: 5 * time.Second, End: EndTime, Reason: 5 * time.Second, Resume: 3,
+		Progress: time.Second,
+		Relist:   time.Second, LastRelist: 5 * time.Minute, Reread: time.Second, FirstPause: time.Second,
+		LastPause: time.Minute,
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// TestALinkOverItsLife follows the sessions of a link: one attempt for all who wait, what operators read of losses, when the next
-// session may be opened, and how the link ends.
+// TestALinkOverItsLife follows the sessions of a link: one attempt for all who wait, what operators read of losses,
+// when the next session may be opened, and how the link ends.
 func TestALinkOverItsLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
@@ -96,19 +96,22 @@ func TestALinkOverItsLife(t *testing.T) {
 		logged(`warn: the session with an MCP server was lost {"error":"again","failures":2}`)
 		_, err = l.acquire(t.Context())
 		u, ok := errors.AsType[*unreachable](err)
-		if !ok || u.wait < time.Second/2 || u.wait > 3*time.Second/2 || !strings.HasPrefix(err.Error(), "again; it is tried again in ") || len(sessions) != 2 {
+		if !ok || u.wait < time.Second/2 || u.wait > 3*time.Second/2 || !strings.HasPrefix(err.Error(),
+			"again; it is tried again in ") || len(sessions) != 2 {
 			t.Errorf("after two losses: %v", err)
 		}
 		time.Sleep(2 * time.Second)
 		fails = errors.New("refused")
-		if _, err := l.acquire(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "refused; it is tried again in ") {
+		if _, err := l.acquire(t.Context()); err == nil || !strings.HasPrefix(err.Error(),
+			"refused; it is tried again in ") {
 			t.Errorf("an attempt that fails: %v", err)
 		}
 		logged(`warn: an MCP server cannot be reached {"error":"refused","failures":3}`)
 		time.Sleep(time.Minute)
 		fails = &AuthError{Why: "nobody is logged in", Login: "h"}
 		for range 3 {
-			if _, err := l.acquire(t.Context()); err == nil || err.Error() != `nobody is logged in: run "turnctl mcp login h"` {
+			if _, err := l.acquire(t.Context()); err == nil ||
+				err.Error() != `nobody is logged in: run "turnctl mcp login h"` {
 				t.Errorf("without a login: %v", err)
 			}
 			time.Sleep(time.Second)
@@ -125,13 +128,15 @@ func TestALinkOverItsLife(t *testing.T) {
 			t.Errorf("its session ended by %v", cause)
 		}
 		logged()
-		if _, err := l.acquire(t.Context()); !errors.Is(err, errLinkClosed) || err.Error() != "this worker is stopping" {
+		if _, err := l.acquire(t.Context()); !errors.Is(err, errLinkClosed) ||
+			err.Error() != "this worker is stopping" {
 			t.Errorf("closed: %v", err)
 		}
 	})
 }
 
-// TestALinkThatIsClosedWhileItConnects checks that an attempt ends with its link, and that a session which comes too late is closed.
+// TestALinkThatIsClosedWhileItConnects checks that an attempt ends with its link, and that a session which comes too
+// late is closed.
 func TestALinkThatIsClosedWhileItConnects(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -162,12 +167,13 @@ func TestALinkThatIsClosedWhileItConnects(t *testing.T) {
 	}
 }
 
-// TestIdleLanes checks that the session of a lane ends after it was unused for the idle time, not while a call runs, and that the next
-// call of the lane gets another link.
+// TestIdleLanes checks that the session of a lane ends after it was unused for the idle time, not while a call runs,
+// and that the next call of the lane gets another link.
 func TestIdleLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		h := &host{server: Server{Name: "h", SessionPerLane: true, IdleTimeout: time.Minute}, limits: defaultLimits(), log: zap.NewNop(), ctx: ctx, links: map[turnkeeper.Lane]*link{}}
+		h := &host{server: Server{Name: "h", SessionPerLane: true, IdleTimeout: time.Minute}, limits: defaultLimits(),
+			log: zap.NewNop(), ctx: ctx, links: map[turnkeeper.Lane]*link{}}
 		first, err := h.link("lane")
 		if err != nil {
 			t.Fatal(err)
@@ -194,12 +200,14 @@ func TestIdleLanes(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if linkOf(h, "lane") != nil || !errors.Is(context.Cause(s.ctx), errClosed) {
-			t.Errorf("after its idle time there is %v, the session has ended by %v", linkOf(h, "lane"), context.Cause(s.ctx))
+			t.Errorf("after its idle time there is %v, the session has ended by %v", linkOf(h, "lane"),
+				context.Cause(s.ctx))
 		}
 		if second, err := h.link("lane"); err != nil || second == first {
 			t.Errorf("the next link: %v", err)
 		}
-		shared := &host{server: Server{IdleTimeout: time.Minute}, limits: defaultLimits(), log: zap.NewNop(), ctx: ctx, links: map[turnkeeper.Lane]*link{}}
+		shared := &host{server: Server{IdleTimeout: time.Minute}, limits: defaultLimits(), log: zap.NewNop(), ctx: ctx,
+			links: map[turnkeeper.Lane]*link{}}
 		one, _ := shared.link("a")
 		two, _ := shared.link("b")
 		if one != two {
@@ -237,7 +245,8 @@ func TestWhatAClientKnows(t *testing.T) {
 		t.Errorf("loaded: %v, %+v", err, c.Tool("h", "a").Spec())
 	}
 	store.away = errors.New("no database")
-	if err := c.Load(t.Context()); err == nil || err.Error() != "cannot read the stored tool definitions of MCP servers: no database" {
+	if err := c.Load(t.Context()); err == nil ||
+		err.Error() != "cannot read the stored tool definitions of MCP servers: no database" {
 		t.Errorf("without a database: %v", err)
 	}
 }

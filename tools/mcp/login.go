@@ -108,10 +108,11 @@ func (v *visitor) settings() *auth.AuthorizationCodeHandlerConfig {
 		settings.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientMetadataURL}
 	}
 	if o.ClientID == "" {
-		settings.DynamicClientRegistrationConfig = &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
-			ClientName: clientName, RedirectURIs: []string{v.person.Redirect}, TokenEndpointAuthMethod: "none",
-			GrantTypes: []string{"authorization_code", grantRefresh}, ResponseTypes: []string{"code"},
-		}}
+		settings.DynamicClientRegistrationConfig = &auth.DynamicClientRegistrationConfig{
+			Metadata: &oauthex.ClientRegistrationMetadata{
+				ClientName: clientName, RedirectURIs: []string{v.person.Redirect}, TokenEndpointAuthMethod: "none",
+				GrantTypes: []string{"authorization_code", grantRefresh}, ResponseTypes: []string{"code"},
+			}}
 		return settings
 	}
 	settings.PreregisteredClient = &oauthex.ClientCredentials{ClientID: o.ClientID, Issuer: o.Issuer}
@@ -166,7 +167,8 @@ func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*aut
 // tools returns the number of tools that the server lists. This also checks
 // that the login works.
 func (v *visitor) tools(ctx context.Context) (int, error) {
-	s, err := connector{server: v.server, log: zap.NewNop(), limits: defaultLimits(), relist: func() {}, auth: v}.connect(ctx)
+	s, err := connector{server: v.server, log: zap.NewNop(), limits: defaultLimits(), relist: func() {},
+		auth: v}.connect(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -219,7 +221,8 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if err := v.flow.Authorize(ctx, request, why.response()); err != nil { //nolint:bodyclose // the flow closes it, and it is empty
+	if err := v.flow.Authorize(ctx, request,
+		why.response()); err != nil { //nolint:bodyclose // the flow closes it, and it is empty
 		v.failed = &AuthError{Why: "the login has failed: " + v.server.flowError(err).Error()}
 		return false, v.failed
 	}
@@ -228,7 +231,8 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 
 // response returns the refusal as a response for the SDK.
 func (r refusal) response() *http.Response {
-	return &http.Response{StatusCode: r.status, Header: http.Header{"Www-Authenticate": slices.Clone(r.challenges)}, Body: io.NopCloser(strings.NewReader(""))}
+	return &http.Response{StatusCode: r.status, Header: http.Header{"Www-Authenticate": slices.Clone(r.challenges)},
+		Body: io.NopCloser(strings.NewReader(""))}
 }
 
 // flowError returns why a login flow failed, without the response of the token
@@ -252,7 +256,8 @@ func (v *visitor) keep(ctx context.Context) (mcpdef.Login, error) {
 	}
 	l.take(v.given)
 	now := time.Now()
-	row, err := l.row(v.access.Key, mcpdef.Login{Server: v.server.Name, Scopes: cleanScopes(v.scopes), LoggedInAt: now}, v.given)
+	row, err := l.row(v.access.Key, mcpdef.Login{Server: v.server.Name, Scopes: cleanScopes(v.scopes),
+		LoggedInAt: now}, v.given)
 	if err != nil {
 		return row, err
 	}

@@ -22,7 +22,8 @@ func TestACrashIsOneFailedCall(t *testing.T) {
 		b := newBench(t, transport, "")
 		b.answers("echo", "{}")
 		got := b.call("crash_once", `{}`)
-		if got.Outcome != tools.InDoubt || !errors.Is(got.Err, tools.ErrInDoubt) || !strings.Contains(got.Result.Text, "may or may not have happened") {
+		if got.Outcome != tools.InDoubt || !errors.Is(got.Err, tools.ErrInDoubt) || !strings.Contains(got.Result.Text,
+			"may or may not have happened") {
 			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 		}
 		if transport == overStdio && !strings.Contains(got.Result.Text, "its program ended with exit code 7") {
@@ -39,7 +40,8 @@ func TestARepeatableCallIsSentAgain(t *testing.T) {
 		both(t, func(t *testing.T, transport string) {
 			b := newBench(t, transport, "", effect(e))
 			b.answers("crash_once", "alive")
-			if got := b.call("crash", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "did not answer") {
+			if got := b.call("crash", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+				"did not answer") {
 				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 			}
 			calls := marksIn(b.dir, "calls")
@@ -100,7 +102,8 @@ func TestOnceAndAForgottenSession(t *testing.T) {
 		b.answers("echo", "{}")
 		b.http.answerCallsWith(http.StatusNotFound)
 		got := b.call("count", `{}`)
-		if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status 404") || !strings.Contains(got.Result.Text, "Nothing was run") {
+		if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status 404") ||
+			!strings.Contains(got.Result.Text, "Nothing was run") {
 			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 		}
 		if n := b.http.callsRefused(); n != 2 {
@@ -112,15 +115,16 @@ func TestOnceAndAForgottenSession(t *testing.T) {
 		b.answers("echo", "{}")
 		b.http.forget(http.StatusBadRequest)
 		got := b.call("count", `{}`)
-		if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status 400") || !strings.Contains(got.Result.Text, "Nothing was run") {
+		if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status 400") ||
+			!strings.Contains(got.Result.Text, "Nothing was run") {
 			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 		}
 		b.answers("count", "2 key")
 	})
 }
 
-// TestASessionThatIsForgottenInAnyWay lets a server refuse a session that it does not know. A call of effect once fails and is not
-// sent again; the next call opens a new session. Other calls are sent again at once.
+// TestASessionThatIsForgottenInAnyWay lets a server refuse a session that it does not know. A call of effect once fails
+// and is not sent again; the next call opens a new session. Other calls are sent again at once.
 func TestASessionThatIsForgottenInAnyWay(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]struct {
@@ -147,7 +151,8 @@ func TestASessionThatIsForgottenInAnyWay(t *testing.T) {
 				b.http.mode = way.mode
 				b.answers("echo", "{}")
 				b.http.forgetAs(way.status, way.id)
-				if got := b.call("echo", `{"n":1}`); e == turnkeeper.EffectOnce && way.status != http.StatusNotFound && got.Outcome == tools.Succeeded {
+				if got := b.call("echo", `{"n":1}`); e == turnkeeper.EffectOnce && way.status != http.StatusNotFound &&
+					got.Outcome == tools.Succeeded {
 					t.Errorf("the call after the loss: %s: %q", got.Outcome, got.Result.Text)
 				}
 				b.answers("echo", "{}")
@@ -163,7 +168,8 @@ func TestASessionThatIsForgottenInAnyWay(t *testing.T) {
 	}
 }
 
-// TestAFailedCallInAKnownSession checks that calls which fail keep the session, if the server lists its tools after them.
+// TestAFailedCallInAKnownSession checks that calls which fail keep the session, if the server lists its tools after
+// them.
 func TestAFailedCallInAKnownSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overHTTP, "")
@@ -198,7 +204,8 @@ func TestARefusalIsNoLostSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overHTTP, "")
 	for range 3 {
-		if got := b.call("refuse", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "400 (Bad Request): no such thing. Nothing was run") {
+		if got := b.call("refuse", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text,
+			"400 (Bad Request): no such thing. Nothing was run") {
 			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 		}
 	}
@@ -211,7 +218,8 @@ func TestARefusalIsNoLostSession(t *testing.T) {
 func TestHTTPStatuses(t *testing.T) {
 	t.Parallel()
 	cases := map[int]tools.Outcome{
-		http.StatusUnauthorized: tools.Failed, http.StatusTooManyRequests: tools.Failed, http.StatusServiceUnavailable: tools.Failed,
+		http.StatusUnauthorized: tools.Failed, http.StatusTooManyRequests: tools.Failed,
+		http.StatusServiceUnavailable:  tools.Failed,
 		http.StatusInternalServerError: tools.InDoubt, http.StatusBadGateway: tools.InDoubt,
 	}
 	for status, want := range cases {
@@ -241,17 +249,22 @@ func TestAStreamThatIsCut(t *testing.T) {
 		"it goes on": {
 			resumed: func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
-				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", r.Header.Get("Last-Event-ID"))
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n",
+					r.Header.Get("Last-Event-ID"))
 			},
 			want: tools.Succeeded,
 		},
 		"it is not known any more": {
-			resumed: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such stream", http.StatusNotFound) },
-			want:    tools.InDoubt,
+			resumed: func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "no such stream", http.StatusNotFound)
+			},
+			want: tools.InDoubt,
 		},
 		"not now": {
-			resumed: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not now", http.StatusServiceUnavailable) },
-			want:    tools.InDoubt,
+			resumed: func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "not now", http.StatusServiceUnavailable)
+			},
+			want: tools.InDoubt,
 		},
 		"the server is away": {
 			resumed: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -307,7 +320,8 @@ func TestAServerThatIsDownCertainlyRanNothing(t *testing.T) {
 	b.http.Close()
 	b.call("echo", `{}`) // may use a connection that the server has just closed
 	got := b.call("echo", `{}`)
-	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "Nothing was run") || strings.Contains(got.Result.Text, "/mcp") {
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "Nothing was run") ||
+		strings.Contains(got.Result.Text, "/mcp") {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
 }

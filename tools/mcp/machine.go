@@ -37,7 +37,9 @@ func signingMethod(key crypto.Signer) (jwt.SigningMethod, error) {
 			return jwt.SigningMethodES512, nil
 		}
 	}
-	return nil, errors.New("the private key is of a kind that cannot sign here: use RSA, Ed25519, or EC on P-256, P-384 or P-521")
+	return nil,
+		errors.New(
+			"the private key is of a kind that cannot sign here: use RSA, Ed25519, or EC on P-256, P-384 or P-521")
 }
 
 // withClient returns a context that makes the oauth2 packages send token
@@ -106,7 +108,9 @@ func (m *machine) token(ctx context.Context) (string, error) {
 	case !lapsing(held.Expiry, since):
 		return held.AccessToken, nil
 	}
-	if err := m.replace(ctx, held.AccessToken, func(context.Context) (authority, []string, error) { return *from, asked, nil }); err != nil {
+	if err := m.replace(ctx, held.AccessToken, func(context.Context) (authority, []string, error) {
+		return *from, asked, nil
+	}); err != nil {
 		return "", err
 	}
 	return m.now(), nil
@@ -151,12 +155,15 @@ func (m *machine) renew(ctx context.Context, used string, why refusal) (bool, er
 // notGranted returns the error for scopes that the authorization server did not
 // grant although they were requested.
 func notGranted(scopes []string) error {
-	return &AuthError{Why: fmt.Sprintf("it wants a token with the scopes %q, and its authorization server has given one without", strings.Join(scopes, " "))}
+	return &AuthError{
+		Why: fmt.Sprintf("it wants a token with the scopes %q, and its authorization server has given one without",
+			strings.Join(scopes, " "))}
 }
 
 // replace gets a token other than used. Only one caller requests at a time; the
 // others wait and share its result.
-func (m *machine) replace(caller context.Context, used string, plan func(context.Context) (authority, []string, error)) error {
+func (m *machine) replace(caller context.Context, used string,
+	plan func(context.Context) (authority, []string, error)) error {
 	began := time.Now()
 	ctx, stop := context.WithTimeout(withClient(caller, m.client), authTime)
 	defer stop()

@@ -33,7 +33,8 @@ type authWire struct {
 // newAuthClient returns the HTTP client for getting a server's tokens.
 func newAuthClient(s Server) (_ *http.Client, closeIdle func()) {
 	loopback := isLoopback(hostOf(s.URL))
-	named := []string{hostOf(s.URL), hostOf(s.OAuth.Issuer), hostOf(s.OAuth.TokenEndpoint), hostOf(s.OAuth.Identity.TokenEndpoint)}
+	named := []string{hostOf(s.URL), hostOf(s.OAuth.Issuer), hostOf(s.OAuth.TokenEndpoint),
+		hostOf(s.OAuth.Identity.TokenEndpoint)}
 	guard := netguard.Dialer{Allowed: named, Refuse: func(address string) string {
 		why := netguard.Refusal(address)
 		if why == "loopback" && loopback {
@@ -49,7 +50,8 @@ func newAuthClient(s Server) (_ *http.Client, closeIdle func()) {
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: maxDrained,
 	}
-	client := &http.Client{Transport: &authWire{base: transport, loopback: loopback}, CheckRedirect: sameOrigin, Timeout: tokenTime}
+	client := &http.Client{Transport: &authWire{base: transport, loopback: loopback}, CheckRedirect: sameOrigin,
+		Timeout: tokenTime}
 	return client, transport.CloseIdleConnections
 }
 
@@ -116,7 +118,9 @@ func (w *authWire) check(u *url.URL) error {
 // operators. It omits the response, and addresses that may hold secrets.
 func plainAuthError(err error) error {
 	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok {
-		return fmt.Errorf("the authorization server that it names is at a %s address; where that is right, say so by oauth.issuer", refused.Kind)
+		return fmt.Errorf(
+			"the authorization server that it names is at a %s address; where that is right, say so by oauth.issuer",
+			refused.Kind)
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Errorf("the authorization server did not answer within %s", tokenTime)

@@ -149,7 +149,8 @@ func TestTheCallsOfAWorkerShareOneToken(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			got := tools.Execute(t.Context(), w.Tool("h", "echo"), tools.Call{Lane: turnLane(i), Arguments: []byte(`{"text":"x"}`)}, tools.ExecuteOptions{Timeout: patience})
+			got := tools.Execute(t.Context(), w.Tool("h", "echo"), tools.Call{Lane: turnLane(i),
+				Arguments: []byte(`{"text":"x"}`)}, tools.ExecuteOptions{Timeout: patience})
 			if got.Outcome != tools.Succeeded {
 				t.Errorf("%s: %s", got.Outcome, got.Result.Text)
 			}
@@ -171,8 +172,11 @@ func TestAKeySignsForTheAuthorizationServerAlone(t *testing.T) {
 	s := a.server(mcp.GrantClientCredentials)
 	s.OAuth.ClientSecret, s.OAuth.PrivateKey, s.OAuth.KeyID = "", key, "k1"
 	a.verify = func(form url.Values) string {
-		token, err := jwt.Parse(form.Get("client_assertion"), func(*jwt.Token) (any, error) { return &key.PublicKey, nil },
-			jwt.WithAudience(a.URL), jwt.WithIssuer("robot"), jwt.WithSubject("robot"), jwt.WithExpirationRequired(), jwt.WithValidMethods([]string{"ES256"}))
+		token, err := jwt.Parse(form.Get("client_assertion"), func(*jwt.Token) (any, error) {
+			return &key.PublicKey, nil
+		},
+			jwt.WithAudience(a.URL), jwt.WithIssuer("robot"), jwt.WithSubject("robot"), jwt.WithExpirationRequired(),
+			jwt.WithValidMethods([]string{"ES256"}))
 		if err != nil || token.Header["kid"] != "k1" || form.Get("client_secret") != "" {
 			return "invalid_client"
 		}
@@ -263,11 +267,13 @@ func TestALoginIsForAllWorkers(t *testing.T) {
 		t.Error("the server was asked without a login")
 	}
 	logIn(t, a, s, logins)
-	if len(a.clients) != 1 || !strings.Contains(a.clients[0], `"refresh_token"`) || !strings.Contains(a.clients[0], `"none"`) {
+	if len(a.clients) != 1 || !strings.Contains(a.clients[0], `"refresh_token"`) ||
+		!strings.Contains(a.clients[0], `"none"`) {
 		t.Errorf("registered: %v", a.clients)
 	}
 	asked := a.visits[0]
-	if asked.Get("resource") != a.URL+"/mcp" || asked.Get("code_challenge_method") != "S256" || scopesOf(asked) != "basic offline_access" {
+	if asked.Get("resource") != a.URL+"/mcp" || asked.Get("code_challenge_method") != "S256" ||
+		scopesOf(asked) != "basic offline_access" {
 		t.Errorf("the login asks for %v", asked)
 	}
 	two.succeeds()
@@ -421,7 +427,8 @@ func TestARenewalOutlivesItsCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan tools.Ending, 1)
 	go func() {
-		done <- tools.Execute(ctx, w.Tool("h", "echo"), tools.Call{Lane: "lane", Arguments: []byte(`{}`)}, tools.ExecuteOptions{Timeout: patience})
+		done <- tools.Execute(ctx, w.Tool("h", "echo"), tools.Call{Lane: "lane", Arguments: []byte(`{}`)},
+			tools.ExecuteOptions{Timeout: patience})
 	}()
 	<-under
 	cancel()
@@ -465,7 +472,8 @@ func TestALoginIsBoundToItsServerAndKey(t *testing.T) {
 	renamed := s
 	renamed.Name = "other"
 	other := newWorker(t, renamed, logins)
-	got := tools.Execute(t.Context(), other.Tool("other", "echo"), tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{Timeout: patience})
+	got := tools.Execute(t.Context(), other.Tool("other", "echo"), tools.Call{Arguments: []byte(`{}`)},
+		tools.ExecuteOptions{Timeout: patience})
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "mcp_login_key") {
 		t.Errorf("a login of another server: %s: %s", got.Outcome, got.Result.Text)
 	}
@@ -506,7 +514,8 @@ func TestLogout(t *testing.T) {
 	w := newWorker(t, s, logins)
 	w.succeeds()
 	was, told, err := mcp.Logout(t.Context(), s, access)
-	if !was || told != nil || err != nil || len(a.revoked) != 2 || !strings.Contains(a.revoked[0], "refresh") || !strings.Contains(a.revoked[1], "access") {
+	if !was || told != nil || err != nil || len(a.revoked) != 2 || !strings.Contains(a.revoked[0], "refresh") ||
+		!strings.Contains(a.revoked[1], "access") {
 		t.Errorf("%t, %v, %v: revoked %v", was, told, err, a.revoked)
 	}
 	mcp.Forget(w.Client, "h")
@@ -514,7 +523,8 @@ func TestLogout(t *testing.T) {
 
 	logIn(t, a, s, logins)
 	a.metadata = func(said map[string]any) { delete(said, "revocation_endpoint") }
-	if was, told, err := mcp.Logout(t.Context(), s, access); !was || told == nil || err != nil || logins.kept().Revision != 0 {
+	if was, told, err := mcp.Logout(t.Context(), s, access); !was || told == nil || err != nil ||
+		logins.kept().Revision != 0 {
 		t.Errorf("%t, %v, %v", was, told, err)
 	}
 }
@@ -533,11 +543,19 @@ func TestLoginsThatFail(t *testing.T) {
 		"the person says no": {func(_ *authority, _ *mcp.Server, p *mcp.Person) {
 			p.Visit = back("error=access_denied&error_description=not+now&state=x")
 		}, "access_denied: not now"},
-		"another login's answer": {func(_ *authority, _ *mcp.Server, p *mcp.Person) { p.Visit = back("code=c&state=x") }, "state mismatch"},
-		"no code":                {func(_ *authority, _ *mcp.Server, p *mcp.Person) { p.Visit = back("state=x") }, "has no code"},
-		"another issuer":         {func(_ *authority, s *mcp.Server, _ *mcp.Person) { s.OAuth.Issuer = "https://login.example.org" }, "oauth.issuer"},
+		"another login's answer": {func(_ *authority, _ *mcp.Server, p *mcp.Person) {
+			p.Visit = back("code=c&state=x")
+		}, "state mismatch"},
+		"no code": {func(_ *authority, _ *mcp.Server, p *mcp.Person) {
+			p.Visit = back("state=x")
+		}, "has no code"},
+		"another issuer": {func(_ *authority, s *mcp.Server, _ *mcp.Person) {
+			s.OAuth.Issuer = "https://login.example.org"
+		}, "oauth.issuer"},
 		"a page that is not safe": {func(a *authority, _ *mcp.Server, _ *mcp.Person) {
-			a.metadata = func(said map[string]any) { said["authorization_endpoint"] = "http://login.example.org/authorize" }
+			a.metadata = func(said map[string]any) {
+				said["authorization_endpoint"] = "http://login.example.org/authorize"
+			}
 		}, "HTTPS"},
 		"no PKCE": {func(a *authority, _ *mcp.Server, _ *mcp.Person) {
 			a.metadata = func(said map[string]any) { delete(said, "code_challenge_methods_supported") }
@@ -559,7 +577,8 @@ func TestLoginsThatFail(t *testing.T) {
 				return visit(ctx, address)
 			}
 			_, _, err := mcp.Login(t.Context(), s, mcp.Access{Logins: logins, Key: loginKey}, person)
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush") || logins.kept().Revision != 0 {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush") ||
+				logins.kept().Revision != 0 {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 			if visits > 1 {
@@ -606,17 +625,26 @@ func TestWhereAuthorizationServersMayBe(t *testing.T) {
 	for name, c := range map[string]struct {
 		server, issuer, address, want string
 	}{
-		"here, for a server here":              {server: "http://localhost:1/mcp", address: a.URL},
-		"here, for a server elsewhere":         {server: "https://mcp.example.org/mcp", address: secure, want: "at a loopback address"},
-		"here, as the operator says":           {server: "https://mcp.example.org/mcp", issuer: secure, address: secure, want: "certificate"}, // the connection was made
-		"without TLS":                          {server: "https://mcp.example.org/mcp", address: "http://login.example.org/", want: "must be https"},
-		"without TLS, as the operator says":    {server: "https://mcp.example.org/mcp", issuer: "http://10.0.0.1", address: "http://10.0.0.1/", want: "must be https"},
-		"without TLS, for a server here":       {server: "http://localhost:1/mcp", address: "http://login.example.org/", want: "must be https"},
-		"in a private network, for one here":   {server: "http://localhost:1/mcp", address: "https://10.255.255.1/", want: "at a private address"},
-		"the metadata service, for one abroad": {server: "https://mcp.example.org/mcp", address: "https://169.254.169.254/", want: "at a link-local address"},
+		"here, for a server here": {server: "http://localhost:1/mcp", address: a.URL},
+		"here, for a server elsewhere": {server: "https://mcp.example.org/mcp", address: secure,
+			want: "at a loopback address"},
+		// the connection was made
+		"here, as the operator says": {server: "https://mcp.example.org/mcp", issuer: secure, address: secure,
+			want: "certificate"},
+		"without TLS": {server: "https://mcp.example.org/mcp",
+			address: "http://login.example.org/", want: "must be https"},
+		"without TLS, as the operator says": {server: "https://mcp.example.org/mcp", issuer: "http://10.0.0.1",
+			address: "http://10.0.0.1/", want: "must be https"},
+		"without TLS, for a server here": {server: "http://localhost:1/mcp", address: "http://login.example.org/",
+			want: "must be https"},
+		"in a private network, for one here": {server: "http://localhost:1/mcp", address: "https://10.255.255.1/",
+			want: "at a private address"},
+		"the metadata service, for one abroad": {server: "https://mcp.example.org/mcp",
+			address: "https://169.254.169.254/", want: "at a link-local address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := mcp.GetAsAuthClient(t.Context(), mcp.Server{URL: c.server, OAuth: &mcp.OAuth{Issuer: c.issuer}}, c.address)
+			err := mcp.GetAsAuthClient(t.Context(), mcp.Server{URL: c.server, OAuth: &mcp.OAuth{Issuer: c.issuer}},
+				c.address)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

@@ -88,7 +88,8 @@ func defaultsOf(p *sdk.ElicitParams) (content map[string]any, ok bool) {
 // answerInput answers the requests for input in the result of a call, except for
 // the forms that a person must fill in. It returns an error for a request that
 // can be neither answered nor declined.
-func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap, asker *sampler) (responses sdk.InputResponseMap, forms map[string]form, err error) {
+func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap,
+	asker *sampler) (responses sdk.InputResponseMap, forms map[string]form, err error) {
 	responses, forms = sdk.InputResponseMap{}, map[string]form{}
 	for id, request := range requests {
 		switch p := request.(type) {
@@ -101,16 +102,17 @@ func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap,
 				s.note("asked for input, which was declined: " + fault)
 				responses[id] = &sdk.ElicitResult{Action: actionDecline}
 			}
-		case *sdk.ListRootsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-			responses[id] = &sdk.ListRootsResult{Roots: s.roots()} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-		case *sdk.CreateMessageWithToolsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		case *sdk.ListRootsParams: //nolint:staticcheck // older protocols use it
+			responses[id] = &sdk.ListRootsResult{Roots: s.roots()} //nolint:staticcheck // older protocols use it
+		case *sdk.CreateMessageWithToolsParams: //nolint:staticcheck // older protocols use it
 			if asker == nil {
 				s.noteSampling("which was declined")
 				return nil, nil, errAsksModel
 			}
 			answer, refused := s.sampleFor(ctx, asker, p)
 			if refused != nil {
-				return nil, nil, fmt.Errorf("the server asked for an answer of a model, and got none: %s", refused.Message)
+				return nil, nil, fmt.Errorf("the server asked for an answer of a model, and got none: %s",
+					refused.Message)
 			}
 			responses[id] = answer
 		default:
@@ -120,10 +122,11 @@ func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap,
 	return responses, forms, nil
 }
 
-func (s *session) roots() []*sdk.Root { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-	roots := []*sdk.Root{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+func (s *session) roots() []*sdk.Root { //nolint:staticcheck // older protocols use it
+	roots := []*sdk.Root{} //nolint:staticcheck // older protocols use it
 	for _, path := range s.server.Roots {
-		roots = append(roots, &sdk.Root{URI: (&url.URL{Scheme: "file", Path: path}).String(), Name: path}) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		uri := url.URL{Scheme: "file", Path: path}
+		roots = append(roots, &sdk.Root{URI: uri.String(), Name: path}) //nolint:staticcheck // older protocols use it
 	}
 	return roots
 }

@@ -47,10 +47,14 @@ func TestFormsOfServers(t *testing.T) {
 	address.URL = "https://h"
 	forms := map[string]*sdk.ElicitParams{
 		"an address": link, "a form": mode, "a form with an address": address, "no schema": formParams("which?", ""),
-		"defaults":        formParams("who?", `{"type":"object","properties":{"name":{"type":"string","default":"Ada"},"age":{"type":"integer"},"sure":{"type":"boolean","default":false}}}`),
-		"a needed one":    formParams("who?", `{"type":"object","properties":{"name":{"type":"string","default":"Ada"}},"required":["name"]}`),
-		"without it":      formParams("who?", `{"type":"object","properties":{"name":{"type":"string","default":"Ada"},"age":{"type":"integer"}},"required":["name","age"]}`),
-		"needs a number":  formParams("who?", `{"type":"object","properties":{"name":{"type":"string","default":"Ada"}},"required":[1]}`),
+		"defaults": formParams("who?",
+			`{"type":"object","properties":{"name":{"type":"string","default":"Ada"},"age":{"type":"integer"},"sure":{"type":"boolean","default":false}}}`),
+		"a needed one": formParams("who?",
+			`{"type":"object","properties":{"name":{"type":"string","default":"Ada"}},"required":["name"]}`),
+		"without it": formParams("who?",
+			`{"type":"object","properties":{"name":{"type":"string","default":"Ada"},"age":{"type":"integer"}},"required":["name","age"]}`),
+		"needs a number": formParams("who?",
+			`{"type":"object","properties":{"name":{"type":"string","default":"Ada"}},"required":[1]}`),
 		"a list":          formParams("who?", `[]`),
 		"a broken schema": formParams("who?", `{"type":"array"}`),
 		"a null":          formParams("who?", `null`),
@@ -59,9 +63,12 @@ func TestFormsOfServers(t *testing.T) {
 	for _, name := range sortedKeys(forms) {
 		core, logs := observer.New(zap.InfoLevel)
 		told := ""
-		answered := &session{server: Server{Name: "h", AcceptDefaults: true}, log: zap.New(core), progress: map[string]func(string){"t": func(text string) { told = text }}}
-		fmt.Fprintf(&said, "%s\n  with its defaults: %s\n  told: %s\n", name, encoded(answered.answerForm(forms[name])), told)
-		if all := logs.All(); len(all) != 1 || all[0].Message != "an MCP server "+strings.TrimPrefix(told, "the server ") {
+		answered := &session{server: Server{Name: "h", AcceptDefaults: true}, log: zap.New(core),
+			progress: map[string]func(string){"t": func(text string) { told = text }}}
+		fmt.Fprintf(&said, "%s\n  with its defaults: %s\n  told: %s\n", name,
+			encoded(answered.answerForm(forms[name])), told)
+		if all := logs.All(); len(all) != 1 || all[0].Message != "an MCP server "+strings.TrimPrefix(told,
+			"the server ") {
 			t.Errorf("%s: logged %v", name, all)
 		}
 		declining := &session{server: Server{Name: "h"}, log: zap.NewNop()}
@@ -74,8 +81,8 @@ func TestFormsOfServers(t *testing.T) {
 	golden.File(t, "testdata/forms.txt", said.String())
 }
 
-// TestWhatAPersonIsAsked records the request for one form and for several: the question, the schema of the answer, and what is stored
-// for the rest of the call.
+// TestWhatAPersonIsAsked records the request for one form and for several: the question, the schema of the answer, and
+// what is stored for the rest of the call.
 func TestWhatAPersonIsAsked(t *testing.T) {
 	t.Parallel()
 	s := &session{server: Server{Name: "h"}}
@@ -108,8 +115,8 @@ func TestWhatAPersonIsAsked(t *testing.T) {
 	}
 }
 
-// TestHowACallGoesOn checks the responses to a server's requests, for each answer of a person, and that a resumed call has no more of the
-// models than was left.
+// TestHowACallGoesOn checks the responses to a server's requests, for each answer of a person, and that a resumed call
+// has no more of the models than was left.
 func TestHowACallGoesOn(t *testing.T) {
 	t.Parallel()
 	const one = `{"state":"opaque","responses":{"given":{"action":"decline"}},"forms":["q"],"samplings":2,"tokens":50}`
@@ -118,8 +125,10 @@ func TestHowACallGoesOn(t *testing.T) {
 		{one, `{"seat":1}`, "", `{"given":{"action":"decline"},"q":{"action":"accept","content":{"seat":1}}}`},
 		{one, "", "denied", `{"given":{"action":"decline"},"q":{"action":"decline"}}`},
 		{one, "", "", `{"given":{"action":"decline"},"q":{"action":"cancel"}}`},
-		{two, `{"q":{"seat":1},"r":{}}`, "", `{"given":{"action":"decline"},"q":{"action":"accept","content":{"seat":1}},"r":{"action":"accept"}}`},
-		{two, `{"q":{"seat":1}}`, "", `{"given":{"action":"decline"},"q":{"action":"accept","content":{"seat":1}},"r":{"action":"cancel"}}`},
+		{two, `{"q":{"seat":1},"r":{}}`, "",
+			`{"given":{"action":"decline"},"q":{"action":"accept","content":{"seat":1}},"r":{"action":"accept"}}`},
+		{two, `{"q":{"seat":1}}`, "",
+			`{"given":{"action":"decline"},"q":{"action":"accept","content":{"seat":1}},"r":{"action":"cancel"}}`},
 		{two, "", "denied", `{"given":{"action":"decline"},"q":{"action":"decline"},"r":{"action":"decline"}}`},
 	} {
 		input := &tools.Input{State: c.state, Denied: c.denied != ""}
@@ -133,16 +142,20 @@ func TestHowACallGoesOn(t *testing.T) {
 		}
 		p := &sdk.CallToolParams{}
 		r.into(p)
-		if got := encoded(p.InputResponses); got != c.without || p.RequestState != "opaque" || asker.calls != 2 || asker.tokens != 50 {
-			t.Errorf("%s with %q%s: %s, state %q, %d calls and %d tokens left\nwant %s", c.state, c.answer, c.denied, got, p.RequestState, asker.calls, asker.tokens, c.without)
+		if got := encoded(p.InputResponses); got != c.without || p.RequestState != "opaque" || asker.calls != 2 ||
+			asker.tokens != 50 {
+			t.Errorf("%s with %q%s: %s, state %q, %d calls and %d tokens left\nwant %s", c.state, c.answer, c.denied,
+				got, p.RequestState, asker.calls, asker.tokens, c.without)
 		}
 	}
 	fresh := &sampler{calls: 1, tokens: 10}
-	if _, err := (&tool{}).resume(&tools.Input{State: one}, fresh); err != nil || fresh.calls != 1 || fresh.tokens != 10 {
+	if _, err := (&tool{}).resume(&tools.Input{State: one}, fresh); err != nil || fresh.calls != 1 ||
+		fresh.tokens != 10 {
 		t.Errorf("with lower limits now: %d, %d, %v", fresh.calls, fresh.tokens, err)
 	}
 	for _, wrong := range []tools.Input{{State: "{"}, {State: one, Answer: json.RawMessage("{")}} {
-		if r, err := (&tool{}).resume(&wrong, nil); err == nil || r != nil || !strings.Contains(err.Error(), "cannot be read") {
+		if r, err := (&tool{}).resume(&wrong, nil); err == nil || r != nil || !strings.Contains(err.Error(),
+			"cannot be read") {
 			t.Errorf("%+v: %v, %v", wrong, r, err)
 		}
 	}
@@ -157,14 +170,17 @@ func TestQuestionsOfServers(t *testing.T) {
 	const hi = `"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]`
 	var said strings.Builder
 	for _, text := range []string{
-		`{` + hi + `}`, `{"maxTokens":-1,` + hi + `}`, `{"maxTokens":7,"temperature":0.5,"systemPrompt":"Be kind.",` + hi + `}`,
-		`{"maxTokens":1073741825,` + hi + `}`, `{"messages":[]}`, `{"messages":[null]}`, `{"messages":[{"role":"user","content":[]}]}`,
+		`{` + hi + `}`, `{"maxTokens":-1,` + hi + `}`, `{"maxTokens":7,"temperature":0.5,"systemPrompt":"Be kind.",` +
+			hi + `}`,
+		`{"maxTokens":1073741825,` + hi + `}`, `{"messages":[]}`, `{"messages":[null]}`,
+		`{"messages":[{"role":"user","content":[]}]}`,
 		`{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"role":"user","content":{"type":"text","text":"c"}}]}`,
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AAE="}]}]}`,
-		`{"messages":[{"role":"system","content":{"type":"text","text":"a"}}]}`, `{"toolChoice":{"mode":"none"},` + hi + `}`,
+		`{"messages":[{"role":"system","content":{"type":"text","text":"a"}}]}`,
+		`{"toolChoice":{"mode":"none"},` + hi + `}`,
 		`{"tools":[{"name":"x","inputSchema":{"type":"object"}}],` + hi + `}`,
 	} {
-		var p sdk.CreateMessageWithToolsParams //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		var p sdk.CreateMessageWithToolsParams //nolint:staticcheck // older protocols use it
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -179,7 +195,8 @@ func TestQuestionsOfServers(t *testing.T) {
 		text, want string
 		stops      []string
 	}{
-		{"a STOP b END c", "a ", []string{"END", "STOP"}}, {"a STOP b END c", "a ", []string{"STOP", "END"}}, {"STOP", "", []string{"STOP"}},
+		{"a STOP b END c", "a ", []string{"END", "STOP"}}, {"a STOP b END c", "a ", []string{"STOP", "END"}},
+		{"STOP", "", []string{"STOP"}},
 		{"a", "a", []string{"", "b"}}, {"a", "a", nil},
 	} {
 		if got, found := cutAt(c.text, c.stops); got != c.want || found != (c.text != c.want) {
@@ -188,17 +205,22 @@ func TestQuestionsOfServers(t *testing.T) {
 	}
 }
 
-// TestWhatACallMayStillAsk checks the limits of a call's questions: which refusal is noted, whose questions wait, and which call pays.
+// TestWhatACallMayStillAsk checks the limits of a call's questions: which refusal is noted, whose questions wait, and
+// which call pays.
 func TestWhatACallMayStillAsk(t *testing.T) {
 	t.Parallel()
-	if newSampler(t.Context(), Server{}, tools.Call{Sample: func(context.Context, tools.Sampling) (tools.Sampled, error) { return tools.Sampled{}, nil }}) != nil {
+	if newSampler(t.Context(), Server{}, tools.Call{Sample: func(context.Context,
+		tools.Sampling) (tools.Sampled, error) {
+		return tools.Sampled{}, nil
+	}}) != nil {
 		t.Error("models may be asked although the server may not ask them")
 	}
 	var asked []int64
-	a := newSampler(t.Context(), Server{Sampling: Sampling{Allow: true, MaxCalls: 3, MaxTokens: 10}}, tools.Call{TurnID: 5, Sample: func(_ context.Context, s tools.Sampling) (tools.Sampled, error) {
-		asked = append(asked, s.Tokens)
-		return tools.Sampled{Tokens: 6}, errors.New("cut")
-	}})
+	a := newSampler(t.Context(), Server{Sampling: Sampling{Allow: true, MaxCalls: 3, MaxTokens: 10}},
+		tools.Call{TurnID: 5, Sample: func(_ context.Context, s tools.Sampling) (tools.Sampled, error) {
+			asked = append(asked, s.Tokens)
+			return tools.Sampled{Tokens: 6}, errors.New("cut")
+		}})
 	if a.turn != 5 || a.spent() {
 		t.Errorf("a fresh call: %+v", a)
 	}
@@ -235,7 +257,8 @@ func TestWhatACallMayStillAsk(t *testing.T) {
 	}
 	other()
 	s.answering(nil)()
-	unlimited := newSampler(t.Context(), Server{Sampling: Sampling{Allow: true, MaxCalls: 1}}, tools.Call{Sample: a.sample})
+	unlimited := newSampler(t.Context(), Server{Sampling: Sampling{Allow: true, MaxCalls: 1}},
+		tools.Call{Sample: a.sample})
 	if unlimited.spent() || unlimited.bounded {
 		t.Error("without a limit of tokens, there are none left")
 	}

@@ -30,7 +30,8 @@ func resultOf(r *sdk.CallToolResult) tools.Result {
 	if len(p.texts) == 0 && len(p.files) == 1 && !r.IsError {
 		return tools.Result{Bytes: p.files[0].Bytes, MediaType: p.files[0].MediaType}
 	}
-	result := tools.Result{Text: strings.Join(p.texts, "\n\n"), MediaType: p.mediaType, IsError: r.IsError, Attached: p.files}
+	result := tools.Result{Text: strings.Join(p.texts, "\n\n"), MediaType: p.mediaType, IsError: r.IsError,
+		Attached: p.files}
 	if result.Text == "" && len(p.files) == 0 {
 		result.Text = "The server answered with nothing."
 		if r.IsError {

@@ -18,7 +18,8 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 
 func sortedStrings(all []string) []string { slices.Sort(all); return all }
 
-// TestWhatAnAnswerBecomes records the result that each kind of content becomes: alone, beside others, and of a call that failed.
+// TestWhatAnAnswerBecomes records the result that each kind of content becomes: alone, beside others, and of a call
+// that failed.
 func TestWhatAnAnswerBecomes(t *testing.T) {
 	t.Parallel()
 	const (
@@ -27,24 +28,26 @@ func TestWhatAnAnswerBecomes(t *testing.T) {
 		value = `{"type":"text","text":"{\"b\":1.0,\"a\":\"<é>\"}"}`
 	)
 	answers := map[string]string{
-		"nothing":                           `{"content":[]}`,
-		"nothing, failed":                   `{"content":[],"isError":true}`,
-		"an empty text":                     `{"content":[{"type":"text","text":""}]}`,
-		"a text":                            `{"content":[` + text + `]}`,
-		"a text, failed":                    `{"content":[` + text + `],"isError":true}`,
-		"two texts":                         `{"content":[` + text + `,` + text + `]}`,
-		"an image":                          `{"content":[` + image + `]}`,
-		"an image, failed":                  `{"content":[` + image + `],"isError":true}`,
-		"two images":                        `{"content":[` + image + `,` + image + `]}`,
-		"an image without bytes":            `{"content":[{"type":"image","mimeType":"image/png","data":""}]}`,
-		"audio and a text":                  `{"content":[{"type":"audio","mimeType":"audio/wav","data":"AAEC"},` + text + `]}`,
-		"a link":                            `{"content":[{"type":"resource_link","uri":"file:///x","name":"x","description":"an x","mimeType":"text/x"}]}`,
-		"a link with a name":                `{"content":[{"type":"resource_link","uri":"file:///x","name":"x"}]}`,
-		"a resource of text":                `{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":"text/x","text":"of a"}}]}`,
-		"a resource of bytes":               `{"content":[{"type":"resource","resource":{"uri":"file:///b","mimeType":"application/x","blob":"AAE="}}]}`,
-		"a value":                           `{"content":[],"structuredContent":{"b":[1,"<x>"],"a":null}}`,
-		"a value and its text":              `{"content":[` + value + `],"structuredContent":{"a":"<é>","b":1}}`,
-		"a value and two texts, one is it":  `{"content":[` + text + `,` + value + `],"structuredContent":{"a":"<é>","b":1}}`,
+		"nothing":                `{"content":[]}`,
+		"nothing, failed":        `{"content":[],"isError":true}`,
+		"an empty text":          `{"content":[{"type":"text","text":""}]}`,
+		"a text":                 `{"content":[` + text + `]}`,
+		"a text, failed":         `{"content":[` + text + `],"isError":true}`,
+		"two texts":              `{"content":[` + text + `,` + text + `]}`,
+		"an image":               `{"content":[` + image + `]}`,
+		"an image, failed":       `{"content":[` + image + `],"isError":true}`,
+		"two images":             `{"content":[` + image + `,` + image + `]}`,
+		"an image without bytes": `{"content":[{"type":"image","mimeType":"image/png","data":""}]}`,
+		"audio and a text": `{"content":[{"type":"audio","mimeType":"audio/wav","data":"AAEC"},` +
+			text + `]}`,
+		"a link":               `{"content":[{"type":"resource_link","uri":"file:///x","name":"x","description":"an x","mimeType":"text/x"}]}`,
+		"a link with a name":   `{"content":[{"type":"resource_link","uri":"file:///x","name":"x"}]}`,
+		"a resource of text":   `{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":"text/x","text":"of a"}}]}`,
+		"a resource of bytes":  `{"content":[{"type":"resource","resource":{"uri":"file:///b","mimeType":"application/x","blob":"AAE="}}]}`,
+		"a value":              `{"content":[],"structuredContent":{"b":[1,"<x>"],"a":null}}`,
+		"a value and its text": `{"content":[` + value + `],"structuredContent":{"a":"<é>","b":1}}`,
+		"a value and two texts, one is it": `{"content":[` + text + `,` + value +
+			`],"structuredContent":{"a":"<é>","b":1}}`,
 		"a value and another text":          `{"content":[` + text + `],"structuredContent":{"a":"<é>","b":1}}`,
 		"a value and the text of another":   `{"content":[` + value + `],"structuredContent":{"a":"<é>","b":2}}`,
 		"a value and an image":              `{"content":[` + image + `],"structuredContent":{"a":1}}`,
@@ -66,23 +69,28 @@ func TestWhatAnAnswerBecomes(t *testing.T) {
 			fmt.Fprintf(&said, ", bytes %v", got.Bytes)
 		}
 		for _, file := range got.Attached {
-			fmt.Fprintf(&said, "\n  attached %q, type %q, bytes %v, nil %t", file.Name, file.MediaType, file.Bytes, file.Bytes == nil)
+			fmt.Fprintf(&said, "\n  attached %q, type %q, bytes %v, nil %t", file.Name, file.MediaType, file.Bytes,
+				file.Bytes == nil)
 		}
 		said.WriteString("\n")
 	}
 	golden.File(t, "testdata/results.txt", said.String())
-	if got := resultOf(&sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{}}}); got.Text != "The server answered with nothing." {
+	if got := resultOf(&sdk.CallToolResult{Content: []sdk.Content{
+		&sdk.EmbeddedResource{}}}); got.Text != "The server answered with nothing." {
 		t.Errorf("a resource without contents: %+v", got)
 	}
-	if got := resultOf(&sdk.CallToolResult{Content: []sdk.Content{nil}}); !strings.Contains(got.Text, "of a kind that is not known here") {
+	if got := resultOf(&sdk.CallToolResult{Content: []sdk.Content{nil}}); !strings.Contains(got.Text,
+		"of a kind that is not known here") {
 		t.Errorf("unknown content: %+v", got)
 	}
 }
 
-// TestDefinitions records what is kept of a tool as its server describes it, and checks that the hash depends on all of that.
+// TestDefinitions records what is kept of a tool as its server describes it, and checks that the hash depends on all of
+// that.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
-	whole := `{"name":"n","title":"T","description":"D","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"idempotentHint":true}}`
+	whole :=
+		`{"name":"n","title":"T","description":"D","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"idempotentHint":true}}`
 	described := map[string]string{
 		"whole":                  whole,
 		"without a description":  strings.Replace(whole, `"description":"D",`, "", 1),
@@ -90,7 +98,8 @@ func TestDefinitions(t *testing.T) {
 		"without any text":       `{"name":"n","inputSchema":{"type":"object"}}`,
 		"with another name":      strings.Replace(whole, `"n"`, `"m"`, 1),
 		"with another text":      strings.Replace(whole, `"D"`, `"E"`, 1),
-		"with another schema":    strings.Replace(whole, `{"type":"object"}`, `{"type":"object","title":"<é>","properties":{"b":{"const":1.50},"a":{}}}`, 1),
+		"with another schema": strings.Replace(whole, `{"type":"object"}`,
+			`{"type":"object","title":"<é>","properties":{"b":{"const":1.50},"a":{}}}`, 1),
 		"that changes things":    strings.Replace(whole, `"readOnlyHint":true`, `"readOnlyHint":false`, 1),
 		"that is not idempotent": strings.Replace(whole, `"idempotentHint":true`, `"idempotentHint":false`, 1),
 	}
@@ -102,7 +111,8 @@ func TestDefinitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := definitionOf(&tool)
-		fmt.Fprintf(&said, "%s: %q %s, reads only %t, idempotent %t, hash %.12s\n", name, d.Description, d.Schema, d.ReadOnly, d.Idempotent, d.Hash)
+		fmt.Fprintf(&said, "%s: %q %s, reads only %t, idempotent %t, hash %.12s\n", name, d.Description, d.Schema,
+			d.ReadOnly, d.Idempotent, d.Hash)
 		if other, known := hashes[d.Hash]; known || len(d.Hash) != 64 {
 			t.Errorf("%s and %s have the hash %s", name, other, d.Hash)
 		}

@@ -42,7 +42,8 @@ func newSampler(ctx context.Context, server Server, call tools.Call) *sampler {
 	}
 	return &sampler{
 		turn: call.TurnID, ctx: ctx, sample: call.Sample, slot: make(chan struct{}, 1),
-		calls: server.Sampling.MaxCalls, tokens: int64(server.Sampling.MaxTokens), bounded: server.Sampling.MaxTokens > 0,
+		calls: server.Sampling.MaxCalls, tokens: int64(server.Sampling.MaxTokens),
+		bounded: server.Sampling.MaxTokens > 0,
 	}
 }
 
@@ -53,7 +54,7 @@ func unanswered(code int64, format string, args ...any) *jsonrpc.Error {
 
 // createMessage answers sampling/createMessage on behalf of a running call.
 func (s *session) createMessage(ctx context.Context, req sdk.Request) (sdk.Result, error) {
-	p, ok := req.GetParams().(*sdk.CreateMessageWithToolsParams) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	p, ok := req.GetParams().(*sdk.CreateMessageWithToolsParams) //nolint:staticcheck // older protocols use it
 	if !ok {
 		return nil, unanswered(jsonrpc.CodeInvalidParams, "this is no question")
 	}
@@ -85,7 +86,8 @@ func (s *session) asker() (_ *sampler, why string) {
 	first := s.samplers[0]
 	for _, other := range s.samplers {
 		if other.turn != first.turn {
-			return nil, "calls of several turns run in this session, and it is not known which it is for (session: lane gives each lane its own)"
+			return nil,
+				"calls of several turns run in this session, and it is not known which it is for (session: lane gives each lane its own)"
 		}
 		if first.spent() && !other.spent() {
 			first = other
@@ -110,7 +112,10 @@ func (s *session) answering(asker *sampler) (stop func()) {
 }
 
 // sampleFor asks the models of a call, within its limits.
-func (s *session) sampleFor(ctx context.Context, asker *sampler, p *sdk.CreateMessageWithToolsParams) (*sdk.CreateMessageResult, *jsonrpc.Error) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+//
+//nolint:staticcheck // older protocols use it
+func (s *session) sampleFor(ctx context.Context, asker *sampler,
+	p *sdk.CreateMessageWithToolsParams) (*sdk.CreateMessageResult, *jsonrpc.Error) {
 	question, fault := questionOf(p)
 	if fault != "" {
 		s.noteSampling("which was declined: " + fault)
@@ -134,7 +139,7 @@ func (s *session) sampleFor(ctx context.Context, asker *sampler, p *sdk.CreateMe
 	if cut, found := cutAt(text, p.StopSequences); found {
 		text, reason = cut, "stopSequence"
 	}
-	return &sdk.CreateMessageResult{ //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	return &sdk.CreateMessageResult{ //nolint:staticcheck // older protocols use it
 		Content: &sdk.TextContent{Text: text}, Model: answer.Model, Role: "assistant", StopReason: reason,
 	}, nil
 }
@@ -184,7 +189,8 @@ func (a *sampler) ask(ctx context.Context, question tools.Sampling) (tools.Sampl
 		question.Tokens = a.tokens
 		a.mu.Unlock()
 		if question.Tokens <= 0 {
-			return tools.Sampled{}, errors.New("its earlier questions have used up the tokens that the call may take (max_sampling_tokens)")
+			return tools.Sampled{},
+				errors.New("its earlier questions have used up the tokens that the call may take (max_sampling_tokens)")
 		}
 	}
 	answer, err := a.sample(own, question)
@@ -196,7 +202,9 @@ func (a *sampler) ask(ctx context.Context, question tools.Sampling) (tools.Sampl
 
 // questionOf converts a sampling request, or returns why it cannot be asked. It
 // ignores includeContext and the model preferences.
-func questionOf(p *sdk.CreateMessageWithToolsParams) (question tools.Sampling, fault string) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+//
+//nolint:staticcheck // older protocols use it
+func questionOf(p *sdk.CreateMessageWithToolsParams) (question tools.Sampling, fault string) {
 	if len(p.Tools) > 0 || p.ToolChoice != nil {
 		return question, "tools in sampling are not supported"
 	}
@@ -216,7 +224,8 @@ func questionOf(p *sdk.CreateMessageWithToolsParams) (question tools.Sampling, f
 		if len(texts) == 0 {
 			return question, "a message is empty"
 		}
-		question.Messages = append(question.Messages, tools.SamplingMessage{FromModel: m.Role == "assistant", Text: strings.Join(texts, "\n\n")})
+		question.Messages = append(question.Messages, tools.SamplingMessage{FromModel: m.Role == "assistant",
+			Text: strings.Join(texts, "\n\n")})
 	}
 	if len(question.Messages) == 0 {
 		return question, "there is no message in it"

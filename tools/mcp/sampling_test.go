@@ -58,9 +58,11 @@ func TestSampling(t *testing.T) {
 	both(t, func(t *testing.T, transport string) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(4, 1000))
-		got := b.asks(o, `{"params":{"maxTokens":10,"systemPrompt":"Be kind.","temperature":0.5,"includeContext":"allServers","stopSequences":["STOP"],
+		got := b.asks(o,
+			`{"params":{"maxTokens":10,"systemPrompt":"Be kind.","temperature":0.5,"includeContext":"allServers","stopSequences":["STOP"],
 			"messages":[{"role":"user","content":{"type":"text","text":"hi"}},{"role":"assistant","content":{"type":"text","text":"what?"}},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}}`)
-		if want := `1 times {"content":{"type":"text","text":"hello "},"model":"m","role":"assistant","stopReason":"stopSequence"}`; got != want {
+		if want :=
+			`1 times {"content":{"type":"text","text":"hello "},"model":"m","role":"assistant","stopReason":"stopSequence"}`; got != want {
 			t.Errorf("%s", got)
 		}
 		want := []tools.Sampling{{
@@ -83,13 +85,22 @@ func TestSamplingIsDeclined(t *testing.T) {
 		arguments string
 		want      string
 	}{
-		"by default":       {func(*mcp.Server) {}, false, `{}`, fmt.Sprintf(declined, "the operator's policy does not allow it")},
-		"nobody can":       {allowing(4, 1000), true, `{}`, fmt.Sprintf(declined, "no call runs that it could be for")},
-		"tools":            {allowing(4, 1000), false, `{"params":{` + plain + `,"tools":[{"name":"x","inputSchema":{"type":"object"}}]}}`, fmt.Sprintf(invalid, "tools in sampling are not supported")},
-		"choice of tools":  {allowing(4, 1000), false, `{"params":{` + plain + `,"toolChoice":{"mode":"auto"}}}`, fmt.Sprintf(invalid, "tools in sampling are not supported")},
-		"a picture":        {allowing(4, 1000), false, `{"params":{"messages":[{"role":"user","content":{"type":"image","mimeType":"image/png","data":"AAEC"}}]}}`, fmt.Sprintf(invalid, "only text can be asked")},
-		"nothing is asked": {allowing(4, 1000), false, `{"params":{"messages":[]}}`, fmt.Sprintf(invalid, "there is no message in it")},
-		"a strange role":   {allowing(4, 1000), false, `{"params":{"messages":[{"role":"system","content":{"type":"text","text":"hi"}}]}}`, fmt.Sprintf(invalid, "a message must have the role user or assistant")},
+		"by default": {func(*mcp.Server) {}, false, `{}`,
+			fmt.Sprintf(declined, "the operator's policy does not allow it")},
+		"nobody can": {allowing(4, 1000), true, `{}`, fmt.Sprintf(declined, "no call runs that it could be for")},
+		"tools": {allowing(4, 1000), false,
+			`{"params":{` + plain + `,"tools":[{"name":"x","inputSchema":{"type":"object"}}]}}`,
+			fmt.Sprintf(invalid, "tools in sampling are not supported")},
+		"choice of tools": {allowing(4, 1000), false, `{"params":{` + plain + `,"toolChoice":{"mode":"auto"}}}`,
+			fmt.Sprintf(invalid, "tools in sampling are not supported")},
+		"a picture": {allowing(4, 1000), false,
+			`{"params":{"messages":[{"role":"user","content":{"type":"image","mimeType":"image/png","data":"AAEC"}}]}}`,
+			fmt.Sprintf(invalid, "only text can be asked")},
+		"nothing is asked": {allowing(4, 1000), false, `{"params":{"messages":[]}}`,
+			fmt.Sprintf(invalid, "there is no message in it")},
+		"a strange role": {allowing(4, 1000), false,
+			`{"params":{"messages":[{"role":"system","content":{"type":"text","text":"hi"}}]}}`,
+			fmt.Sprintf(invalid, "a message must have the role user or assistant")},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +131,8 @@ func TestSamplingIsBounded(t *testing.T) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(3, 1000))
 		got := b.asks(o, `{"times":1000}`)
-		want := "997 times " + fmt.Sprintf(declined, "the call has asked as often as it may (max_sampling_calls)") + "\n" +
+		want := "997 times " + fmt.Sprintf(declined, "the call has asked as often as it may (max_sampling_calls)") +
+			"\n" +
 			`3 times {"content":{"type":"text","text":"hello STOP and more"},"model":"m","role":"assistant","stopReason":"endTurn"}`
 		if got != want || o.count() != 3 {
 			t.Errorf("%d times asked: %s", o.count(), got)
@@ -137,7 +149,8 @@ func TestSamplingTokensAreBounded(t *testing.T) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(10, 150))
 		got := b.asks(o, `{"times":5}`)
-		if !strings.Contains(got, `2 times {"content"`) || !strings.Contains(got, "max_sampling_tokens") || o.count() != 2 {
+		if !strings.Contains(got, `2 times {"content"`) || !strings.Contains(got, "max_sampling_tokens") ||
+			o.count() != 2 {
 			t.Errorf("%d times asked: %s", o.count(), got)
 		}
 		if o.asked[0].Tokens != 150 || o.asked[1].Tokens != 50 {
@@ -154,7 +167,8 @@ func TestSamplingThatFails(t *testing.T) {
 			return tools.Sampled{}, errors.New("the budget allows no more model calls")
 		}}
 		b := newBench(t, transport, "", allowing(3, 1000))
-		if got := b.asks(o, `{}`); got != `1 times {"code":-32603,"message":"no model has answered: the budget allows no more model calls"}` {
+		if got := b.asks(o,
+			`{}`); got != `1 times {"code":-32603,"message":"no model has answered: the budget allows no more model calls"}` {
 			t.Errorf("%s", got)
 		}
 	})
@@ -171,7 +185,8 @@ func TestSamplingAfterTheCall(t *testing.T) {
 		}
 		newHostile(b.dir, "").mark("go", "now")
 		await(t, "the answer", func() bool { return marksIn(b.dir, "told")[0] != "" })
-		if got := marksIn(b.dir, "told")[0]; got != fmt.Sprintf(declined, "no call runs that it could be for") || o.count() > 0 {
+		if got := marksIn(b.dir, "told")[0]; got != fmt.Sprintf(declined, "no call runs that it could be for") ||
+			o.count() > 0 {
 			t.Errorf("%s", got)
 		}
 	})
@@ -211,9 +226,13 @@ func TestSamplingByTheResult(t *testing.T) {
 			outcome tools.Outcome
 			want    string
 		}{
-			"allowed":  {allowing(2, 1000), nil, tools.Succeeded, `{"q":{"content":{"type":"text","text":"hello STOP and more"},"model":"m","role":"assistant","stopReason":"endTurn"}}`},
-			"declined": {func(*mcp.Server) {}, nil, tools.Failed, "tool error: the MCP server \"h\": the server asked for an answer of a model, which is declined by the operator's policy"},
-			"fails": {allowing(2, 1000), func(context.Context) (tools.Sampled, error) { return tools.Sampled{}, errors.New("too dear") }, tools.Failed,
+			"allowed": {allowing(2, 1000), nil, tools.Succeeded,
+				`{"q":{"content":{"type":"text","text":"hello STOP and more"},"model":"m","role":"assistant","stopReason":"endTurn"}}`},
+			"declined": {func(*mcp.Server) {}, nil, tools.Failed,
+				"tool error: the MCP server \"h\": the server asked for an answer of a model, which is declined by the operator's policy"},
+			"fails": {allowing(2, 1000), func(context.Context) (tools.Sampled, error) {
+				return tools.Sampled{}, errors.New("too dear")
+			}, tools.Failed,
 				`tool error: the MCP server "h": the server asked for an answer of a model, and got none: no model has answered: too dear`},
 		} {
 			b := newBench(t, transport, "", c.set)
@@ -237,12 +256,14 @@ func TestSamplingInASessionOfTwoTurns(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				other := make(chan tools.Ending, 1)
 				go func() {
-					other <- b.callAs(ctx, tools.Call{TurnID: 2, Lane: "another", Sample: (&oracle{}).sample}, "hang", `{}`, patience)
+					other <- b.callAs(ctx, tools.Call{TurnID: 2, Lane: "another", Sample: (&oracle{}).sample}, "hang",
+						`{}`, patience)
 				}()
 				await(t, "the other call", func() bool { return marksIn(b.dir, "calls")[0] == "hang" })
 				o := &oracle{}
 				got := b.asks(o, `{}`)
-				if known := o.count() == 1; known != perLane || !known && !strings.Contains(got, "calls of several turns run in this session") {
+				if known := o.count() == 1; known != perLane || !known && !strings.Contains(got,
+					"calls of several turns run in this session") {
 					t.Errorf("%s", got)
 				}
 				stop()
@@ -261,7 +282,8 @@ func TestSamplingInASessionOfOneTurn(t *testing.T) {
 		other := make(chan tools.Ending, 1)
 		o := &oracle{}
 		go func() {
-			other <- b.callAs(ctx, tools.Call{TurnID: turnkeeper.TurnID(1), Lane: "lane", Sample: o.sample}, "hang", `{}`, patience)
+			other <- b.callAs(ctx, tools.Call{TurnID: turnkeeper.TurnID(1), Lane: "lane", Sample: o.sample}, "hang",
+				`{}`, patience)
 		}()
 		await(t, "the other call", func() bool { return marksIn(b.dir, "calls")[0] == "hang" })
 		if got := b.asks(o, `{"times":7}`); !strings.HasPrefix(got, `1 times {"code"`) || o.count() != 6 {

@@ -78,7 +78,8 @@ var errNoAnswer = errors.New("it did not answer in time")
 func (c connector) try(ctx context.Context, protocol string) (*session, error) {
 	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	s := &session{
-		server: c.server, limits: c.limits, log: c.log, ctx: own, end: end, idle: func() {}, relist: c.relist, progress: map[string]func(string){},
+		server: c.server, limits: c.limits, log: c.log, ctx: own, end: end, idle: func() {}, relist: c.relist,
+		progress: map[string]func(string){},
 		checking: make(chan struct{}, 1),
 	}
 	transport, err := c.transport(s)
@@ -135,7 +136,8 @@ func (c connector) transport(s *session) (sdk.Transport, error) {
 		}
 	})
 	s.idle = closeIdle
-	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: c.limits.Resume, MaxEventSize: 2 * c.limits.Frame}, nil
+	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: c.limits.Resume,
+		MaxEventSize: 2 * c.limits.Frame}, nil
 }
 
 // client returns a protocol client with the capabilities that the operator
@@ -150,8 +152,10 @@ func (s *session) client() *sdk.Client {
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			s.tell(r.Params)
 		},
-		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-			s.log.Debug("an MCP server logs", zap.String("level", string(r.Params.Level)), zap.String("text", s.server.bounded(fmt.Sprint(r.Params.Data), maxLogLine)))
+		//nolint:staticcheck // older protocols use it
+		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) {
+			s.log.Debug("an MCP server logs", zap.String("level", string(r.Params.Level)),
+				zap.String("text", s.server.bounded(fmt.Sprint(r.Params.Data), maxLogLine)))
 		},
 	}
 	if s.server.AcceptDefaults {
@@ -161,13 +165,13 @@ func (s *session) client() *sdk.Client {
 		options.Capabilities.Elicitation = &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}}
 	}
 	if s.server.Sampling.Allow {
-		options.Capabilities.Sampling = &sdk.SamplingCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		options.Capabilities.Sampling = &sdk.SamplingCapabilities{} //nolint:staticcheck // older protocols use it
 	}
 	if len(s.server.Roots) > 0 {
-		options.Capabilities.RootsV2 = &sdk.RootCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		options.Capabilities.RootsV2 = &sdk.RootCapabilities{} //nolint:staticcheck // older protocols use it
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "turnkeeper", Version: "1"}, options)
-	client.AddRoots(s.roots()...) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	client.AddRoots(s.roots()...) //nolint:staticcheck // older protocols use it
 	client.AddReceivingMiddleware(s.answerAsked)
 	return client
 }
@@ -291,17 +295,17 @@ func (s *session) probe() {
 	}
 }
 
-// doubt notes that a call failed in a way that a server may answer with that has forgotten the session. A program's session
-// is the program.
+// doubt notes that a call failed in a way that a server may answer with that has forgotten the session. A program's
+// session is the program.
 func (s *session) doubt() {
 	if s.process == nil {
 		s.doubted.Store(true)
 	}
 }
 
-// fit reports whether the next call may use the session. After a call that failed it lists the server's tools, because a server
-// may answer a ping of a session that it does not know. It retires the session if there is no list, unless the answer
-// is about credentials or the rate.
+// fit reports whether the next call may use the session. After a call that failed it lists the server's tools, because
+// a server may answer a ping of a session that it does not know. It retires the session if there is no list, unless the
+// answer is about credentials or the rate.
 func (s *session) fit(ctx context.Context) bool {
 	if !s.doubted.Load() {
 		return true
@@ -326,7 +330,9 @@ func (s *session) fit(ctx context.Context) bool {
 		s.doubted.Store(true)
 		return s.usable()
 	}
-	s.retire(fmt.Errorf("a call has failed, and after it the server does not list its tools: it may have forgotten the session (%w)", plainError(err)))
+	s.retire(
+		fmt.Errorf(
+			"a call has failed, and after it the server does not list its tools: it may have forgotten the session (%w)", plainError(err)))
 	return false
 }
 
@@ -389,8 +395,8 @@ func (s Server) progressText(p *sdk.ProgressNotificationParams) string {
 
 const maxNote = 300 // bytes of a progress message
 
-// bounded returns text from outside, cleaned and cut to about n bytes. A text that is cut is masked first: of half a secret nobody
-// could tell that it is one.
+// bounded returns text from outside, cleaned and cut to about n bytes. A text that is cut is masked first: of half a
+// secret nobody could tell that it is one.
 func (s Server) bounded(text string, n int) string {
 	if len(text) <= n {
 		return clean(text)

@@ -22,7 +22,8 @@ func newTestSession(s Server) (*session, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
 	ctx, end := context.WithCancelCause(context.Background())
 	return &session{
-		server: s, log: zap.New(core), ctx: ctx, end: end, idle: func() {}, relist: func() {}, limits: defaultLimits(), progress: map[string]func(string){},
+		server: s, log: zap.New(core), ctx: ctx, end: end, idle: func() {}, relist: func() {}, limits: defaultLimits(),
+		progress: map[string]func(string){},
 		checking: make(chan struct{}, 1),
 	}, logs
 }
@@ -43,7 +44,9 @@ func TestWhatAServerIsOffered(t *testing.T) {
 		s, logs := newTestSession(c.server)
 		relisted := make(chan struct{}, 10)
 		s.relist = func() { relisted <- struct{}{} }
-		server := sdk.NewServer(&sdk.Implementation{Name: "s"}, &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}, Logging: &sdk.LoggingCapabilities{}}}) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		server := sdk.NewServer(&sdk.Implementation{Name: "s"},
+			&sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true},
+				Logging: &sdk.LoggingCapabilities{}}}) //nolint:staticcheck // older protocols use it
 		near, far := sdk.NewInMemoryTransports()
 		theirs, err := server.Connect(t.Context(), far, nil)
 		if err != nil {
@@ -57,19 +60,21 @@ func TestWhatAServerIsOffered(t *testing.T) {
 		got := ""
 		for what, holds := range map[string]bool{
 			" forms":    p.Capabilities.Elicitation != nil && p.Capabilities.Elicitation.Form != nil,
-			" roots":    p.Capabilities.RootsV2 != nil,  //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-			" sampling": p.Capabilities.Sampling != nil, //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+			" roots":    p.Capabilities.RootsV2 != nil,  //nolint:staticcheck // older protocols use it
+			" sampling": p.Capabilities.Sampling != nil, //nolint:staticcheck // older protocols use it
 		} {
 			if holds {
 				got += what
 			}
 		}
 		if got != c.want || p.ClientInfo.Name != "turnkeeper" || p.ClientInfo.Version != "1" {
-			t.Errorf("%s: a server is offered%s, by %s %s; want%s", name, got, p.ClientInfo.Name, p.ClientInfo.Version, c.want)
+			t.Errorf("%s: a server is offered%s, by %s %s; want%s", name, got, p.ClientInfo.Name,
+				p.ClientInfo.Version, c.want)
 		}
 		told := make(chan string, 10)
 		token, stop := s.follow(func(text string) { told <- text })
-		if err := theirs.NotifyProgress(t.Context(), &sdk.ProgressNotificationParams{ProgressToken: token, Progress: 1.5, Total: 3, Message: " half\x00 "}); err != nil {
+		if err := theirs.NotifyProgress(t.Context(), &sdk.ProgressNotificationParams{ProgressToken: token,
+			Progress: 1.5, Total: 3, Message: " half\x00 "}); err != nil {
 			t.Error(err)
 		}
 		if got := <-told; got != "1.5 of 3: half" {
@@ -90,7 +95,8 @@ func TestWhatAServerIsOffered(t *testing.T) {
 func TestProgressTexts(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]sdk.ProgressNotificationParams{
-		"1": {Progress: 1}, "0.25 of 2": {Progress: 0.25, Total: 2}, "3: all": {Progress: 3, Total: -1, Message: "all"}, "1000000 of 2000000: x": {Progress: 1e6, Total: 2e6, Message: "x"},
+		"1": {Progress: 1}, "0.25 of 2": {Progress: 0.25, Total: 2}, "3: all": {Progress: 3, Total: -1, Message: "all"},
+		"1000000 of 2000000: x": {Progress: 1e6, Total: 2e6, Message: "x"},
 	} {
 		if got := (Server{}).progressText(&p); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -98,8 +104,8 @@ func TestProgressTexts(t *testing.T) {
 	}
 }
 
-// TestHowASessionEnds checks how long a session accepts calls, that running ones go on when it is retired, that it ends with the last of
-// them, and that the first cause counts.
+// TestHowASessionEnds checks how long a session accepts calls, that running ones go on when it is retired, that it ends
+// with the last of them, and that the first cause counts.
 func TestHowASessionEnds(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")
@@ -143,8 +149,8 @@ func TestHowASessionEnds(t *testing.T) {
 	}
 }
 
-// TestHowOftenRequestsAreLogged checks that the first hundred requests of a server are logged for operators, and that all are told to
-// those who watch its calls.
+// TestHowOftenRequestsAreLogged checks that the first hundred requests of a server are logged for operators, and that
+// all are told to those who watch its calls.
 func TestHowOftenRequestsAreLogged(t *testing.T) {
 	t.Parallel()
 	s, logs := newTestSession(Server{AskForInput: true})
@@ -168,7 +174,8 @@ func TestHowOftenRequestsAreLogged(t *testing.T) {
 	}
 }
 
-// TestAServerThatDoesNotAnswerInTime checks over HTTP that a server which hangs is given up in time, and how that is said.
+// TestAServerThatDoesNotAnswerInTime checks over HTTP that a server which hangs is given up in time, and how that is
+// said.
 func TestAServerThatDoesNotAnswerInTime(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -177,32 +184,41 @@ func TestAServerThatDoesNotAnswerInTime(t *testing.T) {
 	}))
 	defer server.Close()
 	for range 3 {
-		_, err := Probe(t.Context(), Server{Name: "h", URL: server.URL, ConnectTimeout: 20 * time.Millisecond}, Access{}, nil)
+		_, err := Probe(t.Context(), Server{Name: "h", URL: server.URL, ConnectTimeout: 20 * time.Millisecond},
+			Access{}, nil)
 		if !errors.Is(err, errNoAnswer) {
 			t.Errorf("%v", err)
 		}
 	}
 }
 
-// TestWhoStillKnowsTheSession checks which refusals mean that a server has forgotten the session, and that the body can be read all the same.
+// TestWhoStillKnowsTheSession checks which refusals mean that a server has forgotten the session, and that the body can
+// be read all the same.
 func TestWhoStillKnowsTheSession(t *testing.T) {
 	t.Parallel()
-	const own, other = `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"}}`, `{"jsonrpc":"2.0","id":"7","error":{"code":1,"message":"no"}}`
+	const own, other = `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"}}`,
+		`{"jsonrpc":"2.0","id":"7","error":{"code":1,"message":"no"}}`
 	for _, c := range []struct {
 		method, asks string
 		status       int
 		says         string
 		stale        bool
 	}{
-		{"POST", `{"id":7}`, 400, own, false}, {"POST", `{"id":7}`, 400, other, true}, {"POST", `{"id":7}`, 404, own, true}, {"POST", `{"id":7}`, 422, own, false},
-		{"POST", `{"id":7}`, 400, `{"id":7,"result":{}}`, true}, {"POST", `{"id":7}`, 400, "no such session", true}, {"POST", `{"id":7}`, 400, "", true},
-		{"POST", `{}`, 400, `{"error":{}}`, true}, {"POST", `no JSON`, 400, own, true}, {"GET", "", 404, "", false}, {"DELETE", "", 404, "", false},
-		{"POST", `{"id":7}`, 200, other, false}, {"POST", `{"id":7}`, 399, other, false}, {"POST", `{"id":7}`, 401, other, false}, {"POST", `{"id":7}`, 403, other, false},
-		{"POST", `{"id":7}`, 405, other, false}, {"POST", `{"id":7}`, 408, other, false}, {"POST", `{"id":7}`, 429, other, false}, {"POST", `{"id":7}`, 499, other, true},
+		{"POST", `{"id":7}`, 400, own, false}, {"POST", `{"id":7}`, 400, other, true}, {"POST", `{"id":7}`, 404, own,
+			true}, {"POST", `{"id":7}`, 422, own, false},
+		{"POST", `{"id":7}`, 400, `{"id":7,"result":{}}`, true}, {"POST", `{"id":7}`, 400, "no such session", true},
+		{"POST", `{"id":7}`, 400, "", true},
+		{"POST", `{}`, 400, `{"error":{}}`, true}, {"POST", `no JSON`, 400, own, true}, {"GET", "", 404, "", false},
+		{"DELETE", "", 404, "", false},
+		{"POST", `{"id":7}`, 200, other, false}, {"POST", `{"id":7}`, 399, other, false}, {"POST", `{"id":7}`, 401,
+			other, false}, {"POST", `{"id":7}`, 403, other, false},
+		{"POST", `{"id":7}`, 405, other, false}, {"POST", `{"id":7}`, 408, other, false}, {"POST", `{"id":7}`, 429,
+			other, false}, {"POST", `{"id":7}`, 499, other, true},
 		{"POST", `{"id":7}`, 500, other, false}, {"POST", `{"id":7}`, 503, other, false},
 	} {
 		stale := 0
-		w := &wire{base: saying{c.status, c.says}, session: t.Context(), patience: time.Minute, headers: map[string]string{"X-A": "b"}, limits: defaultLimits(), stale: func(code int) { stale = code }}
+		w := &wire{base: saying{c.status, c.says}, session: t.Context(), patience: time.Minute,
+			headers: map[string]string{"X-A": "b"}, limits: defaultLimits(), stale: func(code int) { stale = code }}
 		ctx, trace := withTrace(t.Context())
 		req, err := http.NewRequestWithContext(ctx, c.method, "http://h/", strings.NewReader(c.asks))
 		if err != nil {
@@ -213,7 +229,8 @@ func TestWhoStillKnowsTheSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, err := io.ReadAll(res.Body)
-		if closed := res.Body.Close(); err != nil || closed != nil || string(said) != c.says || res.Header.Get("X-A") != "b" || req.Header.Get("X-A") != "" {
+		if closed := res.Body.Close(); err != nil || closed != nil || string(said) != c.says ||
+			res.Header.Get("X-A") != "b" || req.Header.Get("X-A") != "" {
 			t.Errorf("%+v: read %q, %v, headers %v", c, said, err, res.Header)
 		}
 		if want := map[bool]int{true: c.status}[c.stale]; stale != want {
@@ -232,7 +249,8 @@ type saying struct {
 }
 
 func (s saying) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: s.status, Header: req.Header.Clone(), Body: io.NopCloser(strings.NewReader(s.body)), Request: req}, nil
+	return &http.Response{StatusCode: s.status, Header: req.Header.Clone(),
+		Body: io.NopCloser(strings.NewReader(s.body)), Request: req}, nil
 }
 
 // TestRedirects checks that redirects within the origin are followed, and which are refused.
@@ -253,8 +271,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestMemoryOfResponses checks who holds the memory of a response: its call, or without one its reader until it is closed; of a response
-// that is dropped nobody.
+// TestMemoryOfResponses checks who holds the memory of a response: its call, or without one its reader until it is
+// closed; of a response that is dropped nobody.
 func TestMemoryOfResponses(t *testing.T) {
 	t.Parallel()
 	text := `{"jsonrpc":"2.0","id":7,"result":{"text":"` + strings.Repeat("x", 1<<20) + `"}}`
@@ -266,8 +284,10 @@ func TestMemoryOfResponses(t *testing.T) {
 		reading bool // memory is held before the reader is closed
 		after   bool // and after that
 	}{
-		{"a body of a call", false, true, 4 << 20, true, true}, {"a body", false, false, 4 << 20, true, false}, {"a large body", false, true, 1 << 19, false, false},
-		{"an event of a call", true, true, 4 << 20, true, true}, {"an event", true, false, 4 << 20, true, false}, {"a large event", true, true, 1 << 19, false, false},
+		{"a body of a call", false, true, 4 << 20, true, true}, {"a body", false, false, 4 << 20, true, false},
+		{"a large body", false, true, 1 << 19, false, false},
+		{"an event of a call", true, true, 4 << 20, true, true}, {"an event", true, false, 4 << 20, true, false},
+		{"a large event", true, true, 1 << 19, false, false},
 	} {
 		budget := membudget.New(64<<20, 32<<20)
 		l := limits{Frame: c.frame, Drop: 64 << 20, Memory: budget}
@@ -282,7 +302,8 @@ func TestMemoryOfResponses(t *testing.T) {
 			want = "data: " + text + "\n\n"
 			body = newLargeEvents(ctx, io.NopCloser(strings.NewReader(want)), l)
 		} else {
-			body = &largeBody{ReadCloser: io.NopCloser(strings.NewReader(want)), ctx: ctx, limits: l, memory: newReadMemory(ctx, l)}
+			body = &largeBody{ReadCloser: io.NopCloser(strings.NewReader(want)), ctx: ctx, limits: l,
+				memory: newReadMemory(ctx, l)}
 		}
 		got := make([]byte, len(want))
 		n, err := io.ReadFull(body, got)

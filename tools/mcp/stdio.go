@@ -129,7 +129,8 @@ func (c *stdio) readOutput() {
 			err = &badOutput{fmt.Sprintf("it sent an answer that cannot be read: %v", fault)}
 		case err == nil && fault != nil:
 			rubbish += len(line) + 1
-			c.log.Debug("an MCP server printed a line that is no message", zap.String("line", c.server.bounded(string(line), maxLogLine)))
+			c.log.Debug("an MCP server printed a line that is no message",
+				zap.String("line", c.server.bounded(string(line), maxLogLine)))
 			if rubbish > c.limits.Frame {
 				err = &badOutput{fmt.Sprintf("it printed more than %d MiB that is no message", c.limits.Frame>>20)}
 			}
@@ -255,7 +256,8 @@ func isAnswer(line []byte) bool {
 		ID            json.RawMessage `json:"id"`
 		Result, Error json.RawMessage
 	}
-	return json.Unmarshal(line, &m) == nil && m.Version != nil && m.ID != nil && string(m.ID) != "null" && (m.Result != nil || m.Error != nil)
+	return json.Unmarshal(line, &m) == nil && m.Version != nil && m.ID != nil && string(m.ID) != "null" &&
+		(m.Result != nil || m.Error != nil)
 }
 
 func (c *stdio) readErrors() {
@@ -264,7 +266,8 @@ func (c *stdio) readErrors() {
 	for begins := true; ; { // begins: the piece starts a line
 		piece, err := input.ReadSlice('\n')
 		if text := strings.TrimSpace(string(piece)); text != "" && begins { // the rest of a longer line is not logged
-			c.log.Debug("an MCP server wrote to its standard error", zap.String("line", c.server.bounded(text, maxLogLine)))
+			c.log.Debug("an MCP server wrote to its standard error",
+				zap.String("line", c.server.bounded(text, maxLogLine)))
 		}
 		c.keep(piece)
 		begins = err == nil

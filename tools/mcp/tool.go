@@ -41,16 +41,19 @@ func (h *host) newTool(name string) tools.Tool {
 		Parameters: json.RawMessage(emptySchema),
 		Timeout:    h.server.timeoutOf(name),
 		Background: cmp.Or(h.server.Tools[name].Background, h.server.Background),
-		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
-		Approve: cmp.Or(h.server.Tools[name].Approve, h.server.Approve),
-		Flow:    h.server.Tools[name].Flow.Or(h.server.Flow),
+		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat,
+		MaxResultChars: h.server.Tools[name].MaxResultChars,
+		Approve:        cmp.Or(h.server.Tools[name].Approve, h.server.Approve),
+		Flow:           h.server.Tools[name].Flow.Or(h.server.Flow),
 
 		DefinitionLabels: h.server.Flow.Labels,
 		AsksInput:        h.server.AskForInput,
 	}}
 	if !known {
 		t.spec.Effect = h.server.EffectOf(name, mcpdef.Definition{})
-		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name, h.server.Name)
+		t.spec.Description = fmt.Sprintf(
+			"The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name,
+			h.server.Name)
 		return t
 	}
 	d := h.catalog.inUse(e.Tool)
@@ -81,11 +84,14 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 			return tools.Result{}, context.Cause(ctx)
 		case a.err == nil:
 			return a.result, nil
-		case !again && (a.fate == notSent || a.fate == forgotten), !again && a.fate != failed && t.spec.Effect.Repeatable():
+		case !again && (a.fate == notSent || a.fate == forgotten), !again && a.fate != failed &&
+			t.spec.Effect.Repeatable():
 			continue
 		case a.fate == inDoubt && !t.spec.Effect.Repeatable():
-			return tools.Result{}, fmt.Errorf("%w: the call was sent to the MCP server %q, and its answer was lost (%w). It may or may not have happened. Find out before you do it again",
-				tools.ErrInDoubt, t.host.server.Name, a.err)
+			return tools.Result{},
+				fmt.Errorf(
+					"%w: the call was sent to the MCP server %q, and its answer was lost (%w). It may or may not have happened. Find out before you do it again",
+					tools.ErrInDoubt, t.host.server.Name, a.err)
 		case a.fate == inDoubt:
 			return tools.Result{}, fmt.Errorf("the MCP server %q did not answer: %w", t.host.server.Name, a.err)
 		}
@@ -110,7 +116,8 @@ type attempt struct {
 	fate   fate
 }
 
-// sessionOf returns the key of a call's session: its lane, and the user, so that the users of an agent with one lane share none.
+// sessionOf returns the key of a call's session: its lane, and the user, so that the users of an agent with one lane
+// share none.
 func sessionOf(call tools.Call) turnkeeper.Lane {
 	if call.User == "" {
 		return call.Lane
@@ -134,7 +141,8 @@ func (t *tool) attempt(ctx context.Context, call tools.Call, resumed *resumption
 	params := &sdk.CallToolParams{Name: t.name, Arguments: call.Arguments, Meta: sdk.Meta{metaKey: call.IdempotencyKey}}
 	if call.Progress != nil {
 		token, stop := s.follow(call.Progress)
-		defer func() { time.AfterFunc(s.limits.Progress, stop) }() // progress sent before the answer may be read after it
+		// progress sent before the answer may be read after it
+		defer func() { time.AfterFunc(s.limits.Progress, stop) }()
 		params.SetProgressToken(token)
 		t.tellChange(call)
 	}
@@ -192,12 +200,14 @@ var (
 
 // call sends a call, and answers the server's requests for input. A form for a
 // person is a *tools.InputRequest. resumed says that the call goes on after one.
-func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler, resumed bool) (*sdk.CallToolResult, error) {
+func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler,
+	resumed bool) (*sdk.CallToolResult, error) {
 	for leg := range maxInputRounds + s.server.Sampling.MaxCalls {
 		traced, trace := withTrace(ctx)
 		answer, err := s.sdk.CallTool(traced, params)
 		if err != nil {
-			return nil, &callError{err: err, begun: leg > 0, resumed: resumed, sent: trace.sent.Load(), status: int(trace.status.Load())}
+			return nil, &callError{err: err, begun: leg > 0, resumed: resumed, sent: trace.sent.Load(),
+				status: int(trace.status.Load())}
 		}
 		if !answer.NeedsInput() {
 			return answer, nil
@@ -252,7 +262,8 @@ func (t *tool) lost(s *session, err error) attempt {
 	switch answer := answerOf(e.err); {
 	case e.notTaken() && !e.sent:
 		s.retire(errors.New("it could not be reached any more"))
-		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. %s", name, e, e.nothing())}
+		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. %s", name,
+			e, e.nothing())}
 	case e.notTaken():
 		fate := refused
 		if e.status == http.StatusNotFound {
@@ -310,7 +321,8 @@ const maxSaid = 2000 // bytes of a server's error that are shown
 // did not run the tool, or failed while running it. A failure of the tool
 // itself is a result instead.
 func (s Server) protocolError(e *jsonrpc.Error, begun bool) error {
-	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", s.Name, s.bounded(e.Message, maxSaid), e.Code)
+	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", s.Name,
+		s.bounded(e.Message, maxSaid), e.Code)
 	switch e.Code {
 	case jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeParseError:
 		if !begun {

@@ -31,7 +31,8 @@ func TestTheListChanges(t *testing.T) {
 	})
 }
 
-// TestAServerThatReportsAChangeAtEachList checks that its tools are read less and less often, and again at once after a quiet time.
+// TestAServerThatReportsAChangeAtEachList checks that its tools are read less and less often, and again at once after a
+// quiet time.
 func TestAServerThatReportsAChangeAtEachList(t *testing.T) {
 	t.Parallel()
 	const first = 10 * time.Millisecond
@@ -91,7 +92,8 @@ func TestADefinitionThatIsTooLarge(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	b := newBenchWithin(t, func(*mcp.Limits) {}, overStdio, "talkative")
 	b.Close()
-	b.Client = mcp.NewLimited(mcp.Config{Servers: []mcp.Server{b.declared}, Store: b.store, Log: zap.New(core)}, forTests)
+	b.Client = mcp.NewLimited(mcp.Config{Servers: []mcp.Server{b.declared}, Store: b.store,
+		Log: zap.New(core)}, forTests)
 	b.answers("echo", "{}")
 	b.answers("echo", "{}")
 	for _, name := range []string{"add", "fail"} {
@@ -134,13 +136,15 @@ func TestAChangedDefinition(t *testing.T) {
 						t.Errorf("%q, %q", spec.Description, ending.Result.Text)
 					}
 					// A tool that a turn was offered before has other arguments.
-					old := tools.Execute(t.Context(), before, tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{})
+					old := tools.Execute(t.Context(), before, tools.Call{Arguments: []byte(`{}`)},
+						tools.ExecuteOptions{})
 					if old.Outcome != tools.Failed || !strings.Contains(old.Result.Text, `missing "more"`) {
 						t.Errorf("%s: %q", old.Outcome, old.Result.Text)
 					}
 					return
 				}
-				if spec.Description != "Does echo." || ending.Outcome != tools.Failed || !strings.Contains(ending.Result.Text, "turnctl mcp pin") {
+				if spec.Description != "Does echo." || ending.Outcome != tools.Failed ||
+					!strings.Contains(ending.Result.Text, "turnctl mcp pin") {
 					t.Errorf("%q, %q", spec.Description, ending.Result.Text)
 				}
 				b.store.pin("h")
@@ -154,7 +158,8 @@ func TestAChangedDefinition(t *testing.T) {
 func TestKeptDefinitions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overStdio, "")
-	if spec := b.Tool("h", "echo").Spec(); !strings.Contains(spec.Description, "is not known") || string(spec.Parameters) != `{"properties":{},"type":"object"}` {
+	if spec := b.Tool("h", "echo").Spec(); !strings.Contains(spec.Description, "is not known") ||
+		string(spec.Parameters) != `{"properties":{},"type":"object"}` {
 		t.Errorf("before: %+v", spec)
 	}
 	b.answers("echo", "{}")
@@ -163,7 +168,8 @@ func TestKeptDefinitions(t *testing.T) {
 	if err := down.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if spec := down.Tool("h", "echo").Spec(); spec.Description != "Does echo." || !strings.Contains(string(spec.Parameters), `"text"`) {
+	if spec := down.Tool("h", "echo").Spec(); spec.Description != "Does echo." ||
+		!strings.Contains(string(spec.Parameters), `"text"`) {
 		t.Errorf("after: %+v", spec)
 	}
 	got := tools.Execute(t.Context(), down.Tool("h", "echo"), tools.Call{}, tools.ExecuteOptions{})
@@ -178,7 +184,8 @@ func TestEffects(t *testing.T) {
 		set  func(*mcp.Server)
 		want map[string]turnkeeper.Effect
 	}{
-		"nobody says anything": {func(*mcp.Server) {}, map[string]turnkeeper.Effect{"echo": turnkeeper.EffectOnce, "fail": turnkeeper.EffectOnce}},
+		"nobody says anything": {func(*mcp.Server) {}, map[string]turnkeeper.Effect{"echo": turnkeeper.EffectOnce,
+			"fail": turnkeeper.EffectOnce}},
 		"the hints are believed": {func(s *mcp.Server) { s.TrustHints = true },
 			map[string]turnkeeper.Effect{"echo": turnkeeper.EffectNone, "fail": turnkeeper.EffectOnce}},
 		"the operator says more than hints": {func(s *mcp.Server) {
@@ -209,7 +216,8 @@ func TestLabelsOfDefinitions(t *testing.T) {
 	b.answers("echo", "{}")
 	for tool, results := range map[string]int{"echo": 1, "fail": 0} {
 		spec := b.Tool("h", tool).Spec()
-		if len(spec.DefinitionLabels) != 1 || spec.DefinitionLabels[0] != policy.Untrusted || len(spec.Flow.Labels) != results {
+		if len(spec.DefinitionLabels) != 1 || spec.DefinitionLabels[0] != policy.Untrusted ||
+			len(spec.Flow.Labels) != results {
 			t.Errorf("%s: labels of the definition %v, of results %v", tool, spec.DefinitionLabels, spec.Flow.Labels)
 		}
 	}
@@ -225,7 +233,8 @@ func TestProbe(t *testing.T) {
 		}
 	})
 	b := newBench(t, overStdio, "dead")
-	if _, err := mcp.Probe(t.Context(), b.declared, mcp.Access{}, nil); err == nil || err.Error() != "its program ended with exit code 3" {
+	if _, err := mcp.Probe(t.Context(), b.declared, mcp.Access{}, nil); err == nil ||
+		err.Error() != "its program ended with exit code 3" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -111,7 +111,9 @@ func bearing(mark string) (pids []int) {
 	variable := []byte(EnvFamily + "=" + mark)
 	for pid := range processes() {
 		env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, variable) }) {
+		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool {
+			return bytes.Equal(v, variable)
+		}) {
 			pids = append(pids, pid)
 		}
 	}

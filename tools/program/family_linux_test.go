@@ -74,8 +74,8 @@ func awaitEnd(t *testing.T, pids []int) {
 	}
 }
 
-// TestWhoBelongsToAFamily checks that all descendants of a process are found, also those in another session, and no others; and which
-// processes bear a mark.
+// TestWhoBelongsToAFamily checks that all descendants of a process are found, also those in another session, and no
+// others; and which processes bear a mark.
 func TestWhoBelongsToAFamily(t *testing.T) {
 	t.Parallel()
 	one, two := newClan(t), newClan(t)
@@ -94,7 +94,8 @@ func TestWhoBelongsToAFamily(t *testing.T) {
 			t.Errorf("a part of the mark is borne by %v", got)
 		}
 	}
-	if parent, state, ok := statOf(one.Process.Pid); parent != os.Getpid() || !ok || !strings.ContainsRune("SRD", rune(state)) {
+	if parent, state, ok := statOf(one.Process.Pid); parent != os.Getpid() || !ok || !strings.ContainsRune("SRD",
+		rune(state)) {
 		t.Errorf("the shell has the parent %d and the state %c, %t", parent, state, ok)
 	}
 	if _, _, ok := statOf(-1); ok {
@@ -136,7 +137,8 @@ func TestAProcessWithANameLikeItsState(t *testing.T) {
 	}
 }
 
-// TestNoFileIsLeftOpen checks that calls and long programs leave no file of this process open, whether they end well, badly or not at all.
+// TestNoFileIsLeftOpen checks that calls and long programs leave no file of this process open, whether they end well,
+// badly or not at all.
 func TestNoFileIsLeftOpen(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collected file is closed
 	files := func() int {
@@ -149,7 +151,8 @@ func TestNoFileIsLeftOpen(t *testing.T) {
 	sh := func(script string) Program { return Program{Argv: []string{"/bin/sh", "-c", script}} }
 	call := func(p Program) func() {
 		return func() {
-			_ = tools.Execute(t.Context(), Tool(tools.Spec{Name: "t"}, p), tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{Timeout: time.Minute})
+			_ = tools.Execute(t.Context(), Tool(tools.Spec{Name: "t"}, p), tools.Call{Arguments: []byte(`{}`)},
+				tools.ExecuteOptions{Timeout: time.Minute})
 		}
 	}
 	long := func(p Program, end func(*Process), want string) func() {
@@ -176,16 +179,20 @@ func TestNoFileIsLeftOpen(t *testing.T) {
 		}
 	}
 	for name, does := range map[string]func(){
-		"a call":                       call(sh("cat")),
-		"a call that fails":            call(sh("exit 3")),
-		"a call without a program":     call(Program{Argv: []string{"/nowhere"}}),
-		"a call without a folder":      call(Program{Argv: []string{"/bin/true"}, Dir: "/nowhere"}),
-		"a program":                    long(sh("cat"), func(p *Process) { _ = p.Stdin.Close() }, "ended with exit code 0"),
-		"a program that fails":         long(sh("exit 3"), wait, "ended with exit code 3"),
-		"a program that kills itself":  long(sh("kill -SEGV $$"), wait, "was ended by a signal (segmentation fault)"),
-		"a program that is killed":     long(sh("sleep 600"), func(p *Process) { p.Kill(); p.Kill() }, "was ended"),
-		"a program without a folder":   long(Program{Argv: []string{"/bin/true"}, Dir: "/nowhere"}, wait, "cannot be started: no such file or directory"),
-		"a program that is not there":  refused(Program{Argv: []string{"/nowhere"}}, "the program /nowhere cannot be run"),
+		"a call":                   call(sh("cat")),
+		"a call that fails":        call(sh("exit 3")),
+		"a call without a program": call(Program{Argv: []string{"/nowhere"}}),
+		"a call without a folder":  call(Program{Argv: []string{"/bin/true"}, Dir: "/nowhere"}),
+		"a program": long(sh("cat"), func(p *Process) {
+			_ = p.Stdin.Close()
+		}, "ended with exit code 0"),
+		"a program that fails":        long(sh("exit 3"), wait, "ended with exit code 3"),
+		"a program that kills itself": long(sh("kill -SEGV $$"), wait, "was ended by a signal (segmentation fault)"),
+		"a program that is killed":    long(sh("sleep 600"), func(p *Process) { p.Kill(); p.Kill() }, "was ended"),
+		"a program without a folder": long(Program{Argv: []string{"/bin/true"}, Dir: "/nowhere"}, wait,
+			"cannot be started: no such file or directory"),
+		"a program that is not there": refused(Program{Argv: []string{"/nowhere"}},
+			"the program /nowhere cannot be run"),
 		"a program that is not a name": refused(Program{}, "it has no program to run"),
 	} {
 		does() // what is opened only once

@@ -26,7 +26,8 @@ func TestWhatAProgramHas(t *testing.T) {
 	p.Env = []string{"PATH=/usr/bin:/bin", "A=b"}
 	got := strings.Fields(execute(t, p, `{}`, patience).Result.Text)
 	want := []string{"0", "1", "2", "3", // 3 is the directory that ls reads
-		"A", "PATH", program.EnvAgent, program.EnvCall, program.EnvConversation, program.EnvIdempotencyKey, program.EnvFamily, program.EnvTurn, program.EnvUser}
+		"A", "PATH", program.EnvAgent, program.EnvCall, program.EnvConversation, program.EnvIdempotencyKey,
+		program.EnvFamily, program.EnvTurn, program.EnvUser}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("it has %s, want %s", got, want)
 	}

@@ -11,7 +11,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// TestLimits tries each limit of what is shown of a program that failed. Of the bytes that are not shown none is kept but redact.Margin.
+// TestLimits tries each limit of what is shown of a program that failed. Of the bytes that are not shown none is kept
+// but redact.Margin.
 func TestLimits(t *testing.T) {
 	rows := map[string]limittest.Row{
 		"maxStderr": {At: 4000, Takes: func(t *testing.T, n int) bool {
@@ -27,7 +28,8 @@ func TestLimits(t *testing.T) {
 			return strings.Count(kept.end(tools.Call{}, maxStderr), ".") == len("...")+n
 		}},
 		"maxSaid": {At: 1000, Takes: func(t *testing.T, n int) bool {
-			kept := &head{ctx: t.Context(), memory: (*membudget.Budget)(nil).Account().Lease(), room: maxSaid + redact.Margin}
+			kept := &head{ctx: t.Context(), memory: (*membudget.Budget)(nil).Account().Lease(),
+				room: maxSaid + redact.Margin}
 			if _, err := kept.Write(bytes.Repeat([]byte("."), n)); err != nil {
 				t.Fatal(err)
 			}
@@ -35,8 +37,11 @@ func TestLimits(t *testing.T) {
 		}},
 	}
 	for name, why := range map[string]string{
-		"keeperSlack": "a keeper uses it only while its worker is stopped", "giveUp": "a keeper uses it only for processes that cannot be killed",
-		"maxReport": "a keeper writes less", "prSetChildSubreaper": "Linux defines it", "ordersFD": "it numbers a file", "reportFD": "it numbers a file",
+		"keeperSlack": "a keeper uses it only while its worker is stopped",
+		"giveUp":      "a keeper uses it only for processes that cannot be killed",
+		"maxReport":   "a keeper writes less", "prSetChildSubreaper": "Linux defines it",
+		"ordersFD": "it numbers a file",
+		"reportFD": "it numbers a file",
 	} {
 		rows[name] = limittest.Row{None: why}
 	}

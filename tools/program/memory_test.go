@@ -21,7 +21,8 @@ import (
 func TestManyProgramsThatPrintMuch(t *testing.T) {
 	const size, largest = 64 << 20, 32 << 20
 	memory := membudget.New(size, largest)
-	print := program.Tool(tools.Spec{Name: "print"}, program.Program{Argv: []string{"/bin/sh", "-c", "yes 'a line of text' | head -c 50000000"}})
+	print := program.Tool(tools.Spec{Name: "print"}, program.Program{Argv: []string{"/bin/sh", "-c",
+		"yes 'a line of text' | head -c 50000000"}})
 	var most atomic.Uint64
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // as in a worker: the heap also holds what is not collected yet
 	runtime.GC()
@@ -50,7 +51,8 @@ func TestManyProgramsThatPrintMuch(t *testing.T) {
 			defer account.Close()
 			got := tools.Execute(membudget.With(t.Context(), account.Lease()), print,
 				tools.Call{Arguments: json.RawMessage(`{}`)}, tools.ExecuteOptions{Timeout: 10 * time.Minute})
-			if r := got.Result; got.Outcome != tools.Succeeded || !r.Incomplete || r.RawBytes != 50_000_000 || len(r.Text) != 10_000_000 || !strings.HasPrefix(r.Text, "a line") {
+			if r := got.Result; got.Outcome != tools.Succeeded || !r.Incomplete || r.RawBytes != 50_000_000 ||
+				len(r.Text) != 10_000_000 || !strings.HasPrefix(r.Text, "a line") {
 				t.Errorf("%s: %d of %d bytes, %.100q", got.Outcome, len(r.Text), r.RawBytes, r.Text)
 			}
 		})

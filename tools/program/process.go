@@ -31,7 +31,8 @@ func Start(p Program) (*Process, error) {
 		return nil, err
 	}
 	mark := rand.Text()
-	x := execution{path: path, argv: p.Argv, dir: p.Dir, mark: mark, env: append(append([]string{}, p.Env...), EnvFamily+"="+mark)}
+	x := execution{path: path, argv: p.Argv, dir: p.Dir, mark: mark, env: append(append([]string{}, p.Env...),
+		EnvFamily+"="+mark)}
 	var ours, theirs [3]*os.File
 	for i := range theirs {
 		r, w, err := os.Pipe()

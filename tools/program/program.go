@@ -63,8 +63,8 @@ type Program struct {
 	// that begin with TURNKEEPER_ are reserved for the call.
 	Env []string
 
-	// MaxOutput is the maximum number of bytes of output to keep. The rest is read
-	// and dropped, so the program can finish. The result says that it is cut. 0: turnkeeper.MaxOutputBytes, which is also the maximum.
+	// MaxOutput is the maximum number of bytes of output to keep. The rest is read and dropped, so the program can
+	// finish. The result says that it is cut. 0: turnkeeper.MaxOutputBytes, which is also the maximum.
 	MaxOutput int
 
 	// MediaType is the type of the output. Empty: text/plain. Output of a type that
@@ -130,7 +130,8 @@ func (p Program) check() error {
 	case strings.Contains(strings.Join(p.Argv, "")+p.Dir+strings.Join(p.Env, ""), "\x00"):
 		return errors.New("its program, folder or environment holds a NUL character")
 	case p.MaxOutput < 0 || p.MaxOutput > turnkeeper.MaxOutputBytes:
-		return fmt.Errorf("its output is bounded at %d bytes; it must be 1 to %d, or 0", p.MaxOutput, turnkeeper.MaxOutputBytes)
+		return fmt.Errorf("its output is bounded at %d bytes; it must be 1 to %d, or 0", p.MaxOutput,
+			turnkeeper.MaxOutputBytes)
 	}
 	for _, v := range p.Env {
 		name, _, _ := strings.Cut(v, "=")
@@ -150,7 +151,8 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	if err != nil {
 		return tools.Result{}, err
 	}
-	stdout, stderr := &head{ctx: ctx, memory: membudget.Of(ctx), room: max(t.program.MaxOutput, maxSaid+redact.Margin)}, &tail{room: maxStderr + redact.Margin}
+	stdout, stderr := &head{ctx: ctx, memory: membudget.Of(ctx), room: max(t.program.MaxOutput, maxSaid+redact.Margin)},
+		&tail{room: maxStderr + redact.Margin}
 	ended, err := run.run(ctx, stdout, stderr)
 	if err != nil {
 		return tools.Result{}, err
@@ -162,7 +164,8 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 }
 
 func (t *tool) result(stdout *head) tools.Result {
-	result := tools.Result{MediaType: t.program.MediaType, Incomplete: stdout.size() > int64(t.program.MaxOutput), RawBytes: stdout.size()}
+	result := tools.Result{MediaType: t.program.MediaType, Incomplete: stdout.size() > int64(t.program.MaxOutput),
+		RawBytes: stdout.size()}
 	kept := stdout.kept[:min(len(stdout.kept), t.program.MaxOutput)]
 	if tools.IsText(t.program.MediaType) {
 		result.Text = string(kept)

@@ -51,20 +51,35 @@ func TestResults(t *testing.T) {
 		{"its output", sh("echo hello; echo ignored >&2"), text("hello\n")},
 		{"nothing", sh("true"), text("")},
 		{"arguments on standard input", sh("read line; echo got $line"), text("got {\"a\":1}\n")},
-		{"the call in its environment", sh("echo $TURNKEEPER_AGENT $TURNKEEPER_TURN_ID $TURNKEEPER_IDEMPOTENCY_KEY $TURNKEEPER_USER $TURNKEEPER_CONVERSATION"), text("clerk 7 turn-7-x anna main\n")},
-		{"its own environment", program.Program{Argv: []string{"/bin/sh", "-c", "echo $A"}, Env: []string{"A=b=c"}}, text("b=c\n")},
+		{"the call in its environment",
+			sh(
+				"echo $TURNKEEPER_AGENT $TURNKEEPER_TURN_ID $TURNKEEPER_IDEMPOTENCY_KEY $TURNKEEPER_USER $TURNKEEPER_CONVERSATION"), text("clerk 7 turn-7-x anna main\n")},
+		{"its own environment", program.Program{Argv: []string{"/bin/sh", "-c", "echo $A"}, Env: []string{"A=b=c"}},
+			text("b=c\n")},
 		{"nothing of the worker's environment", sh("echo ${WORKERS_SECRET:-unset}"), text("unset\n")},
 		{"a folder", program.Program{Argv: []string{"pwd", "-P"}, Dir: "/"}, text("/\n")},
-		{"exit code", sh("echo so far; echo it broke >&2; exit 3"), failed("tool error: the program of 'prog' ended with exit code 3. It complained:\nit broke")},
-		{"exit code, output alone", sh("echo so far; exit 1"), failed("tool error: the program of 'prog' ended with exit code 1, without a complaint. Its output begins:\nso far")},
-		{"exit code, silent", sh("exit 255"), failed("tool error: the program of 'prog' ended with exit code 255, without a word.")},
-		{"signal", sh("kill -SEGV $$"), failed("tool error: the program of 'prog' was ended by a signal (segmentation fault), without a word.")},
-		{"a long complaint", sh("i=0; while [ $i -lt 999 ]; do echo 123456789 >&2; i=$((i+1)); done; echo last >&2; exit 1"),
-			failed("tool error: the program of 'prog' ended with exit code 1. It complained:\n..." + "6789\n" + strings.Repeat("123456789\n", 399) + "last")},
-		{"cut output", program.Program{Argv: []string{"/bin/sh", "-c", "printf 'abcdé'; echo more"}, MaxOutput: 5}, tools.Result{Text: "abcd", Incomplete: true, RawBytes: 11}},
-		{"binary output", program.Program{Argv: []string{"printf", `\000\001`}, MediaType: "image/png"}, tools.Result{Bytes: []byte{0, 1}, MediaType: "image/png", RawBytes: 2}},
-		{"no such program", program.Program{Argv: []string{"/nowhere/prog"}}, failed("tool error: the program /nowhere/prog cannot be run: exec: \"/nowhere/prog\": stat /nowhere/prog: no such file or directory")},
-		{"no such folder", program.Program{Argv: []string{"/bin/sh"}, Dir: "/nowhere"}, failed("tool error: the program cannot be started: no such file or directory")},
+		{"exit code", sh("echo so far; echo it broke >&2; exit 3"),
+			failed("tool error: the program of 'prog' ended with exit code 3. It complained:\nit broke")},
+		{"exit code, output alone", sh("echo so far; exit 1"),
+			failed(
+				"tool error: the program of 'prog' ended with exit code 1, without a complaint. Its output begins:\nso far")},
+		{"exit code, silent", sh("exit 255"), failed(
+			"tool error: the program of 'prog' ended with exit code 255, without a word.")},
+		{"signal", sh("kill -SEGV $$"),
+			failed("tool error: the program of 'prog' was ended by a signal (segmentation fault), without a word.")},
+		{"a long complaint",
+			sh("i=0; while [ $i -lt 999 ]; do echo 123456789 >&2; i=$((i+1)); done; echo last >&2; exit 1"),
+			failed("tool error: the program of 'prog' ended with exit code 1. It complained:\n..." + "6789\n" +
+				strings.Repeat("123456789\n", 399) + "last")},
+		{"cut output", program.Program{Argv: []string{"/bin/sh", "-c", "printf 'abcdé'; echo more"}, MaxOutput: 5},
+			tools.Result{Text: "abcd", Incomplete: true, RawBytes: 11}},
+		{"binary output", program.Program{Argv: []string{"printf", `\000\001`}, MediaType: "image/png"},
+			tools.Result{Bytes: []byte{0, 1}, MediaType: "image/png", RawBytes: 2}},
+		{"no such program", program.Program{Argv: []string{"/nowhere/prog"}},
+			failed(
+				"tool error: the program /nowhere/prog cannot be run: exec: \"/nowhere/prog\": stat /nowhere/prog: no such file or directory")},
+		{"no such folder", program.Program{Argv: []string{"/bin/sh"}, Dir: "/nowhere"},
+			failed("tool error: the program cannot be started: no such file or directory")},
 	}
 	t.Setenv("WORKERS_SECRET", "leaked")
 	for _, tt := range tests {
@@ -91,14 +106,20 @@ func TestCheck(t *testing.T) {
 		want string
 	}{
 		{"no program", program.Program{}, "it has no program to run"},
-		{"NUL in the folder", program.Program{Argv: []string{"a"}, Dir: "\x00"}, "its program, folder or environment holds a NUL character"},
-		{"NUL in a variable", program.Program{Argv: []string{"a"}, Env: []string{"A=\x00"}}, "its program, folder or environment holds a NUL character"},
+		{"NUL in the folder", program.Program{Argv: []string{"a"}, Dir: "\x00"},
+			"its program, folder or environment holds a NUL character"},
+		{"NUL in a variable", program.Program{Argv: []string{"a"}, Env: []string{"A=\x00"}},
+			"its program, folder or environment holds a NUL character"},
 		{"an empty name", program.Program{Argv: []string{"", "x"}}, "it has no program to run"},
-		{"a negative output", program.Program{Argv: []string{"a"}, MaxOutput: -1}, "its output is bounded at -1 bytes; it must be 1 to 10000000, or 0"},
+		{"a negative output", program.Program{Argv: []string{"a"}, MaxOutput: -1},
+			"its output is bounded at -1 bytes; it must be 1 to 10000000, or 0"},
 		{"NUL", program.Program{Argv: []string{"a\x00"}}, "its program, folder or environment holds a NUL character"},
-		{"variable", program.Program{Argv: []string{"a"}, Env: []string{"9=1"}}, `its environment has "9"; a variable is written NAME=VALUE`},
-		{"the call's variable", program.Program{Argv: []string{"a"}, Env: []string{"TURNKEEPER_X=1"}}, "its environment sets TURNKEEPER_X; names that begin with TURNKEEPER_ are the call's own"},
-		{"output", program.Program{Argv: []string{"a"}, MaxOutput: 10_000_001}, "its output is bounded at 10000001 bytes; it must be 1 to 10000000, or 0"},
+		{"variable", program.Program{Argv: []string{"a"}, Env: []string{"9=1"}},
+			`its environment has "9"; a variable is written NAME=VALUE`},
+		{"the call's variable", program.Program{Argv: []string{"a"}, Env: []string{"TURNKEEPER_X=1"}},
+			"its environment sets TURNKEEPER_X; names that begin with TURNKEEPER_ are the call's own"},
+		{"output", program.Program{Argv: []string{"a"}, MaxOutput: 10_000_001},
+			"its output is bounded at 10000001 bytes; it must be 1 to 10000000, or 0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -136,7 +157,8 @@ func TestTheFamilyEnds(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				_, err := program.Tool(spec(), rascal(tt.behaviour, token)).Run(ctx, tools.Call{Arguments: json.RawMessage(`{}`)})
+				_, err := program.Tool(spec(), rascal(tt.behaviour, token)).Run(ctx,
+					tools.Call{Arguments: json.RawMessage(`{}`)})
 				ended <- err
 			}()
 			programtest.AwaitAlive(t, token, tt.processes)
@@ -164,7 +186,8 @@ func TestWhatItLeavesBehindEndsWithIt(t *testing.T) {
 func TestAKilledKeeper(t *testing.T) {
 	token := rand.Text()
 	got := execute(t, rascal("patricide", token), `{}`, patience)
-	if want := "tool error: the program's keeper was lost (signal: killed); what the program did, it may have done in part"; got.Result.Text != want {
+	if want :=
+		"tool error: the program's keeper was lost (signal: killed); what the program did, it may have done in part"; got.Result.Text != want {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
 	programtest.Dead(t, token)
@@ -190,8 +213,10 @@ func TestHugeOutput(t *testing.T) {
 			if got.Outcome != tt.outcome || got.Abandoned {
 				t.Errorf("%s after %s, abandoned: %t", got.Outcome, took, got.Abandoned)
 			}
-			if tt.outcome == tools.Succeeded && (len(got.Result.Text) != turnkeeper.MaxOutputBytes || !got.Result.Incomplete || got.Result.RawBytes != 1<<30) {
-				t.Errorf("%d of %d bytes, incomplete %v", len(got.Result.Text), got.Result.RawBytes, got.Result.Incomplete)
+			if tt.outcome == tools.Succeeded && (len(got.Result.Text) != turnkeeper.MaxOutputBytes ||
+				!got.Result.Incomplete || got.Result.RawBytes != 1<<30) {
+				t.Errorf("%d of %d bytes, incomplete %v", len(got.Result.Text), got.Result.RawBytes,
+					got.Result.Incomplete)
 			}
 			// TotalAlloc counts all allocations, not only the live ones.
 			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 96 {
@@ -220,7 +245,8 @@ func TestRelativePathsStartAtTheWorkersFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
-	if got := execute(t, program.Program{Argv: []string{"./prog"}, Dir: "/"}, `{}`, patience); got.Result.Text != "/\n" {
+	if got := execute(t, program.Program{Argv: []string{"./prog"}, Dir: "/"}, `{}`,
+		patience); got.Result.Text != "/\n" {
 		t.Errorf("%+v", got)
 	}
 }

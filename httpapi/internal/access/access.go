@@ -102,7 +102,8 @@ func (a Access) FinishTurn(c *request.Call, id turnkeeper.TurnID, reason string)
 }
 
 // RetryTurn retries the message of a turn, and returns that message's id as of.
-func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID, anyway bool) (done operate.Retried, of turnkeeper.MessageID, err error) {
+func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID,
+	anyway bool) (done operate.Retried, of turnkeeper.MessageID, err error) {
 	if err := a.CheckTurn(c, id); err != nil {
 		return done, 0, err
 	}
@@ -132,8 +133,8 @@ func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to in
 	return a.store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
 }
 
-// Message reads the message whose id is in the path. Messages to sub-agents, and so their replies, hold what their parents know: who
-// may only send does not see them.
+// Message reads the message whose id is in the path. Messages to sub-agents, and so their replies, hold what their
+// parents know: who may only send does not see them.
 func (a Access) Message(c *request.Call) (waiting.Message, error) {
 	id, err := request.ID[turnkeeper.MessageID](c, "message")
 	if err != nil {
@@ -147,7 +148,8 @@ func (a Access) Message(c *request.Call) (waiting.Message, error) {
 }
 
 func seesMessage(c request.Caller, m turnkeeper.Message) bool {
-	return c.SeesWords(m.ConversationKey()) && (!m.ToSubAgent() || c.May(request.ScopeRead) || c.May(request.ScopeOperate))
+	return c.SeesWords(m.ConversationKey()) && (!m.ToSubAgent() || c.May(request.ScopeRead) || c.May(
+		request.ScopeOperate))
 }
 
 // Answered reads a message, with the reasons why it waits, and its reply, or nil. The two are
@@ -185,8 +187,8 @@ func (a Access) FinishMessage(c *request.Call, reason string) (operate.Ended, er
 	return a.store.FinishMessage(c.Context(), m.ID, reason)
 }
 
-// NotAccepted returns the error of a message to an agent that was not accepted, as the caller is told it: that of an unknown agent lists
-// all others.
+// NotAccepted returns the error of a message to an agent that was not accepted, as the caller is told it: that of an
+// unknown agent lists all others.
 func NotAccepted(c *request.Call, agent string, err error) error {
 	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.Caller.SeesAll() {
 		return request.Refuse(http.StatusUnprocessableEntity, "unknown agent %q", agent)
@@ -215,7 +217,8 @@ func (a Access) Models(c *request.Call) ([]modelhealth.Health, error) {
 	}
 	for i := range all {
 		unseen := func(agent string) bool { return !c.Caller.Sees(agent) }
-		all[i].Agents, all[i].NeededBy = slices.DeleteFunc(all[i].Agents, unseen), slices.DeleteFunc(all[i].NeededBy, unseen)
+		all[i].Agents, all[i].NeededBy = slices.DeleteFunc(all[i].Agents, unseen),
+			slices.DeleteFunc(all[i].NeededBy, unseen)
 	}
 	return slices.DeleteFunc(all, func(h modelhealth.Health) bool { return len(h.Agents) == 0 }), nil
 }
@@ -253,13 +256,15 @@ func CheckScheduler(c *request.Call) error {
 	if c.Caller.SeesAll() {
 		return nil
 	}
-	return request.Refuse(http.StatusForbidden, "the scheduler serves all agents: use a token that is not restricted to some")
+	return request.Refuse(http.StatusForbidden,
+		"the scheduler serves all agents: use a token that is not restricted to some")
 }
 
 // PauseScheduler pauses the scheduler. A reason is required.
 func (a Access) PauseScheduler(ctx context.Context, reason string) error {
 	if reason == "" || len(reason) > request.MaxReason || !request.IsText(reason) {
-		return request.Refuse(http.StatusUnprocessableEntity, "reason must say why the scheduler is paused, in 1 to %d bytes of text", request.MaxReason)
+		return request.Refuse(http.StatusUnprocessableEntity,
+			"reason must say why the scheduler is paused, in 1 to %d bytes of text", request.MaxReason)
 	}
 	return a.store.PauseScheduler(ctx, reason)
 }

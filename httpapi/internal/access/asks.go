@@ -33,7 +33,8 @@ func (a Access) Ask(c *request.Call) (operate.Ask, error) {
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
 		return operate.Ask{}, err
 	}
-	if err != nil || !c.Caller.SeesWords(turnkeeper.ConversationKey{Agent: ask.Agent, User: ask.User, Name: ask.Conversation}) {
+	if err != nil || !c.Caller.SeesWords(turnkeeper.ConversationKey{Agent: ask.Agent, User: ask.User,
+		Name: ask.Conversation}) {
 		return operate.Ask{}, request.Refuse(http.StatusNotFound, "there is no ask %d", id)
 	}
 	return visible(c, ask), nil
@@ -85,9 +86,11 @@ func (a Access) AnswerAsk(c *request.Call, answer asks.Answer) (operate.Ask, err
 	}
 	switch {
 	case answer.Hash == "":
-		return ask, request.Refuse(http.StatusBadRequest, "hash is required: send the hash of the ask that the person saw")
+		return ask, request.Refuse(http.StatusBadRequest,
+			"hash is required: send the hash of the ask that the person saw")
 	case answer.Hash != ask.Hash:
-		return ask, request.Refuse(http.StatusConflict, "the hash is not that of ask %d: read the ask again before you answer", ask.ID)
+		return ask, request.Refuse(http.StatusConflict,
+			"the hash is not that of ask %d: read the ask again before you answer", ask.ID)
 	}
 	if answer.Answer != "" {
 		if answer.Answer, err = askform.Answer(ask.Schema, answer.Answer); err != nil {
@@ -114,7 +117,8 @@ func (a Access) nameAnswerer(c *request.Call, answer *asks.Answer) error {
 	case c.Caller.Token == nil && a.fourEyes:
 		return request.Refuse(http.StatusForbidden, "four_eyes is on: answer with a token that has the scope answer")
 	case c.Caller.Token == nil && strings.TrimSpace(answer.By) == "":
-		return request.Refuse(http.StatusBadRequest, "answered_by is required without a token: send the name of the person who answers")
+		return request.Refuse(http.StatusBadRequest,
+			"answered_by is required without a token: send the name of the person who answers")
 	case c.Caller.Token != nil && answer.By != "" && answer.By != c.Caller.Token.Name:
 		return request.Refuse(http.StatusBadRequest, "omit answered_by: with a token, the token's name is recorded")
 	case c.Caller.Token != nil:
@@ -126,7 +130,8 @@ func (a Access) nameAnswerer(c *request.Call, answer *asks.Answer) error {
 // mayAnswer refuses people outside the ask's audience and, with four_eyes, the sender of the message that led to it.
 func (a Access) mayAnswer(c *request.Call, ask operate.Ask, by string) error {
 	if len(ask.Audience) > 0 && !slices.Contains(ask.Audience, by) {
-		return request.Refuse(http.StatusForbidden, "the ask is for %s, not for %.200s", strings.Join(ask.Audience, ", "), by)
+		return request.Refuse(http.StatusForbidden, "the ask is for %s, not for %.200s",
+			strings.Join(ask.Audience, ", "), by)
 	}
 	if !a.fourEyes {
 		return nil
@@ -136,7 +141,8 @@ func (a Access) mayAnswer(c *request.Call, ask operate.Ask, by string) error {
 		return err
 	}
 	if sender == c.Caller.TokenID() {
-		return request.Refuse(http.StatusForbidden, "this token sent the message that led to the ask: with four_eyes, somebody else must answer it")
+		return request.Refuse(http.StatusForbidden,
+			"this token sent the message that led to the ask: with four_eyes, somebody else must answer it")
 	}
 	return nil
 }

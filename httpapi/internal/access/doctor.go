@@ -43,8 +43,8 @@ func (d *doctor) report(ctx context.Context, store diagnosis.Store) (diagnosis.R
 	return made, nil
 }
 
-// Diagnosis returns what doctor finds in the database, the worst first, at most reportFor ago. A caller who does not see all agents gets
-// the findings about those that it sees, and which checks could not run.
+// Diagnosis returns what doctor finds in the database, the worst first, at most reportFor ago. A caller who does not
+// see all agents gets the findings about those that it sees, and which checks could not run.
 func (a Access) Diagnosis(c *request.Call) (diagnosis.Report, error) {
 	all, err := a.doctor.report(c.Context(), a.store)
 	if err != nil || c.Caller.SeesAll() {

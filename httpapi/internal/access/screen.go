@@ -7,9 +7,10 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Screen hides of the reasons why a message waits what is for operators, from a caller without the scope read: workers, errors and the
-// reason of a pause. From a caller whose token is bound to a user it hides what they say about other users: errors of their turns, and
-// names of their lanes. From a caller who does not see the agent of a sub-agent it hides which one that is.
+// Screen hides of the reasons why a message waits what is for operators, from a caller without the scope read: workers,
+// errors and the reason of a pause. From a caller whose token is bound to a user it hides what they say about other
+// users: errors of their turns, and names of their lanes. From a caller who does not see the agent of a sub-agent it
+// hides which one that is.
 func Screen(c *request.Call, m *waiting.Message) {
 	if !c.Caller.May(request.ScopeRead) {
 		m.LastError = ""
@@ -63,8 +64,8 @@ func ScreenWaits(c *request.Call, waits []waiting.Wait) {
 	}
 }
 
-// screenTree hides of a tree the agents that the caller must not see, with what is known of their messages and turns. It keeps their
-// places in the tree, and their tokens, which are part of its sum. tree may be nil.
+// screenTree hides of a tree the agents that the caller must not see, with what is known of their messages and turns.
+// It keeps their places in the tree, and their tokens, which are part of its sum. tree may be nil.
 func screenTree(c *request.Call, tree *operate.Tree) {
 	if tree == nil {
 		return
@@ -75,7 +76,8 @@ func screenTree(c *request.Call, tree *operate.Tree) {
 	for i, a := range tree.SubAgents {
 		if !c.Caller.Sees(a.Agent) {
 			tree.SubAgents[i] = turnlog.SubAgent{
-				Parent: a.Parent, Call: a.Call, Turn: a.Turn, Depth: a.Depth, Usage: a.Usage, Since: a.Since, Until: a.Until,
+				Parent: a.Parent, Call: a.Call, Turn: a.Turn, Depth: a.Depth, Usage: a.Usage, Since: a.Since,
+				Until: a.Until,
 			}
 		}
 	}

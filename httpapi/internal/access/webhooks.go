@@ -20,14 +20,16 @@ type WebhookStore interface {
 // Webhooks lists webhooks. It counts deliveries of all agents, so the token must cover all.
 func (a Access) Webhooks(c *request.Call) ([]operate.WebhookView, error) {
 	if !c.Caller.SeesAll() {
-		return nil, request.Refuse(http.StatusForbidden, "webhooks serve all agents: use a token that is not restricted to some")
+		return nil, request.Refuse(http.StatusForbidden,
+			"webhooks serve all agents: use a token that is not restricted to some")
 	}
 	return a.store.Webhooks(c.Context())
 }
 
-// Deliveries lists the deliveries to the webhook whose name is in the path, newest first, and the cursor of the next page, or 0. Of the
-// webhook itself, a caller who does not see all agents gets nothing but its name.
-func (a Access) Deliveries(c *request.Call, p operate.Page) (w operate.WebhookView, found []outbox.Delivery, next int64, err error) {
+// Deliveries lists the deliveries to the webhook whose name is in the path, newest first, and the cursor of the next
+// page, or 0. Of the webhook itself, a caller who does not see all agents gets nothing but its name.
+func (a Access) Deliveries(c *request.Call, p operate.Page) (w operate.WebhookView, found []outbox.Delivery,
+	next int64, err error) {
 	name := c.PathValue("name")
 	w, err = a.store.Webhook(c.Context(), name)
 	if errors.Is(err, turnkeeper.ErrNotFound) {

@@ -71,7 +71,8 @@ func (c *Call) JSON(limit int64) ([]byte, error) {
 		return nil, Refuse(http.StatusBadRequest, "the request's body is not taken: %s", beyond)
 	}
 	if half := halfPair(body); err == nil && half != "" {
-		return nil, Refuse(http.StatusBadRequest, "the request's body has an unpaired surrogate, %s: send both halves, or the character itself", half)
+		return nil, Refuse(http.StatusBadRequest,
+			"the request's body has an unpaired surrogate, %s: send both halves, or the character itself", half)
 	}
 	if err == nil && hasNUL(body) {
 		return nil, refuseNUL(body)
@@ -79,18 +80,21 @@ func (c *Call) JSON(limit int64) ([]byte, error) {
 	return body, err
 }
 
-// refuseNUL returns the problem of a body with a NUL character, which Postgres cannot store. It names the field that has it.
+// refuseNUL returns the problem of a body with a NUL character, which Postgres cannot store. It names the field that
+// has it.
 func refuseNUL(body []byte) *Problem {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(body, &fields) // without fields, no name is told
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if hasNUL(fields[name]) {
-			p := Refuse(http.StatusBadRequest, "%.80s has a NUL character (\\u0000), which cannot be stored: remove it", name)
+			p := Refuse(http.StatusBadRequest, "%.80s has a NUL character (\\u0000), which cannot be stored: remove it",
+				name)
 			p.Param, p.Code = name, "invalid_value"
 			return p
 		}
 	}
-	return Refuse(http.StatusBadRequest, "the request's body has a NUL character (\\u0000), which cannot be stored: remove it")
+	return Refuse(http.StatusBadRequest,
+		"the request's body has a NUL character (\\u0000), which cannot be stored: remove it")
 }
 
 // Bytes returns the request's body of at most limit bytes, of any type.

@@ -12,8 +12,10 @@ import (
 func TestBulkyBodies(t *testing.T) {
 	many := "[" + strings.Repeat("[],", 3_000_000) + "0]"
 	for body, says := range map[string]string{
-		`{"body":` + many + `}`:                             "the request's body is not taken: it has more than 100000 JSON values",
-		strings.Repeat("[", 100) + strings.Repeat("]", 100): "it has more than 64 levels of nested JSON objects and arrays",
+		`{"body":` + many +
+			`}`: "the request's body is not taken: it has more than 100000 JSON values",
+		strings.Repeat("[", 100) + strings.Repeat("]",
+			100): "it has more than 64 levels of nested JSON objects and arrays",
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")

@@ -109,14 +109,16 @@ func (c *Call) user() (string, error) {
 	}
 }
 
-// Sender returns the user as whom a message is sent: the one that the caller's token is bound to, or the one named in the request.
+// Sender returns the user as whom a message is sent: the one that the caller's token is bound to, or the one named in
+// the request.
 func (c *Call) Sender(named string) (string, error) {
 	switch own := c.Caller.User(); own {
 	case "", named:
 		return named, nil
 	default:
 		if named != "" {
-			return "", Refuse(http.StatusForbidden, "this token is bound to another user than %.200q: leave out user, or name its own", named)
+			return "", Refuse(http.StatusForbidden,
+				"this token is bound to another user than %.200q: leave out user, or name its own", named)
 		}
 		return own, nil
 	}
@@ -147,10 +149,12 @@ func (c *Call) Search(states ...string) (operate.Search, error) {
 		return operate.Search{}, err
 	}
 	query := c.URL.Query()
-	f := operate.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
+	f := operate.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")),
+		ErrorClass: query.Get("error_class")}
 	switch {
 	case f.Conversation != "" && f.Agent == "":
-		return f, Refuse(http.StatusBadRequest, "conversation requires agent: several agents may have a conversation of the same name")
+		return f, Refuse(http.StatusBadRequest,
+			"conversation requires agent: several agents may have a conversation of the same name")
 	case len(f.Words) > maxWords:
 		return f, Refuse(http.StatusBadRequest, "text has %d bytes, the limit is %d", len(f.Words), maxWords)
 	}
@@ -172,7 +176,8 @@ func (c *Call) time(name string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, Refuse(http.StatusBadRequest, "%s must be a time such as 2026-02-28T07:30:00Z, or a date; without an offset it is UTC", name)
+	return time.Time{}, Refuse(http.StatusBadRequest,
+		"%s must be a time such as 2026-02-28T07:30:00Z, or a date; without an offset it is UTC", name)
 }
 
 // Conversation reads the parameters of a transcript.
@@ -188,22 +193,26 @@ func (c *Call) Conversation() (operate.Page, string, error) {
 // The states that lists can be filtered by.
 var (
 	MessageStates = []string{
-		string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageSucceeded), string(turnkeeper.MessageDegraded),
+		string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageSucceeded),
+		string(turnkeeper.MessageDegraded),
 		string(turnkeeper.MessageFailed), string(turnkeeper.MessageCancelled),
 	}
 	TurnStates = []string{
-		string(turnkeeper.TurnQueued), string(turnkeeper.TurnRunning), string(turnkeeper.TurnWaiting), string(turnkeeper.TurnSucceeded),
+		string(turnkeeper.TurnQueued), string(turnkeeper.TurnRunning), string(turnkeeper.TurnWaiting),
+		string(turnkeeper.TurnSucceeded),
 		string(turnkeeper.TurnDegraded), string(turnkeeper.TurnFailed), string(turnkeeper.TurnCancelled),
 	}
 )
 
 // AskStates lists the states of asks that lists can be filtered by.
 var AskStates = []string{
-	string(asks.Open), string(asks.Approved), string(asks.Denied), string(asks.Answered), string(asks.Expired), string(asks.Withdrawn),
+	string(asks.Open), string(asks.Approved), string(asks.Denied), string(asks.Answered), string(asks.Expired),
+	string(asks.Withdrawn),
 }
 
 // DeliveryStates lists the states of deliveries that lists can be filtered by.
-var DeliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered), string(outbox.DeliveryDead)}
+var DeliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered),
+	string(outbox.DeliveryDead)}
 
 // IsText reports whether a text can be stored: valid UTF-8 without NUL.
 func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -13,7 +13,8 @@ type Problem struct {
 	Detail string `json:"detail" doc:"what is wrong, in a plain sentence"`
 
 	Param, Code string `json:"-"` // fields of an error of the Responses API
-	// Lasts marks a problem that a retry at once does not solve. An EventSource is answered so that it stops reconnecting.
+	// Lasts marks a problem that a retry at once does not solve. An EventSource is answered so that it stops
+	// reconnecting.
 	Lasts bool `json:"-"`
 	fixed bool // the detail is a constant, so it holds no secret
 }
@@ -35,5 +36,6 @@ func (p *Problem) Masked(mask func(string) string) string {
 
 // Refuse returns a problem. A format without args is a constant, and is not masked.
 func Refuse(status int, format string, args ...any) *Problem {
-	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), fixed: len(args) == 0}
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format,
+		args...), fixed: len(args) == 0}
 }

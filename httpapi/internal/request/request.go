@@ -29,8 +29,8 @@ const (
 type Route struct {
 	Method, Path string
 	Scope        string // required scope of the token; empty: no token is needed
-	// OfUser says that a token that is bound to a user may use the route: its handler shows nothing of other users. Such a
-	// token is refused everywhere else.
+	// OfUser says that a token that is bound to a user may use the route: its handler shows nothing of other users.
+	// Such a token is refused everywhere else.
 	OfUser bool
 	Handle func(*Call) error
 }

@@ -22,15 +22,19 @@ func TestWhatACallerMay(t *testing.T) {
 	}{
 		{"without a token", nil, true, true, true, true},
 		{"of all agents", &operate.Token{Scopes: []string{ScopeSend}}, true, true, true, true},
-		{"of one agent", &operate.Token{Scopes: []string{ScopeRead, ScopeSend}, Agents: []string{"clerk"}}, true, true, false, false},
-		{"of another agent", &operate.Token{Scopes: []string{ScopeRead}, Agents: []string{"clerks"}}, false, false, false, false},
+		{"of one agent", &operate.Token{Scopes: []string{ScopeRead, ScopeSend}, Agents: []string{"clerk"}}, true, true,
+			false, false},
+		{"of another agent", &operate.Token{Scopes: []string{ScopeRead}, Agents: []string{"clerks"}}, false, false,
+			false, false},
 		{"of no agent", &operate.Token{Agents: []string{}}, false, false, false, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := Caller{test.token}
-			if c.May(ScopeSend) != test.sends || c.Sees("clerk") != test.sees || c.Sees("desk") != test.seesO || c.SeesAll() != test.all {
-				t.Errorf("sends %v, sees clerk %v and desk %v, all %v", c.May(ScopeSend), c.Sees("clerk"), c.Sees("desk"), c.SeesAll())
+			if c.May(ScopeSend) != test.sends || c.Sees("clerk") != test.sees || c.Sees("desk") != test.seesO ||
+				c.SeesAll() != test.all {
+				t.Errorf("sends %v, sees clerk %v and desk %v, all %v", c.May(ScopeSend), c.Sees("clerk"),
+					c.Sees("desk"), c.SeesAll())
 			}
 		})
 	}
@@ -38,7 +42,8 @@ func TestWhatACallerMay(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for query, want := range map[string]map[bool]bool{"": {true: true, false: false}, "?f=true": {true: true, false: true}, "?f=false": {true: false, false: false}} {
+	for query, want := range map[string]map[bool]bool{"": {true: true, false: false}, "?f=true": {true: true,
+		false: true}, "?f=false": {true: false, false: false}} {
 		for byDefault, want := range want {
 			c := Call{Request: httptest.NewRequest(http.MethodGet, "/"+query, nil)}
 			if got, err := c.Flag("f", byDefault); err != nil || got != want {
@@ -59,7 +64,8 @@ func (unread) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAnswersThatAreNotRead(t *testing.T) {
 	t.Parallel()
-	for w, want := range map[http.ResponseWriter]error{httptest.NewRecorder(): nil, unread{httptest.NewRecorder()}: ErrGone} {
+	for w, want := range map[http.ResponseWriter]error{httptest.NewRecorder(): nil,
+		unread{httptest.NewRecorder()}: ErrGone} {
 		c := Call{W: w}
 		if err := c.Content("text/plain", []byte("x")); !errors.Is(err, want) {
 			t.Errorf("content: %v, want %v", err, want)

@@ -20,7 +20,8 @@ func (s *Streams) take(who string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[who] >= s.limit {
-		p := Refuse(http.StatusTooManyRequests, "too many streams: the limit is %d at once for each token; close some, or try again later", s.limit)
+		p := Refuse(http.StatusTooManyRequests,
+			"too many streams: the limit is %d at once for each token; close some, or try again later", s.limit)
 		p.Lasts = true
 		return p
 	}
@@ -36,8 +37,8 @@ func (s *Streams) give(who string) {
 	}
 }
 
-// OpenStream counts the answer as a stream of its caller, until the end of WithStreams. A handler calls it before it streams, and before
-// it does what a refused request must not do. Further calls do nothing.
+// OpenStream counts the answer as a stream of its caller, until the end of WithStreams. A handler calls it before it
+// streams, and before it does what a refused request must not do. Further calls do nothing.
 func (c *Call) OpenStream() error {
 	if c.streaming {
 		return nil

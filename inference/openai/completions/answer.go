@@ -126,8 +126,8 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 	return nil, true, a.limit
 }
 
-// takeFinish takes the finish reasons of a choice. The worst one counts: nothing that follows makes an answer whole that was
-// cut. OpenRouter adds the reason of the server behind it, which counts if the answer was cut.
+// takeFinish takes the finish reasons of a choice. The worst one counts: nothing that follows makes an answer whole
+// that was cut. OpenRouter adds the reason of the server behind it, which counts if the answer was cut.
 func (a *answer) takeFinish(c sdk.ChatCompletionChunkChoice) {
 	native := loose.Scalar(extra(c.JSON.ExtraFields, "native_finish_reason"))
 	if inference.FinishOf(native) <= inference.FinishUnknown {
@@ -208,7 +208,8 @@ func (a *answer) addExtra(name string, value json.RawMessage) {
 // addReasoning stores all reasoning fields for replay, and emits one of them as a delta: servers
 // that send two fields send the same text in both.
 func (a *answer) addReasoning(fields map[string]respjson.Field) {
-	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")), loose.FragmentOf(extra(fields, "reasoning"))
+	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")),
+		loose.FragmentOf(extra(fields, "reasoning"))
 	a.remember("reasoning_content", content)
 	a.remember("reasoning", reasoning)
 	var details loose.List
@@ -254,8 +255,8 @@ func (a *answer) pass(kind inference.DeltaKind, text string) {
 	}
 }
 
-// end completes the answer: it adds the halves of surrogate pairs that were held back and whose other half did not come.
-// maxTokens is the limit of the request; 0: none.
+// end completes the answer: it adds the halves of surrogate pairs that were held back and whose other half did not
+// come. maxTokens is the limit of the request; 0: none.
 func (a *answer) end(maxTokens int) {
 	a.pass(inference.DeltaThinking, a.reasoning.End())
 	a.speech.Add(a.text.End())

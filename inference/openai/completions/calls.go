@@ -57,8 +57,8 @@ func argumentText(data json.RawMessage) loose.Fragment {
 	return loose.Fragment(compact.String())
 }
 
-// markInvalid returns JSON with two escapes of half a surrogate pair for each byte that is not UTF-8. The check of a call's
-// arguments refuses them, even if the first completes a pair.
+// markInvalid returns JSON with two escapes of half a surrogate pair for each byte that is not UTF-8. The check of a
+// call's arguments refuses them, even if the first completes a pair.
 func markInvalid(data json.RawMessage) (marked json.RawMessage) {
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)

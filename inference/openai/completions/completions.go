@@ -27,7 +27,8 @@ var _ openai.ReadAnswer = Read
 
 // Read implements openai.ReadAnswer. It calls onDelta, unless nil, with each delta as soon as
 // it arrives.
-func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
+func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit,
+	onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
 	a := newAnswer(req.Tools, habit, onDelta)
 	if failure := take(ctx, res, body, a); failure != nil {
 		a.speech.End(false)
@@ -76,7 +77,8 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 
 // tooLarge returns the error of an answer beyond a limit.
 func tooLarge(res *http.Response, limit error) *inference.Error {
-	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "the answer is not taken: " + limit.Error()}
+	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode,
+		Detail: "the answer is not taken: " + limit.Error()}
 }
 
 // readStream reads a stream to its end. After a finish reason, it ignores errors of the
@@ -102,7 +104,8 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		case e.Type == "error" || !ok && data[0] == '[':
 			return openai.Classify(res.StatusCode, res.Header, data)
 		case !ok && a.finish == "":
-			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true, Detail: "a chunk of the stream is not JSON: it was cut"}
+			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
+				Detail: "a chunk of the stream is not JSON: it was cut"}
 		}
 	}
 	err := events.Err()

@@ -46,7 +46,8 @@ func (a *answer) addDetail(piece json.RawMessage) {
 }
 
 func (d *detail) continuedBy(next map[string]json.RawMessage) bool {
-	return !loose.IsNull(next["index"]) && bytes.Equal(d.members["index"], next["index"]) && bytes.Equal(d.members["type"], next["type"])
+	return !loose.IsNull(next["index"]) && bytes.Equal(d.members["index"], next["index"]) &&
+		bytes.Equal(d.members["type"], next["type"])
 }
 
 func wholeDetails(details []*detail) []map[string]any {

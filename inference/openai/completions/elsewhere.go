@@ -11,8 +11,8 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// Reasons for Response.Doubt: arguments that stand where the protocol has none. A call whose own arguments are missing would
-// run without any.
+// Reasons for Response.Doubt: arguments that stand where the protocol has none. A call whose own arguments are missing
+// would run without any.
 const (
 	doubtElsewhere = "the arguments of a call may stand in another member of it"
 	doubtTwoForms  = "two parts of the answer name different calls"
@@ -61,26 +61,30 @@ func (a *answer) settleOthers() {
 
 // harmless holds members of a call that servers add and that are no arguments.
 var harmless = map[string]bool{
-	"extra_content": true, "provider_specific_fields": true, "thought_signature": true, "signature": true, "cache_control": true,
-	"description": true, "strict": true, "status": true,
+	"extra_content": true, "provider_specific_fields": true, "thought_signature": true, "signature": true,
+	"cache_control": true,
+	"description":   true, "strict": true, "status": true,
 }
 
 // likeArguments holds names under which servers and models write arguments, in lower case.
 var likeArguments = map[string]bool{
-	"arguments": true, "args": true, "argument": true, "parameters": true, "params": true, "input": true, "kwargs": true, "custom": true,
+	"arguments": true, "args": true, "argument": true, "parameters": true, "params": true, "input": true,
+	"kwargs": true, "custom": true,
 }
 
-// hasStray reports whether members of a call other than its arguments may be its arguments: those with such a name, unless they
-// say the same, and any that is not known to be harmless, if the call has no arguments of its own.
+// hasStray reports whether members of a call other than its arguments may be its arguments: those with such a name,
+// unless they say the same, and any that is not known to be harmless, if the call has no arguments of its own.
 func (c *callParts) hasStray() bool {
 	for _, members := range []map[string]json.RawMessage{c.object, c.function} {
 		for name, value := range members {
 			switch {
 			case likeArguments[strings.ToLower(name)]:
-				if given := compact(string(argumentText(value))); given != "" && given != compact(c.arguments.String()) {
+				if given := compact(string(argumentText(value))); given != "" &&
+					given != compact(c.arguments.String()) {
 					return true
 				}
-			case !c.given && !harmless[name] && (value[0] == '{' || value[0] == '[' || value[0] == '"' && len(value) > 2):
+			case !c.given && !harmless[name] && (value[0] == '{' || value[0] == '[' || value[0] == '"' &&
+				len(value) > 2):
 				return true
 			}
 		}
@@ -94,7 +98,9 @@ func (o *other) agrees(calls []*callParts) bool {
 	if name+arguments != "" && (len(calls) != 1 || !calls[0].equals(name, arguments)) {
 		return false
 	}
-	return o.calls == nil || slices.EqualFunc(calls, o.calls, func(c *callParts, p piece) bool { return c.equals(p.name, string(p.args)) })
+	return o.calls == nil || slices.EqualFunc(calls, o.calls, func(c *callParts, p piece) bool {
+		return c.equals(p.name, string(p.args))
+	})
 }
 
 func (c *callParts) equals(name, arguments string) bool {

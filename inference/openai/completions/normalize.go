@@ -28,9 +28,11 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 	}
 	switch {
 	case a.choices == 0:
-		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true, Detail: "the answer has no choice"}
+		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true,
+			Detail: "the answer has no choice"}
 	case a.finish == "" && !a.ended():
-		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true, Detail: "the answer ended without a finish reason: it was cut"}
+		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true,
+			Detail: "the answer ended without a finish reason: it was cut"}
 	case unparsed && len(res.Calls) == 0:
 		return res, markup.Unparsed()
 	case len(res.Calls) > 0 || !inference.Blank(res.Text):
@@ -50,8 +52,8 @@ func (a *answer) unparsed(text string, cut bool) (before string, m inference.Mar
 	return inference.FindMarkup(text, a.tools, cut)
 }
 
-// ended reports whether an answer without a finish reason is whole: it came in one piece, the server said [DONE], or it reported the
-// usage, which servers know at the end alone, and closed the connection as HTTP wants it.
+// ended reports whether an answer without a finish reason is whole: it came in one piece, the server said [DONE], or it
+// reported the usage, which servers know at the end alone, and closed the connection as HTTP wants it.
 func (a *answer) ended() bool { return a.done || a.framed && a.reported }
 
 // cut reports whether the answer may be incomplete. None of its calls may run then: the last
@@ -70,11 +72,15 @@ const overflow = "model_context_window_exceeded"
 func (a *answer) empty(res inference.Response) *inference.Error {
 	switch {
 	case res.Refusal != "":
-		return &inference.Error{Class: inference.ClassRefused, Code: "refusal", Detail: "the model refused: " + res.Refusal}
+		return &inference.Error{Class: inference.ClassRefused, Code: "refusal",
+			Detail: "the model refused: " + res.Refusal}
 	case inference.FinishOf(a.finish) == inference.FinishFiltered:
-		return &inference.Error{Class: inference.ClassRefused, Code: "content_filter", Detail: "the provider's content filter stopped the answer"}
-	case a.finish == overflow, inference.FinishOf(a.finish) == inference.FinishCut && a.reported && a.usage.OutputTokens == 0:
-		return &inference.Error{Class: inference.ClassContextOverflow, Code: a.finish, Detail: "the request left no room for an answer"}
+		return &inference.Error{Class: inference.ClassRefused, Code: "content_filter",
+			Detail: "the provider's content filter stopped the answer"}
+	case a.finish == overflow, inference.FinishOf(a.finish) == inference.FinishCut && a.reported &&
+		a.usage.OutputTokens == 0:
+		return &inference.Error{Class: inference.ClassContextOverflow, Code: a.finish,
+			Detail: "the request left no room for an answer"}
 	}
 	return &inference.Error{
 		Class: inference.ClassBadOutput, Code: "empty",

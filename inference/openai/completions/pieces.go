@@ -55,8 +55,8 @@ func (g *group) add(c *callParts) {
 	}
 }
 
-// addressed returns the calls with the index and the id of a piece, else those with its index, else those with its id, else
-// those that have no other index.
+// addressed returns the calls with the index and the id of a piece, else those with its index, else those with its id,
+// else those that have no other index.
 func (a *answer) addressed(p *piece) (group, match) {
 	var groups [byBoth + 1]group
 	for i := len(a.arrived) - 1; i >= 0; i-- {
@@ -219,8 +219,8 @@ func (a *answer) inParts(i int, empty bool) bool {
 		slices.ContainsFunc(a.arrived[i+1:], func(c *callParts) bool { return call.renamedTo(c, empty) })
 }
 
-// renamedTo reports whether a later call with another name may be the call itself: their indexes do not tell them apart, and the
-// call has no arguments yet, their ids are equal, or its name has grown.
+// renamedTo reports whether a later call with another name may be the call itself: their indexes do not tell them
+// apart, and the call has no arguments yet, their ids are equal, or its name has grown.
 func (c *callParts) renamedTo(later *callParts, empty bool) bool {
 	if c.name == later.name || c.apartFrom(later) {
 		return false
@@ -234,11 +234,12 @@ func (c *callParts) apartFrom(other *callParts) bool {
 	return c.index.ok && other.index.ok && c.index.n != other.index.n
 }
 
-// hasDouble reports whether a call may be a piece of another call of the tool, or that call again: both have the same arguments
-// or one has none, and their indexes do not tell them apart.
+// hasDouble reports whether a call may be a piece of another call of the tool, or that call again: both have the same
+// arguments or one has none, and their indexes do not tell them apart.
 func (a *answer) hasDouble(call *callParts, empty bool) bool {
 	return slices.ContainsFunc(a.calls, func(c *callParts) bool {
-		return c != call && c.name == call.name && (empty || c.arguments.String() == call.arguments.String()) && !c.apartFrom(call)
+		return c != call && c.name == call.name && (empty || c.arguments.String() == call.arguments.String()) &&
+			!c.apartFrom(call)
 	})
 }
 
@@ -255,8 +256,8 @@ func (c *callParts) takeID(id string) {
 	c.earlier[latest], c.latest = true, id
 }
 
-// returnsTo reports whether an id came before the newest id of a call. A server that makes a new id for each piece repeats
-// none.
+// returnsTo reports whether an id came before the newest id of a call. A server that makes a new id for each piece
+// repeats none.
 func (c *callParts) returnsTo(id string) bool { return c.earlier[id] }
 
 func blank(text string) bool { return strings.Trim(text, " \t\r\n") == "" }

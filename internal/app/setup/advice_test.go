@@ -49,8 +49,8 @@ var agentsWithFaults = map[string]string{
 	"wide.demo.yaml":   "steps: 5\n",
 }
 
-// TestEveryAdviceAboutAgents records the faults and warnings of a folder that has all of them, as a worker reports them at its start, a
-// running one, and a program that knows neither all tools nor rules; and those of each file alone.
+// TestEveryAdviceAboutAgents records the faults and warnings of a folder that has all of them, as a worker reports them
+// at its start, a running one, and a program that knows neither all tools nor rules; and those of each file alone.
 func TestEveryAdviceAboutAgents(t *testing.T) {
 	folder := t.TempDir()
 	dir := filepath.Join(folder, "agents")
@@ -67,8 +67,10 @@ func TestEveryAdviceAboutAgents(t *testing.T) {
 	cfg.Providers["local"] = config.Provider{Name: "local", APIKey: config.NewSecret("hush-hush-1")}
 	cfg.Learn("hush-hush-1")
 	cfg.MCPServers["shop"], cfg.MCPServers["desk"] = config.MCPServer{Name: "shop"}, config.MCPServer{Name: "desk"}
-	cfg.Tools["missing"] = config.Tool{Name: "missing", Description: "Is missing.", Command: []string{filepath.Join(folder, "no-such-program")}}
-	cfg.Tools["dirless"] = config.Tool{Name: "dirless", Description: "Is dirless.", Command: []string{"true"}, Dir: filepath.Join(folder, "no-such-folder")}
+	cfg.Tools["missing"] = config.Tool{Name: "missing", Description: "Is missing.",
+		Command: []string{filepath.Join(folder, "no-such-program")}}
+	cfg.Tools["dirless"] = config.Tool{Name: "dirless", Description: "Is dirless.", Command: []string{"true"},
+		Dir: filepath.Join(folder, "no-such-folder")}
 	registry, err := setup.KnownTools(cfg, noTool("far", true), noTool("shop__buy", false))
 	if err != nil {
 		t.Fatal(err)
@@ -113,12 +115,15 @@ func TestEveryAdviceAboutAgents(t *testing.T) {
 	write("no such folder", setup.CheckAgents(filepath.Join(folder, "nowhere"), cfg, start))
 	empty := t.TempDir()
 	write("an empty folder", setup.CheckAgents(empty, cfg, start))
-	golden.File(t, filepath.Join("testdata", "agents.txt"), strings.NewReplacer(empty, "EMPTY", folder, "DIR").Replace(written.String()))
+	golden.File(t, filepath.Join("testdata", "agents.txt"), strings.NewReplacer(empty, "EMPTY", folder, "DIR").Replace(
+		written.String()))
 }
 
 func noTool(name string, detached bool) tools.Tool {
 	spec := tools.Spec{Name: name, Description: "Does nothing.", Detached: detached, Timeout: time.Hour}
-	return tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) { return tools.Result{}, nil })
+	return tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) {
+		return tools.Result{}, nil
+	})
 }
 
 // providersThatAnswer are providers by what their server answers: a status and a body.
@@ -127,7 +132,8 @@ var providersThatAnswer = map[string]struct {
 	body, profile string
 	keyless       bool
 }{
-	"lists":       {200, `{"data":[{"id":"models/gpt-large"},{"id":"gpt-small"},{"id":"gpt-larger","context_length":70000},{"id":"other"},{"id":"gpt-l"}]}`, "generic", false},
+	"lists": {200,
+		`{"data":[{"id":"models/gpt-large"},{"id":"gpt-small"},{"id":"gpt-larger","context_length":70000},{"id":"other"},{"id":"gpt-l"}]}`, "generic", false},
 	"empty":       {200, `{"data":[]}`, "generic", false},
 	"strange":     {200, `<html>hush-hush-1</html>`, "generic", false},
 	"bad_request": {400, `{"error":{"message":"no, hush-hush-1"}}`, "generic", false},
@@ -145,7 +151,8 @@ var providersThatAnswer = map[string]struct {
 	"ollama":      {404, `{}`, "ollama", false},
 }
 
-// TestEveryAnswerOfAProvider records what is said of providers by what they answer, and the context windows of their models.
+// TestEveryAnswerOfAProvider records what is said of providers by what they answer, and the context windows of their
+// models.
 func TestEveryAnswerOfAProvider(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, _ := strings.Cut(r.URL.Path[1:], "/")
@@ -162,24 +169,29 @@ func TestEveryAnswerOfAProvider(t *testing.T) {
 	cfg := config.Default()
 	cfg.Learn("hush-hush-1")
 	for name, p := range providersThatAnswer {
-		provider := config.Provider{Name: name, BaseURL: server.URL + "/" + name + "/v1", Profile: config.Profile{Name: p.profile}}
+		provider := config.Provider{Name: name, BaseURL: server.URL + "/" + name + "/v1",
+			Profile: config.Profile{Name: p.profile}}
 		if !p.keyless {
 			provider.APIKey = config.NewSecret("hush-hush-1")
 		}
 		cfg.Providers[name] = provider
 	}
 	cfg.Providers["away"] = config.Provider{Name: "away", BaseURL: "http://" + closed.Addr().String() + "/hush-hush-1"}
-	cfg.Providers["wrong"] = config.Provider{Name: "wrong", BaseURL: "http://h/v1", Headers: map[string]config.Secret{"bad header": config.NewSecret("x")}}
+	cfg.Providers["wrong"] = config.Provider{Name: "wrong", BaseURL: "http://h/v1",
+		Headers: map[string]config.Secret{"bad header": config.NewSecret("x")}}
 	cfg.Providers["unset"] = config.Provider{Name: "unset", BaseURL: server.URL + "/lists/hush-hush-1"}
 	cfg.Missing = []config.MissingSecret{
 		{Setting: "providers.unset_2.api_key_env", Problem: "is not of unset"},
-		{Setting: "providers.unset.api_key_env", Problem: "providers.unset.api_key_env names the variable \"X\", which is not set"},
+		{Setting: "providers.unset.api_key_env",
+			Problem: "providers.unset.api_key_env names the variable \"X\", which is not set"},
 	}
 	var written strings.Builder
 	for _, c := range setup.CheckProviders(t.Context(), cfg) {
-		fmt.Fprintf(&written, "%s at %s: ok %t, unasked %t\n  %s\n  advice: %s\n", c.Name, c.BaseURL, c.OK, c.Unasked, c.Detail, c.Advice)
+		fmt.Fprintf(&written, "%s at %s: ok %t, unasked %t\n  %s\n  advice: %s\n", c.Name, c.BaseURL, c.OK, c.Unasked,
+			c.Detail, c.Advice)
 		for range 2 { // asking changes nothing
-			for _, model := range []string{"gpt-larger", "gpt-smaller", "gpt-large", "gpt-small", "gpt-", "gpt", "models/gpt", "other", "x"} {
+			for _, model := range []string{"gpt-larger", "gpt-smaller", "gpt-large", "gpt-small", "gpt-", "gpt",
+				"models/gpt", "other", "x"} {
 				if c.Lacks(c.Name+"/"+model) || c.Lacks("another/"+model) {
 					fmt.Fprintf(&written, "  lacks %s; near: %s\n", model, c.Nearest(c.Name+"/"+model))
 				}
@@ -188,7 +200,8 @@ func TestEveryAnswerOfAProvider(t *testing.T) {
 	}
 	var agents []*agentdef.Definition
 	for name := range cfg.Providers {
-		agents = append(agents, &agentdef.Definition{Model: name + "/gpt-larger", FallbackModels: []string{name + "/other", "demo/script"}})
+		agents = append(agents, &agentdef.Definition{Model: name + "/gpt-larger",
+			FallbackModels: []string{name + "/other", "demo/script"}})
 	}
 	cfg.Models["empty/other"] = config.Model{ContextWindow: 1_234_567}
 	agents = append(agents,

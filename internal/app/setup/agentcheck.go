@@ -114,7 +114,8 @@ func namesOf(readings []agentdef.Reading) map[string]bool {
 
 // checkAll checks the definitions that could be read. It checks a file with syntax faults too, to report
 // all faults at once.
-func (r *AgentsReport) checkAll(readings []agentdef.Reading, names map[string]bool, cfg *config.Config, toolbox Toolbox) {
+func (r *AgentsReport) checkAll(readings []agentdef.Reading, names map[string]bool, cfg *config.Config,
+	toolbox Toolbox) {
 	for _, reading := range readings {
 		if reading.Definition != nil {
 			r.checkSubAgents(&reading, names)
@@ -179,7 +180,9 @@ func (r *AgentsReport) checkTools(file *agentdef.Reading, cfg *config.Config, to
 		}
 		if _, err := toolbox.Subset([]string{name}); err == nil {
 			if spec, _ := toolbox.Spec(name); spec.Detached && !cfg.BoundsFor(d).Paging {
-				file.Add(line, fmt.Sprintf("tools has %q, which runs detached: its result could not be read with paging: false", name))
+				file.Add(line,
+					fmt.Sprintf("tools has %q, which runs detached: its result could not be read with paging: false",
+						name))
 			}
 			continue
 		} else if toolbox.Whole {
@@ -200,7 +203,9 @@ func checkNames(file *agentdef.Reading, cfg *config.Config) {
 	for _, s := range file.Definition.Schedules {
 		for _, name := range []struct{ key, text string }{{"name", s.Name}, {"conversation", s.Conversation}} {
 			if masker.String(name.text) != name.text {
-				file.Add(file.Line("schedule", ""), "schedule."+name.key+" contains a secret, or text that looks like one: choose another name, because names are stored and shown unmasked")
+				file.Add(file.Line("schedule", ""),
+					"schedule."+name.key+
+						" contains a secret, or text that looks like one: choose another name, because names are stored and shown unmasked")
 			}
 		}
 	}
@@ -263,7 +268,8 @@ func (r *AgentsReport) checkSubAgents(file *agentdef.Reading, names map[string]b
 	for _, name := range d.SubAgents {
 		if !names[name] {
 			r.warn(file.Path, file.Line("sub_agents", name),
-				"sub_agents has %q, but this folder has no such agent: spawning it fails unless another worker has it", name)
+				"sub_agents has %q, but this folder has no such agent: spawning it fails unless another worker has it",
+				name)
 		}
 	}
 	if slices.Contains(d.Tools, turnkeeper.ToolSpawnAgent) {
@@ -278,7 +284,8 @@ func strange(name string, known *tools.Registry) string {
 	if near := known.Nearest(name); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
-	return fmt.Sprintf("the tool %q is neither built in nor in the config file%s: only your own worker program with this tool can start with this agent; known tools: %s",
+	return fmt.Sprintf(
+		"the tool %q is neither built in nor in the config file%s: only your own worker program with this tool can start with this agent; known tools: %s",
 		name, hint, strings.Join(known.Names(), ", "))
 }
 

@@ -19,18 +19,21 @@ import (
 	"turnkeeper/tools"
 )
 
-// TestTheExtractionModelIsChecked checks that the extraction model is checked like other models, whether the agent or the
-// setting names it.
+// TestTheExtractionModelIsChecked checks that the extraction model is checked like other models, whether the agent or
+// the setting names it.
 func TestTheExtractionModelIsChecked(t *testing.T) {
 	for name, c := range map[string]struct{ front, setting, fault string }{
-		"the demo's":          {"extraction_model: demo/script", "", ""},
-		"the agent's":         {"extraction_model: nowhere/x", "demo/script", `the model "nowhere/x" needs the provider "nowhere", which is not configured`},
-		"the setting's":       {"lane: agent", "nowhere/y", `the model "nowhere/y" needs the provider "nowhere", which is not configured`},
+		"the demo's": {"extraction_model: demo/script", "", ""},
+		"the agent's": {"extraction_model: nowhere/x", "demo/script",
+			`the model "nowhere/x" needs the provider "nowhere", which is not configured`},
+		"the setting's": {"lane: agent", "nowhere/y",
+			`the model "nowhere/y" needs the provider "nowhere", which is not configured`},
 		"the agent's instead": {"extraction_model: demo/script", "nowhere/y", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\n"+c.front+"\n---\nHi.\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\n"+c.front+"\n---\nHi.\n"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			cfg := config.Default()
@@ -47,19 +50,25 @@ func TestTheExtractionModelIsChecked(t *testing.T) {
 	}
 }
 
-// TestDemoScriptsAreChecked checks that every demo script is checked with the agents, used or not, and that scripts named by
-// agents must exist.
+// TestDemoScriptsAreChecked checks that every demo script is checked with the agents, used or not, and that scripts
+// named by agents must exist.
 func TestDemoScriptsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		model, setting, script string
 		faults                 []string
 	}{
-		"right":            {"demo/mine", "demo/script", "steps: [{text: Hello.}]", nil},
-		"not there":        {"demo/other", "demo/script", "steps: [{text: Hello.}]", []string{`a.md:2: the model "demo/other" wants the demo script`, "other.demo.yaml, which does not exist; there are: script, mine"}},
-		"the default's":    {"", "demo/other", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`}},
-		"a fault":          {"demo/mine", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
-		"nobody's fault":   {"demo/script", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
-		"out of the place": {"demo/../agents/mine", "demo/script", "steps: [{text: Hello.}]", []string{"does not name a demo script"}},
+		"right": {"demo/mine", "demo/script", "steps: [{text: Hello.}]", nil},
+		"not there": {"demo/other", "demo/script", "steps: [{text: Hello.}]",
+			[]string{`a.md:2: the model "demo/other" wants the demo script`,
+				"other.demo.yaml, which does not exist; there are: script, mine"}},
+		"the default's": {"", "demo/other", "steps: [{text: Hello.}]",
+			[]string{`a.md: the model "demo/other" wants the demo script`}},
+		"a fault": {"demo/mine", "demo/script", "steps: [{say: Hello.}]",
+			[]string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
+		"nobody's fault": {"demo/script", "demo/script", "steps: [{say: Hello.}]",
+			[]string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
+		"out of the place": {"demo/../agents/mine", "demo/script", "steps: [{text: Hello.}]",
+			[]string{"does not name a demo script"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -67,7 +76,8 @@ func TestDemoScriptsAreChecked(t *testing.T) {
 			if c.model != "" {
 				front = "model: " + c.model + "\n"
 			}
-			for file, text := range map[string]string{"a.md": "---\n" + front + "---\nHi.\n", "mine.demo.yaml": c.script} {
+			for file, text := range map[string]string{"a.md": "---\n" + front + "---\nHi.\n",
+				"mine.demo.yaml": c.script} {
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +115,8 @@ func TestRulesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func(compiler policy.Compiler) (faults, warnings string) {
-		report := setup.CheckAgents(dir, config.Default(), setup.Toolbox{Registry: &tools.Registry{}, Whole: true, Rules: compiler})
+		report := setup.CheckAgents(dir, config.Default(), setup.Toolbox{Registry: &tools.Registry{}, Whole: true,
+			Rules: compiler})
 		return fmt.Sprint(report.Faults), strings.Join(report.Warnings, "; ")
 	}
 	if faults, _ := check(compiler); faults != "["+filepath.Join(dir, "a.md")+":3: approve.pay: it is bad]" {
@@ -116,9 +127,12 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 	cfg := config.Default()
 	cfg.Approve = "bad"
-	cfg.Tools = map[string]config.Tool{"pay": {ToolSwitches: config.ToolSwitches{Approve: "bad"}}, "look": {ToolSwitches: config.ToolSwitches{Approve: "good"}}}
-	cfg.MCPServers = map[string]config.MCPServer{"bank": {Approve: "bad", Tools: map[string]config.MCPToolSettings{"send": {ToolSwitches: config.ToolSwitches{Approve: "bad"}}}}}
-	want := "approve: it is bad\ntools.pay.approve: it is bad\nmcp_servers.bank.approve: it is bad\nmcp_servers.bank.tools.send.approve: it is bad"
+	cfg.Tools = map[string]config.Tool{"pay": {ToolSwitches: config.ToolSwitches{Approve: "bad"}},
+		"look": {ToolSwitches: config.ToolSwitches{Approve: "good"}}}
+	cfg.MCPServers = map[string]config.MCPServer{"bank": {Approve: "bad", Tools: map[string]config.MCPToolSettings{
+		"send": {ToolSwitches: config.ToolSwitches{Approve: "bad"}}}}}
+	want :=
+		"approve: it is bad\ntools.pay.approve: it is bad\nmcp_servers.bank.approve: it is bad\nmcp_servers.bank.tools.send.approve: it is bad"
 	if err := setup.CheckRules(cfg, compiler); err == nil || err.Error() != want {
 		t.Errorf("faults of the settings: %v", err)
 	}
@@ -128,14 +142,18 @@ func TestRulesAreChecked(t *testing.T) {
 func TestDetachedToolsNeedPaging(t *testing.T) {
 	registry := &tools.Registry{}
 	spec := tools.Spec{Name: "far", Effect: turnkeeper.EffectNone, Detached: true, Timeout: time.Hour}
-	if err := registry.Register(tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) { return tools.Result{}, nil })); err != nil {
+	if err := registry.Register(tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) {
+		return tools.Result{}, nil
+	})); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	for paging, want := range map[string]string{
-		"true": "[]", "false": "[" + filepath.Join(dir, "a.md") + `:3: tools has "far", which runs detached: its result could not be read with paging: false]`,
+		"true": "[]", "false": "[" + filepath.Join(dir, "a.md") +
+			`:3: tools has "far", which runs detached: its result could not be read with paging: false]`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\nmodel: demo/script\ntools: [far]\npaging: "+paging+"\n---\nHi.\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "a.md"),
+			[]byte("---\nmodel: demo/script\ntools: [far]\npaging: "+paging+"\n---\nHi.\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		report := setup.CheckAgents(dir, config.Default(), setup.Toolbox{Registry: registry, Whole: true})

@@ -27,10 +27,12 @@ type Agents struct {
 	scripts atomic.Pointer[demo.Scripts]
 }
 
-// Load reads and checks the folder. If there are faults, the error matches ErrAgents; the first Load then changes nothing. A
-// later one loads the other files: an agent or script whose file has a fault keeps its old version, and a new one is left out.
+// Load reads and checks the folder. If there are faults, the error matches ErrAgents; the first Load then changes
+// nothing. A later one loads the other files: an agent or script whose file has a fault keeps its old version, and a
+// new one is left out.
 func (a *Agents) Load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
-	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil, Rules: a.Rules})
+	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil,
+		Rules: a.Rules})
 	var faults error
 	if len(report.Faults) > 0 {
 		faults = &agentsError{errors.Join(report.Faults...)}
@@ -84,9 +86,10 @@ type agentsError struct{ faults error }
 func (e *agentsError) Error() string   { return e.faults.Error() }
 func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
 
-// Register registers the agents in the database: all, or with names these. It returns those whose rows could not be written: they are
-// set aside, and keep the version that they had.
-func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config.Config, names ...string) (failed []string, err error) {
+// Register registers the agents in the database: all, or with names these. It returns those whose rows could not be
+// written: they are set aside, and keep the version that they had.
+func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config.Config,
+	names ...string) (failed []string, err error) {
 	var all []turnkeeper.AgentRegistration
 	for d := range a.Current.Load().All() {
 		if len(names) == 0 || slices.Contains(names, d.Name) {
@@ -110,19 +113,22 @@ func (a *Agents) TellFileless(ctx context.Context, store *operate.Store, log *za
 		}
 	}
 	if len(without) > 0 {
-		log.Info("agents without a file here stay registered with their last definition", zap.Strings("agents", without))
+		log.Info("agents without a file here stay registered with their last definition",
+			zap.Strings("agents", without))
 	}
 }
 
 func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.AgentRegistration {
 	r := turnkeeper.AgentRegistration{
 		Name: d.Name, Description: d.Description, DefinitionHash: d.Hash, Definition: d.Source,
-		LanePerConversation: d.LanePerConversation, Models: usableModels(d.Chain(cfg.DefaultModel), cfg), GiveUpAfter: d.Bounds(cfg.Bounds).GiveUpAfter,
-		MaxRunning: d.MaxRunning, DayTokens: d.Budget.DayTokens, DayCalls: d.Budget.DayCalls, Levels: levelsOf(d, cfg),
+		LanePerConversation: d.LanePerConversation, Models: usableModels(d.Chain(cfg.DefaultModel), cfg),
+		GiveUpAfter: d.Bounds(cfg.Bounds).GiveUpAfter,
+		MaxRunning:  d.MaxRunning, DayTokens: d.Budget.DayTokens, DayCalls: d.Budget.DayCalls, Levels: levelsOf(d, cfg),
 	}
 	for _, s := range d.Schedules {
 		r.Schedules = append(r.Schedules, turnkeeper.Schedule{
-			Agent: d.Name, Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation, Message: s.Message,
+			Agent: d.Name, Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
+			Message: s.Message,
 		})
 	}
 	return r

@@ -126,8 +126,12 @@ func loadEverySetting(t *testing.T) (*config.Config, string) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(everySetting, "DIR", dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	variables := map[string]string{"LOGIN_KEY": strings.Repeat("a2tr", 10) + "a2s=", "ROBOT": "robot-secret", "IDENTITY": "identity-secret", "TOKEN": "token-secret"}
-	cfg, err := config.Load(config.LoadOptions{File: file, Env: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }})
+	variables := map[string]string{"LOGIN_KEY": strings.Repeat("a2tr", 10) + "a2s=", "ROBOT": "robot-secret",
+		"IDENTITY": "identity-secret", "TOKEN": "token-secret"}
+	cfg, err := config.Load(config.LoadOptions{File: file, Env: func(name string) (string, bool) {
+		v, ok := variables[name]
+		return v, ok
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,22 +174,27 @@ func TestEverySettingArrives(t *testing.T) {
 			add("token of "+server.Name, fmt.Sprintf("%s, %v", token, err))
 		}
 		wants, err := MCPWantsLogin(cfg, server.Name)
-		lines = append(lines, fmt.Sprintf("%s: at %s, wants a login %t, %v, port %d", server.Name, whereIs(server), wants, err, MCPRedirectPort(cfg, server.Name)))
+		lines = append(lines, fmt.Sprintf("%s: at %s, wants a login %t, %v, port %d", server.Name, whereIs(server),
+			wants, err, MCPRedirectPort(cfg, server.Name)))
 		for _, tool := range []string{"print", "scan", "other"} {
-			lines = append(lines, fmt.Sprintf("%s.%s has effect %q", server.Name, tool, MCPEffect(cfg, mcpdef.Tool{Server: server.Name, Name: tool})))
+			lines = append(lines, fmt.Sprintf("%s.%s has effect %q", server.Name, tool,
+				MCPEffect(cfg, mcpdef.Tool{Server: server.Name, Name: tool})))
 		}
 	}
 	_, err = MCPWantsLogin(cfg, "nobody")
-	lines = append(lines, fmt.Sprintf("nobody: %v, port %d, effect %q", err, MCPRedirectPort(cfg, "nobody"), MCPEffect(cfg, mcpdef.Tool{Server: "nobody", Name: "x"})))
+	lines = append(lines, fmt.Sprintf("nobody: %v, port %d, effect %q", err, MCPRedirectPort(cfg, "nobody"),
+		MCPEffect(cfg, mcpdef.Tool{Server: "nobody", Name: "x"})))
 	add("access", mcpAccess(cfg, nil))
 	for _, used := range []string{"local", "remote", "person", "machine", "nobody"} {
 		agents := []*agentdef.Definition{{}, {MCPServers: []agentdef.MCPServer{{Name: used}}}}
 		lines = append(lines, fmt.Sprintf("an agent uses %s: logins are used: %t", used, MCPLoginsUsed(cfg, agents)))
 	}
-	golden.File(t, filepath.Join("testdata", "settings.txt"), strings.ReplaceAll(strings.Join(lines, "\n"), dir, "DIR")+"\n")
+	golden.File(t, filepath.Join("testdata", "settings.txt"), strings.ReplaceAll(strings.Join(lines, "\n"),
+		dir, "DIR")+"\n")
 }
 
-// TestEveryProfileOfAProvider records the profiles that settings change, at a public and a private address, and which provider a model has.
+// TestEveryProfileOfAProvider records the profiles that settings change, at a public and a private address, and which
+// provider a model has.
 func TestEveryProfileOfAProvider(t *testing.T) {
 	cfg, _ := loadEverySetting(t)
 	var lines []string
@@ -197,20 +206,26 @@ func TestEveryProfileOfAProvider(t *testing.T) {
 		for _, address := range []string{"https://api.example.com/v1", "http://127.0.0.1:1/v1"} {
 			for _, provider := range []config.Provider{
 				{}, cfg.Providers["full"],
-				{Profile: config.Profile{Stream: new(true), StreamUsage: new(true), ToolChoice: new(true), User: new(true), Separates: new(false)}},
+				{Profile: config.Profile{Stream: new(true), StreamUsage: new(true), ToolChoice: new(true),
+					User: new(true), Separates: new(false)}},
 			} {
 				provider.BaseURL = address
-				lines = append(lines, fmt.Sprintf("%s at %s with %d overrides", name, address, len(golden.Fields("", reflect.ValueOf(provider.Profile)))))
+				lines = append(lines, fmt.Sprintf("%s at %s with %d overrides", name, address,
+					len(golden.Fields("", reflect.ValueOf(provider.Profile)))))
 				lines = append(lines, golden.Fields("  ", reflect.ValueOf(adjusted(profile, provider)))...)
 			}
 		}
 	}
-	cfg.Models["demo/script"], cfg.Models["full/set"] = config.Model{ContextWindow: 5000}, config.Model{ContextWindow: 6000}
-	models, err := NewModels(cfg, func(string) (*demo.Script, bool) { return nil, false }, nil, cfg.Masker(), zap.NewNop())
+	cfg.Models["demo/script"], cfg.Models["full/set"] = config.Model{ContextWindow: 5000},
+		config.Model{ContextWindow: 6000}
+	models, err := NewModels(cfg, func(string) (*demo.Script, bool) {
+		return nil, false
+	}, nil, cfg.Masker(), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"full/a", "full/set", "full/a/b", "plain/a", "demo/script", "demo/other", "openai/a", "nobody/a", "full/", "full", ""} {
+	for _, name := range []string{"full/a", "full/set", "full/a/b", "plain/a", "demo/script", "demo/other", "openai/a",
+		"nobody/a", "full/", "full", ""} {
 		provider, info, err := models.Find(name)
 		lines = append(lines, fmt.Sprintf("%q: %T, %+v, %v", name, provider, info, err))
 	}
@@ -250,17 +265,20 @@ func TestWhatServersLack(t *testing.T) {
 		{Server: "desk", Name: "scan", Seen: mcpdef.Definition{Schema: `{"type":"nothing"}`}},
 	}
 	agents := []*agentdef.Definition{
-		{Path: "a.md", MCPServers: []agentdef.MCPServer{{Name: "shop", Tools: []string{"copy"}}, {Name: "desk", Tools: []string{"print", "scan", "copy"}}}},
+		{Path: "a.md", MCPServers: []agentdef.MCPServer{{Name: "shop", Tools: []string{"copy"}},
+			{Name: "desk", Tools: []string{"print", "scan", "copy"}}}},
 		{Path: "b.md", MCPServers: []agentdef.MCPServer{{Name: "desk", Tools: []string{"print", "fax"}}}},
 	}
 	golden.File(t, filepath.Join("testdata", "lacks.txt"), strings.Join(lackingTools("desk", found, agents), "\n")+"\n")
 }
 
-// TestAReservedName checks that no tool can take the name of the tool that calls sub-agents, and that settings of unknown tools are refused
-// where all tools are known.
+// TestAReservedName checks that no tool can take the name of the tool that calls sub-agents, and that settings of
+// unknown tools are refused where all tools are known.
 func TestAReservedName(t *testing.T) {
-	reserved := program.Tool(tools.Spec{Name: turnkeeper.ToolSpawnAgent, Description: "Spawns."}, program.Program{Argv: []string{"true"}})
-	if _, err := KnownTools(config.Default(), reserved); err == nil || !strings.Contains(err.Error(), "reserved for calling sub-agents") {
+	reserved := program.Tool(tools.Spec{Name: turnkeeper.ToolSpawnAgent, Description: "Spawns."},
+		program.Program{Argv: []string{"true"}})
+	if _, err := KnownTools(config.Default(), reserved); err == nil || !strings.Contains(err.Error(),
+		"reserved for calling sub-agents") {
 		t.Errorf("a reserved name: %v", err)
 	}
 	cfg := config.Default()
@@ -270,7 +288,8 @@ func TestAReservedName(t *testing.T) {
 		t.Fatalf("settings of a tool that another program has: %v", err)
 	}
 	err = configure(registry, cfg, true)
-	if err == nil || !strings.HasPrefix(err.Error(), "tools.mine has no command, so its name must be that of a built-in tool or one registered in Go: ") {
+	if err == nil || !strings.HasPrefix(err.Error(),
+		"tools.mine has no command, so its name must be that of a built-in tool or one registered in Go: ") {
 		t.Errorf("settings of an unknown tool: %v", err)
 	}
 }

@@ -25,7 +25,8 @@ type limitedProvider struct {
 
 var errProviderLimit = errors.New("timeout of the provider")
 
-func (p limitedProvider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p limitedProvider) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, errProviderLimit)
 	defer cancel()
 	response, err := p.Provider.Generate(ctx, req, onDelta)

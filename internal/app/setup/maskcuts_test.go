@@ -30,8 +30,8 @@ type cutter struct {
 	filler   string // around the secret; empty: .
 }
 
-// TestNoPartOfASecretRemainsAtACut cuts a secret in two wherever a tool shows only a part of what it was given: neither part may show.
-// Package mcp has such a test for what MCP servers say.
+// TestNoPartOfASecretRemainsAtACut cuts a secret in two wherever a tool shows only a part of what it was given: neither
+// part may show. Package mcp has such a test for what MCP servers say.
 func TestNoPartOfASecretRemainsAtACut(t *testing.T) {
 	const much = turnkeeper.MaxOutputBytes
 	for name, c := range map[string]cutter{
@@ -41,11 +41,20 @@ func TestNoPartOfASecretRemainsAtACut(t *testing.T) {
 		"what a program complains":            {from: 20_000 - 4000, to: 20_000, tool: printing("2", 1, 0)},
 		"the error of a web server":           {to: 1000, tool: serving},
 		"an error in long characters":         {to: 1000, tool: serving, filler: "\U0001D11E"},
-		"a part of a file":                    {from: 5000, to: 5100, tool: reading, args: `{"path":"f","offset":5000,"limit":100}`},
-		"a text":                              {to: much, tool: returning(func(text string) tools.Result { return tools.Result{Text: text} })},
-		"a body":                              {to: much, tool: returning(func(text string) tools.Result { return tools.Result{Body: strings.NewReader(text)} })},
-		"a text that its tool has cut":        {to: 100, tool: returning(func(text string) tools.Result { return tools.Result{Text: text[:100], Incomplete: true} })},
-		"a panic":                             {to: 500, tool: returning(func(text string) tools.Result { panic(text) })},
+		"a part of a file": {from: 5000, to: 5100, tool: reading,
+			args: `{"path":"f","offset":5000,"limit":100}`},
+		"a text": {to: much, tool: returning(func(text string) tools.Result {
+			return tools.Result{Text: text}
+		})},
+		"a body": {to: much, tool: returning(func(text string) tools.Result {
+			return tools.Result{Body: strings.NewReader(text)}
+		})},
+		"a text that its tool has cut": {to: 100, tool: returning(func(text string) tools.Result {
+			return tools.Result{Text: text[:100], Incomplete: true}
+		})},
+		"a panic": {to: 500, tool: returning(func(text string) tools.Result {
+			panic(text)
+		})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +84,8 @@ func (c cutter) shows(t *testing.T, at int) {
 	if arguments == "" {
 		arguments = "{}"
 	}
-	ending := tools.Execute(t.Context(), tool, tools.Call{Agent: "a", Arguments: json.RawMessage(arguments)}, tools.ExecuteOptions{Timeout: time.Minute})
+	ending := tools.Execute(t.Context(), tool, tools.Call{Agent: "a", Arguments: json.RawMessage(arguments)},
+		tools.ExecuteOptions{Timeout: time.Minute})
 	if !strings.Contains(ending.Result.Text, strings.Repeat(filler, 4)) {
 		t.Fatalf("%s: it shows %.300q", ending.Outcome, ending.Result.Text)
 	}
@@ -91,15 +101,20 @@ func (c cutter) shows(t *testing.T, at int) {
 func printing(to string, code, most int) func(*testing.T, string) tools.Tool {
 	return func(t *testing.T, text string) tools.Tool {
 		return program.Tool(tools.Spec{Name: "prints"}, program.Program{
-			Argv: []string{"/bin/sh", "-c", fmt.Sprintf("printf %%s \"$TEXT\" >&%s; exit %d", to, code)}, Env: []string{"TEXT=" + text}, MaxOutput: most,
+			Argv: []string{"/bin/sh", "-c", fmt.Sprintf("printf %%s \"$TEXT\" >&%s; exit %d", to, code)},
+			Env:  []string{"TEXT=" + text}, MaxOutput: most,
 		})
 	}
 }
 
 func serving(t *testing.T, text string) tools.Tool {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusNotFound) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, text, http.StatusNotFound)
+	}))
 	t.Cleanup(server.Close)
-	get := builtin.NewHTTPGet(builtin.HTTPOptions{AllowPrivateHosts: func(string) []string { return []string{"127.0.0.1"} }})
+	get := builtin.NewHTTPGet(builtin.HTTPOptions{AllowPrivateHosts: func(string) []string {
+		return []string{"127.0.0.1"}
+	}})
 	return calling{get, fmt.Sprintf(`{"url":%q}`, server.URL)}
 }
 
@@ -124,6 +139,8 @@ func reading(t *testing.T, text string) tools.Tool {
 
 func returning(result func(text string) tools.Result) func(*testing.T, string) tools.Tool {
 	return func(_ *testing.T, text string) tools.Tool {
-		return tools.Func(tools.Spec{Name: "returns"}, func(context.Context, struct{}) (tools.Result, error) { return result(text), nil })
+		return tools.Func(tools.Spec{Name: "returns"}, func(context.Context, struct{}) (tools.Result, error) {
+			return result(text), nil
+		})
 	}
 }

@@ -21,7 +21,8 @@ type maskedProvider struct {
 	masker *redact.Masker
 }
 
-func (p maskedProvider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p maskedProvider) Generate(ctx context.Context, req inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	deltas := &maskedDeltas{masker: p.masker, to: onDelta}
 	var pass func(inference.Delta)
 	if onDelta != nil {
@@ -35,7 +36,8 @@ func (p maskedProvider) Generate(ctx context.Context, req inference.Request, onD
 	response.FinishReason = p.masker.String(response.FinishReason)
 	response.Model, response.ID = p.masker.String(response.Model), p.masker.String(response.ID)
 	for i, call := range response.Calls {
-		call.ID, call.Name, call.Arguments = p.masker.String(call.ID), p.masker.String(call.Name), p.masker.String(call.Arguments)
+		call.ID, call.Name, call.Arguments = p.masker.String(call.ID), p.masker.String(call.Name),
+			p.masker.String(call.Arguments)
 		response.Calls[i] = call
 	}
 	response.Raw = p.masker.Bytes(response.Raw)
@@ -134,7 +136,8 @@ func (t maskedTool) Approve(ctx context.Context, call tools.Call) (policy.Decisi
 }
 
 // maskSample masks the requests of a tool to a model.
-func (t maskedTool) maskSample(sample func(context.Context, tools.Sampling) (tools.Sampled, error)) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (t maskedTool) maskSample(sample func(context.Context, tools.Sampling) (tools.Sampled, error)) func(
+	context.Context, tools.Sampling) (tools.Sampled, error) {
 	return func(ctx context.Context, s tools.Sampling) (tools.Sampled, error) {
 		s.System, s.Messages = t.masker.String(s.System), slices.Clone(s.Messages)
 		for i := range s.Messages {

@@ -29,7 +29,8 @@ type talker struct {
 	err    error
 }
 
-func (p talker) Generate(_ context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (p talker) Generate(_ context.Context, _ inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
 	if onDelta != nil {
 		for _, d := range p.deltas {
 			onDelta(d)
@@ -57,14 +58,15 @@ func joined(deltas []inference.Delta) (all []said) {
 	return all
 }
 
-// TestSecretsInStreams cuts an answer of four blocks with secrets at every place into two and three pieces: the deltas say the masked text
-// of each block, and only that.
+// TestSecretsInStreams cuts an answer of four blocks with secrets at every place into two and three pieces: the deltas
+// say the masked text of each block, and only that.
 func TestSecretsInStreams(t *testing.T) {
 	masker := redact.New([]string{canary})
 	blocks := []inference.Delta{ // the end of one and the beginning of the next would be a secret in one text
 		{Kind: inference.DeltaText, Text: "a " + canary + canary + canary[:9]},
 		{Kind: inference.DeltaThinking, Text: canary[9:] + canary[:9]},
-		{Kind: inference.DeltaTool, Index: 0, Name: "call_" + canary, Text: canary[9:] + `{"key":"` + canary + canary[:9]},
+		{Kind: inference.DeltaTool, Index: 0, Name: "call_" + canary, Text: canary[9:] + `{"key":"` +
+			canary + canary[:9]},
 		{Kind: inference.DeltaTool, Index: 1, Name: "clock", Text: canary[9:] + canary[:9]},
 	}
 	var want []said
@@ -85,7 +87,9 @@ func TestSecretsInStreams(t *testing.T) {
 				}
 				deltas = append(deltas, blocks[i+1:]...)
 				p := maskedProvider{talker{deltas: deltas}, masker}
-				if _, err := p.Generate(t.Context(), inference.Request{}, func(d inference.Delta) { got = append(got, d) }); err != nil {
+				if _, err := p.Generate(t.Context(), inference.Request{}, func(d inference.Delta) {
+					got = append(got, d)
+				}); err != nil {
 					t.Fatal(err)
 				}
 				if all := joined(got); !reflect.DeepEqual(all, want) {
@@ -94,7 +98,8 @@ func TestSecretsInStreams(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (maskedProvider{talker{deltas: blocks}, masker}).Generate(t.Context(), inference.Request{}, nil); err != nil {
+	if _, err := (maskedProvider{talker{deltas: blocks}, masker}).Generate(t.Context(), inference.Request{},
+		nil); err != nil {
 		t.Errorf("without a watcher: %v", err)
 	}
 }
@@ -132,7 +137,8 @@ func TestSecretsInAnswers(t *testing.T) {
 		t.Fatalf("%d texts, %v", n, err)
 	}
 	failed := errors.New("it failed")
-	got, err := maskedProvider{talker{answer: answer, err: failed}, redact.New([]string{canary})}.Generate(t.Context(), inference.Request{},
+	got, err := maskedProvider{talker{answer: answer, err: failed}, redact.New([]string{canary})}.Generate(t.Context(),
+		inference.Request{},
 		nil)
 	if !errors.Is(err, failed) {
 		t.Errorf("the error is %v", err)
@@ -173,15 +179,16 @@ func (l leakyReconciler) Reconcile(_ context.Context, call tools.Call) (tools.Re
 type leakyApprover struct{ leaky }
 
 func (leakyApprover) Approve(context.Context, tools.Call) (policy.Decision, error) {
-	return policy.Decision{Verdict: policy.Ask, Rule: "rule " + hidden, Reason: "reason " + hidden}, errors.New("error " + hidden)
+	return policy.Decision{Verdict: policy.Ask, Rule: "rule " + hidden, Reason: "reason " + hidden},
+		errors.New("error " + hidden)
 }
 
 func masked(tool tools.Tool) tools.Tool {
 	return maskTools([]tools.Tool{tool}, redact.New([]string{canary}))[0]
 }
 
-// TestSecretsInResults checks each text that a tool gives a turn: a result in each form, an attachment's name, an error, progress, a
-// question to a person, a decision.
+// TestSecretsInResults checks each text that a tool gives a turn: a result in each form, an attachment's name, an
+// error, progress, a question to a person, a decision.
 func TestSecretsInResults(t *testing.T) {
 	for name, r := range map[string]tools.Result{
 		"text": {Text: hidden}, "body": {Body: strings.NewReader(hidden)}, "JSON": {Body: strings.NewReader(hidden),
@@ -209,23 +216,28 @@ func TestSecretsInResults(t *testing.T) {
 				content, _ := io.ReadAll(got.Body)
 				text = string(content)
 			}
-			if err != nil || text != shown || len(got.Attached) != 2 || got.Attached[0].Name != "first" || got.Attached[1].Name != shown {
+			if err != nil || text != shown || len(got.Attached) != 2 || got.Attached[0].Name != "first" ||
+				got.Attached[1].Name != shown {
 				t.Errorf("%s, reconciled %t: %q, %+v, %v", name, reconciled, text, got.Attached, err)
 			}
 		}
 	}
-	failed := masked(leakyReconciler{leaky{run: func(tools.Call) (tools.Result, error) { return tools.Result{}, errors.New(hidden) }}})
+	failed := masked(leakyReconciler{leaky{run: func(tools.Call) (tools.Result, error) {
+		return tools.Result{}, errors.New(hidden)
+	}}})
 	if _, err := failed.Run(t.Context(), tools.Call{}); err == nil || err.Error() != shown {
 		t.Errorf("the error is %v", err)
 	}
 	if _, _, err := failed.(tools.Reconciler).Reconcile(t.Context(), tools.Call{}); err == nil || err.Error() != shown {
 		t.Errorf("the error is %v", err)
 	}
-	if d, err := masked(leakyApprover{}).(tools.Approver).Approve(t.Context(), tools.Call{}); err == nil || err.Error() != "error "+shown ||
+	if d, err := masked(leakyApprover{}).(tools.Approver).Approve(t.Context(), tools.Call{}); err == nil ||
+		err.Error() != "error "+shown ||
 		d != (policy.Decision{Verdict: policy.Ask, Rule: "rule " + shown, Reason: "reason " + shown}) {
 		t.Errorf("it decides %+v, %v", d, err)
 	}
-	if d, err := masked(leaky{}).(tools.Approver).Approve(t.Context(), tools.Call{}); err != nil || d != (policy.Decision{}) {
+	if d, err := masked(leaky{}).(tools.Approver).Approve(t.Context(), tools.Call{}); err != nil ||
+		d != (policy.Decision{}) {
 		t.Errorf("a tool that does not decide: %+v, %v", d, err)
 	}
 	if _, reconciles := masked(leaky{}).(tools.Reconciler); reconciles {
@@ -233,19 +245,22 @@ func TestSecretsInResults(t *testing.T) {
 	}
 }
 
-// TestSecretsOnTheWay checks what a running tool tells watchers, a model and a person. What the tool itself has stays as it is.
+// TestSecretsOnTheWay checks what a running tool tells watchers, a model and a person. What the tool itself has stays
+// as it is.
 func TestSecretsOnTheWay(t *testing.T) {
 	var told string
 	var asked tools.Sampling
-	asks := tools.Sampling{System: "system " + hidden, Messages: []tools.SamplingMessage{{Text: "first"}, {Text: hidden}}, MaxTokens: 7}
+	asks := tools.Sampling{System: "system " + hidden, Messages: []tools.SamplingMessage{{Text: "first"},
+		{Text: hidden}}, MaxTokens: 7}
 	tool := masked(leaky{run: func(call tools.Call) (tools.Result, error) {
 		call.Progress("progress " + hidden)
 		answer, err := call.Sample(t.Context(), asks)
 		if err != nil || answer.Text != "answer" {
 			t.Errorf("the model says %+v, %v", answer, err)
 		}
-		return tools.Result{}, &tools.InputRequest{Question: "who? " + hidden, Schema: json.RawMessage(`{"title":"` + hidden + `"}`),
-			State: hidden}
+		return tools.Result{}, &tools.InputRequest{Question: "who? " + hidden,
+			Schema: json.RawMessage(`{"title":"` + hidden + `"}`),
+			State:  hidden}
 	}})
 	_, err := tool.Run(t.Context(), tools.Call{
 		Progress: func(text string) { told = text },
@@ -257,7 +272,8 @@ func TestSecretsOnTheWay(t *testing.T) {
 	if told != "progress "+shown {
 		t.Errorf("the progress is %q", told)
 	}
-	want := tools.Sampling{System: "system " + shown, Messages: []tools.SamplingMessage{{Text: "first"}, {Text: shown}}, MaxTokens: 7}
+	want := tools.Sampling{System: "system " + shown, Messages: []tools.SamplingMessage{{Text: "first"},
+		{Text: shown}}, MaxTokens: 7}
 	if !reflect.DeepEqual(asked, want) {
 		t.Errorf("the model is asked %+v", asked)
 	}
@@ -265,7 +281,8 @@ func TestSecretsOnTheWay(t *testing.T) {
 		t.Errorf("the tool's own question has become %q", asks.Messages[1].Text)
 	}
 	request, ok := errors.AsType[*tools.InputRequest](err)
-	if !ok || request.Question != "who? "+shown || string(request.Schema) != `{"title":"`+shown+`"}` || request.State != hidden {
+	if !ok || request.Question != "who? "+shown || string(request.Schema) != `{"title":"`+shown+`"}` ||
+		request.State != hidden {
 		t.Errorf("a person is asked %+v, %v", request, err)
 	}
 	if _, err := masked(leaky{run: func(call tools.Call) (tools.Result, error) {

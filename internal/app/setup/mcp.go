@@ -28,11 +28,15 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 		s := cfg.MCPServers[name]
 		server := mcp.Server{
 			Name: name, Command: s.Command, Dir: s.Dir, URL: s.URL, Headers: map[string]string{},
-			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, Protocol: s.Protocol,
-			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Background: s.Background, Approve: s.Approve, Flow: s.Policy(), Tools: map[string]mcp.ToolSettings{},
-			RefuseChange: s.RefuseChange, AcceptDefaults: s.Elicitation == config.ElicitDefaults, AskForInput: s.Elicitation == config.ElicitAsk, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
-			Sampling: mcp.Sampling{Allow: s.AllowSampling, MaxCalls: s.MaxSamplingCalls, MaxTokens: s.MaxSamplingTokens},
-			Mask:     func(text string, from, to int) string { return masker().Part(text, from, to) },
+			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout,
+			Protocol: s.Protocol,
+			Effect:   s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Background: s.Background,
+			Approve: s.Approve, Flow: s.Policy(), Tools: map[string]mcp.ToolSettings{},
+			RefuseChange: s.RefuseChange, AcceptDefaults: s.Elicitation == config.ElicitDefaults,
+			AskForInput: s.Elicitation == config.ElicitAsk, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
+			Sampling: mcp.Sampling{Allow: s.AllowSampling, MaxCalls: s.MaxSamplingCalls,
+				MaxTokens: s.MaxSamplingTokens},
+			Mask: func(text string, from, to int) string { return masker().Part(text, from, to) },
 		}
 		for _, variable := range slices.Sorted(maps.Keys(s.Env)) {
 			server.Env = append(server.Env, variable+"="+s.Env[variable].Reveal())
@@ -43,8 +47,9 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 		for tool, settings := range s.Tools {
 			server.Tools[tool] = mcp.ToolSettings{
 				Effect: settings.Effect, Timeout: settings.Timeout, Freshness: freshness(settings.ToolSwitches),
-				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars, Background: settings.Background,
-				Approve: settings.Approve, Flow: settings.Policy(),
+				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars,
+				Background: settings.Background,
+				Approve:    settings.Approve, Flow: settings.Policy(),
 			}
 		}
 		servers = append(servers, server)
@@ -60,8 +65,10 @@ type MCPSource struct {
 
 // NewMCPSource returns the source of the configured servers. Tools of a server that is down are known
 // from the database.
-func NewMCPSource(ctx context.Context, cfg *config.Config, store mcpStore, masker *redact.Masker, memory *membudget.Budget, log *zap.Logger) (*MCPSource, error) {
-	s := &MCPSource{Client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log, Access: mcpAccess(cfg, store), Memory: memory}), masker: masker}
+func NewMCPSource(ctx context.Context, cfg *config.Config, store mcpStore, masker *redact.Masker,
+	memory *membudget.Budget, log *zap.Logger) (*MCPSource, error) {
+	s := &MCPSource{Client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log, Access: mcpAccess(cfg,
+		store), Memory: memory}), masker: masker}
 	return s, s.Client.Load(ctx)
 }
 
@@ -100,12 +107,15 @@ func checkMCP(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 			if len(names) > 0 {
 				have = "configured are " + strings.Join(names, ", ")
 			}
-			file.Add(line, fmt.Sprintf("mcp_servers has %q, which is not configured: %s%s", server.Name, have, toolbox.hint()))
+			file.Add(line, fmt.Sprintf("mcp_servers has %q, which is not configured: %s%s", server.Name, have,
+				toolbox.hint()))
 		}
 		for _, tool := range server.Tools {
 			name := mcpdef.ToolName(server.Name, tool)
 			if _, taken := toolbox.Get(name); taken {
-				file.Add(line, fmt.Sprintf("the tool %q of the MCP server %q would have the name %q, which another tool has", tool, server.Name, name))
+				file.Add(line,
+					fmt.Sprintf("the tool %q of the MCP server %q would have the name %q, which another tool has", tool,
+						server.Name, name))
 			}
 		}
 	}
@@ -132,7 +142,8 @@ type MCPReport struct {
 
 // CheckMCPServers asks each MCP server used by agents for its tools, in parallel. logins has the stored
 // logins; nil: servers that require a login are reported as failed.
-func CheckMCPServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition, logins mcp.LoginStore) []MCPReport {
+func CheckMCPServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition,
+	logins mcp.LoginStore) []MCPReport {
 	used := usedMCPServers(agents)
 	servers := slices.DeleteFunc(mcpServers(cfg), func(s mcp.Server) bool { return !used[s.Name] })
 	reports := make([]MCPReport, len(servers))
@@ -173,9 +184,11 @@ func lackingTools(server string, found []mcpdef.Tool, agents []*agentdef.Definit
 				switch {
 				case s.Name != server:
 				case faults[tool] != "":
-					lacks = append(lacks, fmt.Sprintf("%s: the tool %q of the MCP server %q is left out: %s", d.Path, tool, server, faults[tool]))
+					lacks = append(lacks, fmt.Sprintf("%s: the tool %q of the MCP server %q is left out: %s", d.Path,
+						tool, server, faults[tool]))
 				case !slices.Contains(names, tool):
-					lacks = append(lacks, fmt.Sprintf("%s: the MCP server %q has no tool %q; it has %s", d.Path, server, tool, strings.Join(names, ", ")))
+					lacks = append(lacks, fmt.Sprintf("%s: the MCP server %q has no tool %q; it has %s", d.Path, server,
+						tool, strings.Join(names, ", ")))
 				}
 			}
 		}

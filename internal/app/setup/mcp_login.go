@@ -24,10 +24,13 @@ func mcpOAuth(cfg *config.Config, o *config.MCPOAuth) *mcp.OAuth {
 		return nil
 	}
 	return &mcp.OAuth{
-		Grant: mcp.Grant(o.Grant), ClientID: o.ClientID, ClientMetadataURL: o.ClientMetadataURL, ClientSecret: o.ClientSecret.Reveal(),
-		PrivateKey: o.PrivateKey, KeyID: o.KeyID, Issuer: o.Issuer, TokenEndpoint: o.TokenEndpoint, Scopes: o.Scopes, RedirectPort: o.RedirectPort,
+		Grant: mcp.Grant(o.Grant), ClientID: o.ClientID, ClientMetadataURL: o.ClientMetadataURL,
+		ClientSecret: o.ClientSecret.Reveal(),
+		PrivateKey:   o.PrivateKey, KeyID: o.KeyID, Issuer: o.Issuer, TokenEndpoint: o.TokenEndpoint, Scopes: o.Scopes,
+		RedirectPort: o.RedirectPort,
 		Identity: mcp.Identity{
-			TokenEndpoint: o.Identity.TokenEndpoint, ClientID: o.Identity.ClientID, ClientSecret: o.Identity.ClientSecret.Reveal(),
+			TokenEndpoint: o.Identity.TokenEndpoint, ClientID: o.Identity.ClientID,
+			ClientSecret: o.Identity.ClientSecret.Reveal(),
 			Token: func() (string, error) {
 				token, err := o.Identity.Token()
 				if err == nil {
@@ -71,7 +74,8 @@ func mcpServer(cfg *config.Config, name string) (mcp.Server, error) {
 
 // LogInToMCP lets a person log in to an MCP server and stores the login. It returns the login and the
 // number of the server's tools.
-func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string, person mcp.Person) (mcpdef.Login, int, error) {
+func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string,
+	person mcp.Person) (mcpdef.Login, int, error) {
 	s, err := mcpServer(cfg, server)
 	if err != nil {
 		return mcpdef.Login{}, 0, err
@@ -80,7 +84,8 @@ func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, s
 }
 
 // LogOutOfMCP deletes the login to an MCP server: see mcp.Logout.
-func LogOutOfMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string) (was bool, told, err error) {
+func LogOutOfMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore,
+	server string) (was bool, told, err error) {
 	s, err := mcpServer(cfg, server)
 	if err != nil { // a removed server may still have a stored login
 		s = mcp.Server{Name: server}

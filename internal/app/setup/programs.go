@@ -23,11 +23,14 @@ func configure(registry *tools.Registry, cfg *config.Config, whole bool) error {
 			continue
 		}
 		err := registry.Configure(name, tools.Switches{
-			Timeout: t.Timeout, Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars,
-			Background: t.Background, Approve: t.Approve, Flow: t.Policy(),
+			Timeout: t.Timeout, Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat),
+			MaxResultChars: t.MaxResultChars,
+			Background:     t.Background, Approve: t.Approve, Flow: t.Policy(),
 		})
 		if err != nil {
-			return fmt.Errorf("tools.%s has no command, so its name must be that of a built-in tool or one registered in Go: %w", name, err)
+			return fmt.Errorf(
+				"tools.%s has no command, so its name must be that of a built-in tool or one registered in Go: %w",
+				name, err)
 		}
 	}
 	return nil
@@ -59,8 +62,9 @@ func Programs(cfg *config.Config) []tools.Tool {
 		all = append(all, program.Tool(tools.Spec{
 			Name: t.Name, Description: t.Description, Parameters: t.Arguments, Effect: t.Effect, Timeout: t.Timeout,
 			Detached: t.Detached, Background: t.Background,
-			Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars, Approve: t.Approve,
-			Flow: t.Policy(),
+			Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars,
+			Approve: t.Approve,
+			Flow:    t.Policy(),
 		}, program.Program{
 			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.MaxOutput, MediaType: t.MediaType,
 		}))

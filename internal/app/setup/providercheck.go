@@ -74,7 +74,8 @@ func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
 		asking.Go(func() {
 			check := ProviderCheck{Name: name, BaseURL: cfg.Providers[name].BaseURL, Unasked: true}
 			if secret, lacks := cfg.Lacks("providers." + name + "."); lacks {
-				check.Detail, check.Advice = "not asked: "+secret.Problem, "set it here too: a worker has its own environment"
+				check.Detail, check.Advice = "not asked: "+secret.Problem,
+					"set it here too: a worker has its own environment"
 			} else {
 				check = reach(ctx, cfg.Providers[name])
 			}
@@ -130,11 +131,14 @@ func reachFailure(err error, p config.Provider) (detail, advice string) {
 	switch failure.Class {
 	case inference.ClassAuth:
 		if !p.APIKey.IsSet() {
-			return "requires a key, and none is set: " + text, "set " + setting + "api_key_env, and the variable that it names"
+			return "requires a key, and none is set: " + text, "set " + setting +
+				"api_key_env, and the variable that it names"
 		}
-		return "refuses the key: " + text, "replace the key of " + setting + "api_key_env or api_key_file: it is wrong, expired, or lacks permission; or correct base_url, if the key is for another service"
+		return "refuses the key: " + text, "replace the key of " + setting +
+			"api_key_env or api_key_file: it is wrong, expired, or lacks permission; or correct base_url, if the key is for another service"
 	case inference.ClassTransport:
-		return "cannot be reached: " + text, "start the server, or correct " + setting + "base_url; then check the network and proxies"
+		return "cannot be reached: " + text, "start the server, or correct " + setting +
+			"base_url; then check the network and proxies"
 	case inference.ClassQuota:
 		return "has no credit left for this key: " + text, "add credit to the account, or use another key"
 	case inference.ClassRateLimited, inference.ClassOverloaded:

@@ -27,7 +27,8 @@ type Models struct {
 
 // NewModels creates the configured providers and the demo provider. read parses the answers of models. It is a
 // parameter because it links openai-go, and turnctl, which calls no model, must not.
-func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), read openai.ReadAnswer, masker *redact.Masker, log *zap.Logger) (*Models, error) {
+func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), read openai.ReadAnswer,
+	masker *redact.Masker, log *zap.Logger) (*Models, error) {
 	m := &Models{Providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
 	clients := map[string]*openai.Client{}
 	for name, p := range cfg.Providers {
@@ -107,7 +108,8 @@ func providerHint(provider string) string {
 func newClient(p config.Provider, idle time.Duration, read openai.ReadAnswer, log *zap.Logger) (*openai.Client, error) {
 	profile, _ := openai.ProfileNamed(p.Profile.Name)
 	return openai.New(openai.Config{
-		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers), Query: revealed(p.Query),
+		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers),
+		Query:   revealed(p.Query),
 		Profile: adjusted(profile, p), IdleTimeout: idle, Read: read, Logger: log,
 	})
 }

@@ -54,6 +54,7 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
 	return SentRequest{
-		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Body: body, SHA256: hash, Exact: hash == rebuilt.Recipe.SHA256,
+		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Body: body, SHA256: hash,
+		Exact: hash == rebuilt.Recipe.SHA256,
 	}, nil
 }

@@ -41,7 +41,8 @@ func (r *AgentsReport) checkRules(file *agentdef.Reading, compiler policy.Compil
 	for _, tool := range slices.Sorted(maps.Keys(file.Definition.Approve)) {
 		rule := file.Definition.Approve[tool]
 		if compiler == nil && rule != policy.Always && rule != policy.Never {
-			r.warn(file.Path, file.Line("approve", tool), "approve.%s is not checked here: a worker checks the rule when it starts", tool)
+			r.warn(file.Path, file.Line("approve", tool),
+				"approve.%s is not checked here: a worker checks the rule when it starts", tool)
 			continue
 		}
 		if _, err := policy.Compile(rule, compiler); err != nil {

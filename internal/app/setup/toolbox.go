@@ -17,8 +17,10 @@ import (
 )
 
 // NewToolbox returns a registry of all tools that an agent of this process can list.
-func NewToolbox(agents *Agents, store *operate.Store, cfg *config.Config, masker *redact.Masker, own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
-	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Files: journal.NewFiles(store.DB), Notes: notes{journal.New(store.DB)}})
+func NewToolbox(agents *Agents, store *operate.Store, cfg *config.Config, masker *redact.Masker,
+	own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
+	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own,
+		Files: journal.NewFiles(store.DB), Notes: notes{journal.New(store.DB)}})
 	all = append(all, more...)
 	// First check them unmasked: the registry cannot see errors of tools.New behind the mask.
 	if _, err := tools.NewRegistry(all...); err != nil {
@@ -34,7 +36,8 @@ func NewToolbox(agents *Agents, store *operate.Store, cfg *config.Config, masker
 // checkReserved refuses a tool with the reserved name spawn_agent.
 func checkReserved(registry *tools.Registry) error {
 	if _, taken := registry.Get(turnkeeper.ToolSpawnAgent); taken {
-		return fmt.Errorf("tool %q: this name is reserved for calling sub-agents; choose another", turnkeeper.ToolSpawnAgent)
+		return fmt.Errorf("tool %q: this name is reserved for calling sub-agents; choose another",
+			turnkeeper.ToolSpawnAgent)
 	}
 	return nil
 }
@@ -42,7 +45,8 @@ func checkReserved(registry *tools.Registry) error {
 // KnownTools returns the tools that every worker with these settings has, and more. Use them for their names and
 // schemas: they cannot be run.
 func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error) {
-	registry, err := tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}), Programs(cfg), more)...)
+	registry, err := tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}),
+		Programs(cfg), more)...)
 	if err == nil {
 		err = errors.Join(checkReserved(registry), configure(registry, cfg, false))
 	}

@@ -35,7 +35,8 @@ type AgentTools struct {
 
 // OpenAgentTools opens the tools of an agent. The caller must close them. The error matches
 // turnkeeper.ErrNotFound if there is no such agent, and ErrAgents if its file has faults.
-func OpenAgentTools(ctx context.Context, cfg *config.Config, store *operate.Store, agent string, log *zap.Logger) (*AgentTools, error) {
+func OpenAgentTools(ctx context.Context, cfg *config.Config, store *operate.Store, agent string,
+	log *zap.Logger) (*AgentTools, error) {
 	known, err := KnownTools(cfg)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,8 @@ func noAgent(cfg *config.Config, agent string, names []string) error {
 	if reading := agentdef.Read(file); reading.Definition != nil {
 		return &agentsError{errors.Join(CheckAgent(file, cfg, Toolbox{Registry: &tools.Registry{}}).Faults...)}
 	}
-	return fmt.Errorf("%w: agent %q has no file in %s; known agents: %s", turnkeeper.ErrNotFound, agent, cfg.AgentsDir, cmp.Or(strings.Join(names, ", "), "none"))
+	return fmt.Errorf("%w: agent %q has no file in %s; known agents: %s", turnkeeper.ErrNotFound, agent, cfg.AgentsDir,
+		cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 // callable reports whether a tool can run outside a turn: it does not use the results of a turn.
@@ -186,16 +188,19 @@ func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments
 	began := time.Now()
 	ending := tools.Execute(ctx, tool, tools.Call{
 		Agent: a.def.Name, Conversation: turnkeeper.DefaultConversation, Lane: turnkeeper.Lane(a.def.Name),
-		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Arguments: json.RawMessage(args.Canonical), IdempotencyKey: "call-" + rand.Text(),
+		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Arguments: json.RawMessage(args.Canonical),
+		IdempotencyKey: "call-" + rand.Text(),
 	}, tools.ExecuteOptions{Timeout: timeout, Log: a.log})
 	end := ToolEnd{Outcome: ending.Outcome, Took: time.Since(began)}
 	r := ending.Result
-	taken := outputs.Take(outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes},
+	taken := outputs.Take(outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete,
+		Size: r.RawBytes},
 		outputs.Limits{MaxChars: cmp.Or(spec.MaxResultChars, bounds.MaxToolResultChars)})
 	end.Shown, end.Chars = taken.Shown, taken.Output.Chars
 	end.Cut = taken.Output.Incomplete || r.Bytes == nil && taken.Shown != taken.Output.Text
 	for _, attached := range r.Attached {
-		end.Attached = append(end.Attached, fmt.Sprintf("%s (%s, %d bytes)", attached.Name, cmp.Or(attached.MediaType, "application/octet-stream"), len(attached.Bytes)))
+		end.Attached = append(end.Attached, fmt.Sprintf("%s (%s, %d bytes)", attached.Name, cmp.Or(attached.MediaType,
+			"application/octet-stream"), len(attached.Bytes)))
 	}
 	return end
 }

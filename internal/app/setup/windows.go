@@ -57,7 +57,8 @@ func (w ModelWindow) Warning() (what, advice string) {
 	case w.failed != "":
 		why = " (the provider " + w.failed + ")"
 	case w.profile == "ollama":
-		why = " (Ollama reports it once the model is loaded; its default is this small unless OLLAMA_CONTEXT_LENGTH or num_ctx is set)"
+		why =
+			" (Ollama reports it once the model is loaded; its default is this small unless OLLAMA_CONTEXT_LENGTH or num_ctx is set)"
 	}
 	return fmt.Sprintf("the context window of %s is unknown%s: assuming %s tokens", w.Model, why, thousands(w.Tokens)),
 		"set context_window for it under models: in the config file, or in the agent's file"
@@ -227,7 +228,8 @@ func (w *windows) KeepAsking(ctx context.Context, log *zap.Logger) {
 		w.mu.Unlock()
 		for _, known := range w.Learn(ctx, names) {
 			if known.Source == WindowTold {
-				log.Info("the server now reports the context window of a model", zap.String("model", known.Model), zap.Int("context_window", known.Tokens))
+				log.Info("the server now reports the context window of a model", zap.String("model", known.Model),
+					zap.Int("context_window", known.Tokens))
 			}
 		}
 	}

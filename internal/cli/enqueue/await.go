@@ -42,7 +42,8 @@ func (w *awaiting) run(ctx context.Context) error {
 	notifier, stop := follow.StartNotifier(ctx, w.db)
 	defer stop()
 	w.watcher = &follow.Watcher{
-		Source: follow.EventSource{Store: w.db.Store, Bell: notifier}, Progress: follow.NewProgress(w.Err, w.verbose && !w.json, w.json),
+		Source: follow.EventSource{Store: w.db.Store, Bell: notifier}, Progress: follow.NewProgress(w.Err,
+			w.verbose && !w.json, w.json),
 	}
 	message, reply, err := w.closed(ctx, notifier)
 	w.watcher.Settle(err == nil)
@@ -99,15 +100,17 @@ func (w *awaiting) reportFailure(m waiting.Message) {
 	}
 	w.reported = m.Attempts
 	w.watcher.Settle(true)
-	w.Err.Line("%s", w.Err.Paint(term.Warned, fmt.Sprintf("attempt %d failed: %s; it is retried after a pause", m.Attempts, term.OneLine(w.Masker.String(m.LastError), 500))))
+	w.Err.Line("%s", w.Err.Paint(term.Warned, fmt.Sprintf("attempt %d failed: %s; it is retried after a pause",
+		m.Attempts, term.OneLine(w.Masker.String(m.LastError), 500))))
 }
 
-// reportWaits prints what the message waits for, each reason once. Lanes, slots and the next tick are not worth a line, and that
-// no worker runs, or that a failed attempt is retried, is reported elsewhere.
+// reportWaits prints what the message waits for, each reason once. Lanes, slots and the next tick are not worth a line,
+// and that no worker runs, or that a failed attempt is retried, is reported elsewhere.
 func (w *awaiting) reportWaits(m waiting.Message) {
 	for _, wait := range m.Waits {
 		row, _ := waiting.RowOf(wait.Reason)
-		said := slices.Contains(w.said, wait.Reason) || wait.Reason == waiting.NoWorker || wait.Reason == waiting.LaneBackoff
+		said := slices.Contains(w.said, wait.Reason) || wait.Reason == waiting.NoWorker ||
+			wait.Reason == waiting.LaneBackoff
 		if w.json || said || row.Minor || row.Running {
 			continue
 		}
@@ -163,7 +166,8 @@ func (w *awaiting) finish(m waiting.Message, reply *turnkeeper.Reply) error {
 	turn := fmt.Sprintf(`turn %d; see "turnctl show %d"`, m.TurnID, m.TurnID)
 	switch {
 	case m.State == turnkeeper.MessageFailed:
-		return shell.Exit(shell.ExitNotDone, fmt.Errorf("the message failed in its %s: %s", turn, term.OrDash(m.LastError)))
+		return shell.Exit(shell.ExitNotDone, fmt.Errorf("the message failed in its %s: %s", turn,
+			term.OrDash(m.LastError)))
 	case m.State == turnkeeper.MessageCancelled:
 		return shell.Exit(shell.ExitNotDone, fmt.Errorf("the message was cancelled in its %s", turn))
 	case reply != nil && reply.Outcome == turnkeeper.TurnDegraded:

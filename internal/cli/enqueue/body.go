@@ -18,7 +18,9 @@ func (e *enqueuing) readBody(args []string) (string, error) {
 	}
 	if file, ok := e.Stdin.(*os.File); ok && len(args) == 0 {
 		if _, _, terminal := term.TerminalSize(file); terminal {
-			return "", shell.Misused(`no message: give it as an argument, pipe it in, or pass "-", type it and end with Ctrl-D`)
+			return "",
+				shell.Misused(
+					`no message: give it as an argument, pipe it in, or pass "-", type it and end with Ctrl-D`)
 		}
 	}
 	body, err := io.ReadAll(io.LimitReader(e.Stdin, shell.LargestMessage+1))

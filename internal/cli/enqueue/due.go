@@ -67,7 +67,10 @@ func parseMoment(text string, zone *time.Location) (time.Time, error) {
 		}
 		return t, nil
 	}
-	return time.Time{}, shell.Misused("--at is %q: write a time as 2006-01-02T15:04 (local time, %s) or 2006-01-02T15:04:05Z (RFC 3339)", text, zone)
+	return time.Time{},
+		shell.Misused(
+			"--at is %q: write a time as 2006-01-02T15:04 (local time, %s) or 2006-01-02T15:04:05Z (RFC 3339)", text,
+			zone)
 }
 
 // setDue sets the message's due time, by the database's clock.
@@ -83,7 +86,8 @@ func (e *enqueuing) setDue(ctx context.Context, store *operate.Store) error {
 		return err
 	}
 	if e.due.at != "" && e.message.DueAt.Before(now) {
-		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("--at is in the past (%s): a new message is due at once", term.Clock{Now: now, Zone: e.Zone}.Exactly(e.message.DueAt))))
+		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("--at is in the past (%s): a new message is due at once",
+			term.Clock{Now: now, Zone: e.Zone}.Exactly(e.message.DueAt))))
 	}
 	return nil
 }

@@ -56,23 +56,29 @@ else goes to standard error. With --json it prints one JSON object instead.
 				}
 				return e.run(cmd, args)
 			},
-			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // "completion" may be the body's first word
+			// "completion" may be the body's first word
+			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		}
 		f := cmd.Flags()
 		f.StringVar(&e.message.Agent, "agent", "", "the agent that handles the message (required)")
 		f.StringVar(&e.message.User, "user", "", "whose conversation it is; two users never share one. None: no user's")
-		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation to continue")
-		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key, for the same agent and user, is the same message")
+		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation,
+			"the conversation to continue")
+		f.StringVar(&e.message.Key, "key", "",
+			"idempotency key: a repeat with the same key, for the same agent and user, is the same message")
 		f.IntVar(&e.message.Priority, "priority", 0, "each point counts as one second of waiting, -1000 to 1000")
 		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
 		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this delay or later, such as 90s or 2h")
 		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to store with the message")
 		f.BoolVar(&e.wait, "wait", false, "wait for the reply and print it")
-		shell.DurationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply after the message is due; 0: no limit")
+		shell.DurationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute,
+			"how long to wait for the reply after the message is due; 0: no limit")
 		f.BoolVar(&e.json, "json", false, "print one JSON object")
-		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: print a line for each event, also if standard error is not a terminal")
+		f.BoolVarP(&e.verbose, "verbose", "v", false,
+			"with --wait: print a line for each event, also if standard error is not a terminal")
 		f.StringVar(&script, "completion", "", "print the completion script for a shell: bash, zsh, fish or powershell")
-		_ = cmd.RegisterFlagCompletionFunc("completion", cobra.FixedCompletions([]string{"bash", "zsh", "fish", "powershell"}, cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc("completion", cobra.FixedCompletions([]string{"bash", "zsh", "fish",
+			"powershell"}, cobra.ShellCompDirectiveNoFileComp))
 		s.AddSettings(cmd, shell.ReaderSettings...)
 		s.CompleteAll(cmd, nil, nil)
 		return cmd
@@ -142,7 +148,9 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if err := e.message.Check(shell.LargestMessage); err != nil {
 		return err
 	}
-	return e.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error { return e.send(cmd.Context(), cfg, db) })
+	return e.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
+		return e.send(cmd.Context(), cfg, db)
+	})
 }
 
 func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.Database) error {
@@ -154,12 +162,14 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 		return e.unanswered(err)
 	}
 	if errors.Is(err, turnkeeper.ErrUnknownAgent) && hasFile(cfg.AgentsDir, e.message.Agent) {
-		return fmt.Errorf("%w '%s': the workers have not read agents/%[2]s.md yet: send them SIGHUP", turnkeeper.ErrUnknownAgent, e.message.Agent)
+		return fmt.Errorf("%w '%s': the workers have not read agents/%[2]s.md yet: send them SIGHUP",
+			turnkeeper.ErrUnknownAgent, e.message.Agent)
 	}
 	if err != nil {
 		return err
 	}
-	accepted := acceptedView{MessageID: id, Agent: e.message.Agent, User: e.message.User, Conversation: e.message.Conversation}
+	accepted := acceptedView{MessageID: id, Agent: e.message.Agent, User: e.message.User,
+		Conversation: e.message.Conversation}
 	if accepted.Conversation == "" {
 		accepted.Conversation = turnkeeper.DefaultConversation
 	}
@@ -230,10 +240,12 @@ func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store 
 		e.Err.Line("%s", e.Err.Paint(term.Warned, "no worker is running: the message waits until you start one"))
 	}
 	if change := e.changeOfFile(ctx, cfg, store); change != "" {
-		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("agent %s: %s; %s", e.message.Agent, change, shell.AdviceOfChange(change))))
+		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("agent %s: %s; %s", e.message.Agent, change,
+			shell.AdviceOfChange(change))))
 	}
 	if set, err := store.SchedulerSettings(ctx); err == nil && !set.PausedAt.IsZero() {
-		e.Err.Line("%s", e.Err.Paint(term.Warned, `the scheduler is paused (`+term.OneLine(set.PausedReason, 200)+`): the message waits until "turnctl scheduler resume"`))
+		e.Err.Line("%s", e.Err.Paint(term.Warned, `the scheduler is paused (`+term.OneLine(set.PausedReason,
+			200)+`): the message waits until "turnctl scheduler resume"`))
 	}
 }
 

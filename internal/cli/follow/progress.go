@@ -89,7 +89,8 @@ func (p *Progress) show(e turnkeeper.Event) {
 	case turnkeeper.EventRoundStop:
 		p.roundEnds(e)
 	case turnkeeper.EventRoundRollback:
-		p.say(p.Paint(term.Warned, "  round "+fmt.Sprint(e.Round)+" is discarded: ") + term.OneLine(DataOf[turnevents.RollbackData](e).Reason, p.Columns))
+		p.say(p.Paint(term.Warned, "  round "+fmt.Sprint(e.Round)+" is discarded: ") + term.OneLine(
+			DataOf[turnevents.RollbackData](e).Reason, p.Columns))
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
 		p.turnEnds(e)
 	}
@@ -160,7 +161,8 @@ func (p *Progress) roundEnds(e turnkeeper.Event) {
 		p.wipe()
 		return
 	}
-	p.say(p.Paint(term.Dim, fmt.Sprintf("  round %d done: %s, %s, %s tokens", e.Round, term.OneLine(data.Model, 64), term.Plural(data.Calls, "tool call"), term.Thousands(data.Usage.Total()))))
+	p.say(p.Paint(term.Dim, fmt.Sprintf("  round %d done: %s, %s, %s tokens", e.Round, term.OneLine(data.Model, 64),
+		term.Plural(data.Calls, "tool call"), term.Thousands(data.Usage.Total()))))
 }
 
 func (p *Progress) turnEnds(e turnkeeper.Event) {
@@ -170,7 +172,8 @@ func (p *Progress) turnEnds(e turnkeeper.Event) {
 		return
 	}
 	if p.verbose {
-		line := fmt.Sprintf("  %s after %s and %s", data.State, term.Plural(data.Rounds, "round"), term.Plural(data.Calls, "tool call"))
+		line := fmt.Sprintf("  %s after %s and %s", data.State, term.Plural(data.Rounds, "round"),
+			term.Plural(data.Calls, "tool call"))
 		if data.StopReason != turnkeeper.StopNone {
 			line += fmt.Sprintf(" (%s)", data.StopReason)
 		}

@@ -34,10 +34,14 @@ func watchedTurn(t *testing.T) []turnkeeper.Event {
 		event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "tool_use", Tool: "clock"}),
 		event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Arguments: "{}"}),
 		event(turnkeeper.EventToolStarted, 1, turnevents.ToolData{Name: "clock", State: turnkeeper.CallStarted}),
-		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "clock", State: turnkeeper.CallSucceeded, Preview: "09:30", Millis: 3}),
-		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "order", State: turnkeeper.CallUnknown, Preview: strings.Repeat("may or may not ", 20)}),
-		event(turnkeeper.EventRoundStop, 1, turnevents.RoundStopData{Model: "gpt", Calls: 2, Usage: turnkeeper.Usage{InputTokens: 1200}}),
-		event(turnkeeper.EventTurnWaiting, 0, turnevents.TurnWaitingData{For: "detached calls", Calls: []string{"round-1-tool-1", "round-1-tool-2"}}),
+		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "clock", State: turnkeeper.CallSucceeded,
+			Preview: "09:30", Millis: 3}),
+		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "order", State: turnkeeper.CallUnknown,
+			Preview: strings.Repeat("may or may not ", 20)}),
+		event(turnkeeper.EventRoundStop, 1, turnevents.RoundStopData{Model: "gpt", Calls: 2,
+			Usage: turnkeeper.Usage{InputTokens: 1200}}),
+		event(turnkeeper.EventTurnWaiting, 0, turnevents.TurnWaitingData{For: "detached calls",
+			Calls: []string{"round-1-tool-1", "round-1-tool-2"}}),
 		event(turnkeeper.EventTurnResumed, 0, turnevents.TurnResumedData{Dispatch: 2}),
 		event(turnkeeper.EventRoundStart, 2, turnevents.RoundStartData{Of: 3}),
 		event(turnkeeper.EventBlockStart, 2, turnevents.BlockStartData{Kind: "text"}),
@@ -49,7 +53,8 @@ func watchedTurn(t *testing.T) []turnkeeper.Event {
 		event(turnkeeper.EventBlockDelta, 2, turnevents.BlockDeltaData{Text: "late.\x1b[2J\nGood night."}),
 		event(turnkeeper.EventRoundStop, 2, turnevents.RoundStopData{Model: "gpt"}),
 		event(turnkeeper.EventTurnError, 0, turnevents.TurnEndData{State: turnkeeper.TurnFailed, Retry: true}),
-		event(turnkeeper.EventTurnComplete, 0, turnevents.TurnEndData{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Rounds: 2, Calls: 1}),
+		event(turnkeeper.EventTurnComplete, 0, turnevents.TurnEndData{State: turnkeeper.TurnDegraded,
+			StopReason: turnkeeper.StopMaxRounds, Rounds: 2, Calls: 1}),
 		{Type: "something_new", Data: json.RawMessage("[1]")},
 		{Type: turnkeeper.EventToolResult, Data: json.RawMessage("not JSON")},
 	}
@@ -104,21 +109,26 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: with data of which no field, and of which each
+// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: with data of which no
+// field, and of which each
 // field, is empty.
 func TestProgressOfEachEvent(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, verbose := range []bool{false, true} {
 		for kind, data := range map[turnkeeper.EventType]any{
-			turnkeeper.EventTurnStart: &turnevents.TurnStartData{}, turnkeeper.EventRoundStart: &turnevents.RoundStartData{},
-			turnkeeper.EventBlockStart: &turnevents.BlockStartData{}, turnkeeper.EventBlockDelta: &turnevents.BlockDeltaData{},
+			turnkeeper.EventTurnStart:   &turnevents.TurnStartData{},
+			turnkeeper.EventRoundStart:  &turnevents.RoundStartData{},
+			turnkeeper.EventBlockStart:  &turnevents.BlockStartData{},
+			turnkeeper.EventBlockDelta:  &turnevents.BlockDeltaData{},
 			turnkeeper.EventToolStarted: &turnevents.ToolData{}, turnkeeper.EventToolResult: &turnevents.ToolData{},
 			turnkeeper.EventNotice: &turnevents.NoticeData{}, turnkeeper.EventRoundStop: &turnevents.RoundStopData{},
 			turnkeeper.EventRoundRollback: &turnevents.RollbackData{}, turnkeeper.EventAskOpened: &turnevents.AskData{},
-			turnkeeper.EventAskClosed: &turnevents.AskData{}, turnkeeper.EventTurnWaiting: &turnevents.TurnWaitingData{},
-			turnkeeper.EventTurnResumed: &turnevents.TurnResumedData{}, turnkeeper.EventTurnComplete: &turnevents.TurnEndData{},
-			turnkeeper.EventTurnError: &turnevents.TurnEndData{},
+			turnkeeper.EventAskClosed:    &turnevents.AskData{},
+			turnkeeper.EventTurnWaiting:  &turnevents.TurnWaitingData{},
+			turnkeeper.EventTurnResumed:  &turnevents.TurnResumedData{},
+			turnkeeper.EventTurnComplete: &turnevents.TurnEndData{},
+			turnkeeper.EventTurnError:    &turnevents.TurnEndData{},
 		} {
 			golden.Fill(data, 100)
 			full, err := json.Marshal(data)
@@ -151,7 +161,8 @@ type source struct{ events []turnkeeper.Event }
 
 func (s source) Subscribe() (<-chan struct{}, func()) { return nil, func() {} }
 
-func (s source) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) (found []turnkeeper.Event, _ error) {
+func (s source) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) (found []turnkeeper.Event,
+	_ error) {
 	for _, e := range s.events {
 		if e.TurnID == turn && e.Seq > after {
 			found = append(found, e)
@@ -167,8 +178,10 @@ func TestWatcher(t *testing.T) {
 		return turnkeeper.Event{TurnID: turn, Seq: seq, Type: kind, Round: 1, Data: json.RawMessage(data)}
 	}
 	events := source{[]turnkeeper.Event{
-		event(7, 1, turnkeeper.EventRoundStart, `{"of":3}`), event(7, 2, turnkeeper.EventTurnError, `{"state":"failed","retry":true}`),
-		event(8, 1, turnkeeper.EventRoundStart, `{"of":4}`), event(8, 2, turnkeeper.EventTurnComplete, `{"state":"succeeded","stop_reason":"none","rounds":1}`),
+		event(7, 1, turnkeeper.EventRoundStart, `{"of":3}`), event(7, 2, turnkeeper.EventTurnError,
+			`{"state":"failed","retry":true}`),
+		event(8, 1, turnkeeper.EventRoundStart, `{"of":4}`), event(8, 2, turnkeeper.EventTurnComplete,
+			`{"state":"succeeded","stop_reason":"none","rounds":1}`),
 	}}
 	const first = "turn 7\n  round 1 of 3\n  the turn failed; another turn will retry the message\n"
 	const second = "turn 8\n  round 1 of 4\n  succeeded after 1 round and 0 tool calls\n"

@@ -17,7 +17,8 @@ const (
 )
 
 // ChangeOf describes how an agent's file differs from the registered definition. It returns "" if they are the same.
-func ChangeOf(ctx context.Context, store *operate.Store, file *agentdef.Definition, registered []turnkeeper.AgentRegistration) (string, error) {
+func ChangeOf(ctx context.Context, store *operate.Store, file *agentdef.Definition,
+	registered []turnkeeper.AgentRegistration) (string, error) {
 	i := slices.IndexFunc(registered, func(r turnkeeper.AgentRegistration) bool { return r.Name == file.Name })
 	if i < 0 {
 		return fileUnregistered, nil
@@ -69,7 +70,8 @@ func needsOf(file, old *agentdef.Definition) (added []string) {
 func AdviceOfChange(change string) string {
 	advice := "if the workers use this folder, send them SIGHUP to reload it"
 	if strings.Contains(change, "; new in it: ") {
-		return advice + "; restart workers that were started before the new entries were configured: they read tools, servers and providers only at start"
+		return advice +
+			"; restart workers that were started before the new entries were configured: they read tools, servers and providers only at start"
 	}
 	return advice + ". If they keep the old definition after that, their log says why"
 }

@@ -78,7 +78,8 @@ func withPrefix(typed string, entries []string) (fit []string) {
 }
 
 // CompleteAgents lists the registered agents.
-func CompleteAgents(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func CompleteAgents(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (names []string, err error) {
 	agents, err := store.Agents(ctx)
 	for _, a := range agents {
 		names = append(names, a.Name+"\t"+a.Description)
@@ -86,8 +87,10 @@ func CompleteAgents(ctx context.Context, store *operate.Store, _ *cobra.Command,
 	return names, err
 }
 
-func completeConversations(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
-	messages, err := store.Messages(ctx, operate.Page{Agent: FlagText(cmd, "agent"), User: FlagText(cmd, "user"), Limit: completionScan})
+func completeConversations(ctx context.Context, store *operate.Store, cmd *cobra.Command,
+	_ []string) (names []string, err error) {
+	messages, err := store.Messages(ctx, operate.Page{Agent: FlagText(cmd, "agent"), User: FlagText(cmd, "user"),
+		Limit: completionScan})
 	for _, m := range messages {
 		names = append(names, m.Conversation)
 	}
@@ -95,7 +98,8 @@ func completeConversations(ctx context.Context, store *operate.Store, cmd *cobra
 	return slices.Compact(names), err
 }
 
-func completeUsers(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
+func completeUsers(ctx context.Context, store *operate.Store, cmd *cobra.Command,
+	_ []string) (names []string, err error) {
 	messages, err := store.Messages(ctx, operate.Page{Agent: FlagText(cmd, "agent"), Limit: completionScan})
 	for _, m := range messages {
 		if m.User != "" {
@@ -113,7 +117,8 @@ type Arguments map[string][]cobra.CompletionFunc
 // ones that all programs share.
 func (s *Session) CompleteAll(root *cobra.Command, arguments Arguments, more map[string]cobra.CompletionFunc) {
 	flags := map[string]cobra.CompletionFunc{
-		"agent": s.FromDatabase(CompleteAgents), "conversation": s.FromDatabase(completeConversations), "user": s.FromDatabase(completeUsers),
+		"agent": s.FromDatabase(CompleteAgents), "conversation": s.FromDatabase(completeConversations),
+		"user": s.FromDatabase(completeUsers),
 	}
 	maps.Copy(flags, more)
 	var walk func(*cobra.Command)

@@ -26,7 +26,8 @@ func (s *Session) WithDatabase(ctx context.Context, f func(*config.Config, *data
 }
 
 // Database is like WithDatabase. With mayCreate it creates the private database if there is none.
-func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.Config, *database.Database) error) (err error) {
+func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.Config,
+	*database.Database) error) (err error) {
 	cfg, err := s.LoadConfig()
 	if err != nil {
 		return err
@@ -62,7 +63,8 @@ func (s *Session) warnOfNewerSchema(ctx context.Context, store *operate.Store) {
 	if err != nil || len(newer) == 0 {
 		return
 	}
-	s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the database's schema is newer than this program, which does not know %s; use the newer program",
+	s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf(
+		"the database's schema is newer than this program, which does not know %s; use the newer program",
 		term.Plural(len(newer), "migration")+", up to "+newer[len(newer)-1].String())))
 }
 
@@ -72,7 +74,8 @@ func findPrivate(cfg *config.Config) error {
 		return nil
 	}
 	if !pgdev.Made(cfg.DataDir) {
-		return fmt.Errorf("there is no database yet: no worker has run with the data folder %s; start a worker here, or set DATABASE_URL or --data-dir", cfg.DataDir)
+		return fmt.Errorf(
+			"there is no database yet: no worker has run with the data folder %s; start a worker here, or set DATABASE_URL or --data-dir", cfg.DataDir)
 	}
 	return nil
 }
@@ -96,7 +99,8 @@ func explain(ctx context.Context, store *operate.Store, err error) error {
 	case pending == len(migrations):
 		return errNoSchema
 	case pending > 0:
-		return fmt.Errorf(`the database's schema is older than this program (%s missing): run "turnctl migrate" or start a worker`,
+		return fmt.Errorf(
+			`the database's schema is older than this program (%s missing): run "turnctl migrate" or start a worker`,
 			term.Plural(pending, "migration"))
 	default:
 		return err
@@ -106,8 +110,10 @@ func explain(ctx context.Context, store *operate.Store, err error) error {
 // known reports whether the error is an expected result and not a failure.
 func known(err error) bool {
 	_, coded := errors.AsType[*ExitError](err)
-	return coded || unread(err) || errors.Is(err, turnkeeper.ErrEmptyMessage) || errors.Is(err, turnkeeper.ErrInvalidMessage) ||
-		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrAgentRetired) || errors.Is(err, turnkeeper.ErrKeyConflict)
+	return coded || unread(err) || errors.Is(err, turnkeeper.ErrEmptyMessage) ||
+		errors.Is(err, turnkeeper.ErrInvalidMessage) ||
+		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrAgentRetired) ||
+		errors.Is(err, turnkeeper.ErrKeyConflict)
 }
 
 // PendingOf counts the migrations that are not applied.

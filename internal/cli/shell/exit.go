@@ -11,13 +11,15 @@ import (
 
 // Exit codes of all commands.
 const (
-	ExitOK       = 0   // done
-	ExitFailure  = 1   // the command failed, or could not reach something
-	ExitUsage    = 2   // the command line, the settings or the input are wrong
-	ExitNotFound = 3   // nothing has that id or name
-	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
-	ExitNotDone  = 5   // enqueue --wait, turnctl events --follow: it failed or was cancelled
-	ExitRefused  = 6   // turnctl cancel, finish, retry, schedules run, webhooks, init: not possible in the current state; tools call: not confirmed
+	ExitOK       = 0 // done
+	ExitFailure  = 1 // the command failed, or could not reach something
+	ExitUsage    = 2 // the command line, the settings or the input are wrong
+	ExitNotFound = 3 // nothing has that id or name
+	ExitNoReply  = 4 // enqueue --wait: no reply in time; the message stays accepted
+	ExitNotDone  = 5 // enqueue --wait, turnctl events --follow: it failed or was cancelled
+	// turnctl cancel, finish, retry, schedules run, webhooks, init: not possible in the current state; tools call: not
+	// confirmed
+	ExitRefused  = 6
 	ExitDegraded = 7   // enqueue --wait: the reply is degraded, so incomplete
 	ExitSignal   = 130 // stopped by a signal before the end
 )
@@ -67,7 +69,8 @@ func exitCode(err error, began bool) int {
 	case !began:
 		return ExitUsage
 	case errors.Is(err, turnkeeper.ErrEmptyMessage), errors.Is(err, turnkeeper.ErrInvalidMessage),
-		errors.Is(err, turnkeeper.ErrUnknownAgent), errors.Is(err, turnkeeper.ErrAgentRetired), errors.Is(err, turnkeeper.ErrKeyConflict):
+		errors.Is(err, turnkeeper.ErrUnknownAgent), errors.Is(err, turnkeeper.ErrAgentRetired),
+		errors.Is(err, turnkeeper.ErrKeyConflict):
 		return ExitUsage
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return ExitNotFound

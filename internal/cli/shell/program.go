@@ -64,7 +64,8 @@ func Main(p Program) int {
 		_, _ = fmt.Fprintf(os.Stderr, "warning: %v\n", err)
 	}
 	env := Environment{
-		Args: os.Args[1:], Getenv: os.LookupEnv, Variables: variables(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Args: os.Args[1:], Getenv: os.LookupEnv, Variables: variables(), Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: os.Stderr,
 	}
 	if p.Reloads {
 		env.Reload = hangups

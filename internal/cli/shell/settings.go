@@ -58,7 +58,8 @@ func (s *Session) AddSettings(cmd *cobra.Command, names ...string) {
 		usage := setting.Usage()
 		switch {
 		case setting.Name == "database_url":
-			usage = "The Postgres to use. Prefer the variable: other users of this machine can read command lines [DATABASE_URL, " + setting.Env + "]"
+			usage =
+				"The Postgres to use. Prefer the variable: other users of this machine can read command lines [DATABASE_URL, " + setting.Env + "]"
 		case setting.Name == "log_level" && len(names) > 0:
 			setting.Default = quietLevel
 			usage = "The minimum level of this command's log (" + setting.Bounds + ")"
@@ -75,7 +76,8 @@ func (s *Session) AddSettings(cmd *cobra.Command, names ...string) {
 		}
 		flag.NoOptDefVal = "true"
 		if setting.Default == "true" {
-			off := cmd.PersistentFlags().VarPF(&offFlag{settingFlag: f}, "no-"+setting.Flag, "", "The same as --"+setting.Flag+"=false")
+			off := cmd.PersistentFlags().VarPF(&offFlag{settingFlag: f}, "no-"+setting.Flag, "",
+				"The same as --"+setting.Flag+"=false")
 			off.NoOptDefVal, off.DefValue, off.Annotations = "true", "", flag.Annotations
 		}
 	}

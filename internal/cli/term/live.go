@@ -129,7 +129,8 @@ func (t *Live) typed(keys string) LiveStep {
 	step := LiveDraw
 	for keys != "" {
 		key := keys[:1]
-		for _, known := range []string{"\x1b[A", "\x1b[B", "\x1bOA", "\x1bOB", "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F", "\x1b[1~", "\x1b[4~"} {
+		for _, known := range []string{"\x1b[A", "\x1b[B", "\x1bOA", "\x1bOB", "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F",
+			"\x1b[1~", "\x1b[4~"} {
 			if strings.HasPrefix(keys, known) {
 				key = known
 			}

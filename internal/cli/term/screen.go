@@ -84,7 +84,8 @@ func ToneOf[S ~string](state S) Tone {
 	switch string(state) {
 	case string(turnkeeper.TurnSucceeded):
 		return Good
-	case string(turnkeeper.TurnDegraded), string(turnkeeper.CallUnknown), string(turnkeeper.CallSkipped), string(turnkeeper.CallDenied):
+	case string(turnkeeper.TurnDegraded), string(turnkeeper.CallUnknown), string(turnkeeper.CallSkipped),
+		string(turnkeeper.CallDenied):
 		return Warned
 	case string(turnkeeper.TurnFailed):
 		return Bad

@@ -11,7 +11,8 @@ import (
 	"turnkeeper/storage"
 )
 
-// TestEachCauseHasAdvice checks the advice on each cause that package storage names, and on the server's codes of refused connections.
+// TestEachCauseHasAdvice checks the advice on each cause that package storage names, and on the server's codes of
+// refused connections.
 func TestEachCauseHasAdvice(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../../storage/errors.go", nil, 0)
 	if err != nil {
@@ -25,7 +26,8 @@ func TestEachCauseHasAdvice(t *testing.T) {
 		return true
 	})
 	causes := []string{
-		storage.CauseRefused, storage.CauseName, storage.CauseUnreachable, storage.CauseTimeout, storage.CauseTLS, storage.CauseClosed, storage.CauseURL,
+		storage.CauseRefused, storage.CauseName, storage.CauseUnreachable, storage.CauseTimeout, storage.CauseTLS,
+		storage.CauseClosed, storage.CauseURL,
 	}
 	if named != len(causes) {
 		t.Errorf("package storage names %d causes, and %d are checked", named, len(causes))

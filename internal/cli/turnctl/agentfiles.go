@@ -43,8 +43,10 @@ type checkedSchedule struct {
 // worker programs.
 //
 // It asks the agents' MCP servers for their tools, and model servers for context windows that are not configured.
-func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.Config) (agentReport, []setup.MCPReport) {
-	check, report := setup.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}, Schedules: []checkedSchedule{}}
+func checkFiles(ctx context.Context, s *shell.Session, path string,
+	cfg *config.Config) (agentReport, []setup.MCPReport) {
+	check, report := setup.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{},
+		Problems: []string{}, Warnings: []string{}, Schedules: []checkedSchedule{}}
 	known, err := setup.KnownTools(cfg)
 	if err != nil {
 		report.Problems = append(report.Problems, err.Error())
@@ -61,7 +63,8 @@ func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.
 		report.Agents = append(report.Agents, agent.Name)
 		for _, sched := range agent.Schedules {
 			next := nextTimes(s, sched.Cron, sched.TimeZone)
-			report.Schedules = append(report.Schedules, checkedSchedule{agent.Name, sched.Name, sched.Cron, sched.TimeZone, next})
+			report.Schedules = append(report.Schedules, checkedSchedule{agent.Name, sched.Name, sched.Cron,
+				sched.TimeZone, next})
 		}
 	}
 	for _, fault := range found.Faults {
@@ -83,7 +86,8 @@ func isFile(path string) bool {
 
 // askServers asks the MCP servers of agents for their tools. It opens the database only if
 // one of them uses a person's login.
-func askServers(ctx context.Context, s *shell.Session, cfg *config.Config, agents []*agentdef.Definition) (reports []setup.MCPReport) {
+func askServers(ctx context.Context, s *shell.Session, cfg *config.Config,
+	agents []*agentdef.Definition) (reports []setup.MCPReport) {
 	asked := false
 	if setup.MCPLoginsUsed(cfg, agents) {
 		_ = s.WithDatabase(ctx, func(cfg *config.Config, db *database.Database) error { // doctor reports the error

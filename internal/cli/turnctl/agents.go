@@ -28,7 +28,8 @@ func agentsCommand(s *shell.Session) *cobra.Command {
 				showAgents(out, c, agents)
 				warnFileless(s, agents)
 			}
-			return list(s, cmd, look, views.OfAgent, show, "no agents: a worker registers the files of its agents folder when it starts")
+			return list(s, cmd, look, views.OfAgent, show,
+				"no agents: a worker registers the files of its agents folder when it starts")
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -48,7 +49,8 @@ in the settings nor in the table of known models.`,
 
 func showAgentCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show an agent: its models, tools, schedules and survival level", Args: shell.ExactArgs(1),
+		Use: "show NAME", Short: "Show an agent: its models, tools, schedules and survival level",
+		Args:    shell.ExactArgs(1),
 		Example: "  turnctl agents show clerk",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
@@ -116,7 +118,8 @@ func warnFileless(s *shell.Session, agents []turnkeeper.AgentRegistration) {
 		return // the list does not need it
 	}
 	if without := fileless(cfg.AgentsDir, agents); len(without) > 0 {
-		s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("no file in %s for: %s; unless another worker has their files, they keep running with their last definition: \"turnctl agents retire NAME\" ends that",
+		s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf(
+			"no file in %s for: %s; unless another worker has their files, they keep running with their last definition: \"turnctl agents retire NAME\" ends that",
 			cfg.AgentsDir, strings.Join(without, ", "))))
 	}
 }
@@ -140,7 +143,8 @@ func agentState(c term.Clock, a turnkeeper.AgentRegistration) term.Cell {
 	case a.LeftWaiting == 0:
 		return term.Cell{Text: "retired " + c.Ago(a.RetiredAt), Tone: term.Dim}
 	}
-	return term.Cell{Text: fmt.Sprintf("retired %s; %s waiting", c.Ago(a.RetiredAt), term.Plural(a.LeftWaiting, "message")), Tone: term.Warned}
+	return term.Cell{Text: fmt.Sprintf("retired %s; %s waiting", c.Ago(a.RetiredAt), term.Plural(a.LeftWaiting,
+		"message")), Tone: term.Warned}
 }
 
 func checkAgents(ctx context.Context, s *shell.Session, args []string) error {
@@ -159,7 +163,9 @@ func checkAgents(ctx context.Context, s *shell.Session, args []string) error {
 	report.Warnings = append(report.Warnings, config.Misspelt(s.Variables)...)
 	for _, r := range servers {
 		if r.Err != nil {
-			report.Warnings = append(report.Warnings, fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does", r.Server, r.Where, s.Masker.String(r.Err.Error())))
+			report.Warnings = append(report.Warnings,
+				fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does",
+					r.Server, r.Where, s.Masker.String(r.Err.Error())))
 		}
 		report.Warnings = append(report.Warnings, r.Lacks...)
 	}

@@ -27,7 +27,9 @@ then after twice as long each time, at most an hour. A row that no longer fails 
 on by itself. A step of the scheduler's tick that fails as a whole, and the tick
 itself, are listed too; they are tried again each second.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *operate.Store) ([]granting.Aside, error) { return store.Aside(ctx) }
+			look := func(ctx context.Context, store *operate.Store) ([]granting.Aside, error) {
+				return store.Aside(ctx)
+			}
 			return list(s, cmd, look, views.OfAside, showAside, "nothing is set aside")
 		},
 	}
@@ -38,7 +40,8 @@ itself, are listed too; they are tried again each second.`,
 func showAside(s *term.Screen, c term.Clock, rows []granting.Aside) {
 	t := term.NewTable("KIND", "ID", "SINCE", ">FAILURES", "NEXT TRY", "SQLSTATE", "ERROR")
 	for _, a := range rows {
-		t.Add(string(a.Kind), term.OrDash(a.ID), c.At(a.Since), fmt.Sprint(a.Failures), c.At(a.NextTry), term.OrDash(a.Code), term.OneLine(a.Error, term.PreviewColumns))
+		t.Add(string(a.Kind), term.OrDash(a.ID), c.At(a.Since), fmt.Sprint(a.Failures), c.At(a.NextTry),
+			term.OrDash(a.Code), term.OneLine(a.Error, term.PreviewColumns))
 	}
 	t.Print(s)
 }
@@ -61,7 +64,9 @@ func retryAsideCommand(s *shell.Session) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return s.Print(map[string]int{"retried": n}, func() { s.Out.Line("%s", term.Plural(n, "row")+" will be tried at once") })
+				return s.Print(map[string]int{"retried": n}, func() {
+					s.Out.Line("%s", term.Plural(n, "row")+" will be tried at once")
+				})
 			})
 		},
 	}
@@ -73,7 +78,8 @@ func subjectOf(args []string) (granting.Subject, error) {
 		return granting.Subject{}, nil
 	}
 	if len(args) != 2 || !slices.Contains(granting.SubjectKinds, granting.SubjectKind(args[0])) {
-		return granting.Subject{}, shell.Misused(`give KIND and ID as "turnctl set-aside" lists them, or nothing for all`)
+		return granting.Subject{},
+			shell.Misused(`give KIND and ID as "turnctl set-aside" lists them, or nothing for all`)
 	}
 	return granting.Subject{Kind: granting.SubjectKind(args[0]), ID: args[1]}, nil
 }

@@ -48,7 +48,8 @@ no lease and no slot while it waits for an answer.`,
 			if cmd.Flags().Changed("turn") && turn < 1 {
 				return shell.Misused("--turn is %d: it must be an id", turn)
 			}
-			filter := operate.AskFilter{Agent: page.Agent, User: page.User, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit}
+			filter := operate.AskFilter{Agent: page.Agent, User: page.User, Turn: turnkeeper.TurnID(turn),
+				Before: asks.ID(page.Cursor), Limit: page.Limit}
 			if page.State != "all" {
 				filter.State = cmp.Or(asks.State(page.State), asks.Open)
 			}
@@ -75,14 +76,17 @@ func showAsks(s *term.Screen, c term.Clock, all []operate.Ask) {
 		if !a.Closed() {
 			expires = c.At(a.ExpiresAt)
 		}
-		t.Add(strconv.FormatInt(int64(a.ID), 10), askState(a), string(a.Kind), pathOf(a), strconv.FormatInt(int64(a.Turn), 10), term.OrDash(a.Tool),
-			term.OneLine(askform.Escaped(a.Arguments), 40), c.Ago(a.OpenedAt), expires, term.OneLine(term.OrDash(a.Reason), 60))
+		t.Add(strconv.FormatInt(int64(a.ID), 10), askState(a), string(a.Kind), pathOf(a),
+			strconv.FormatInt(int64(a.Turn), 10), term.OrDash(a.Tool),
+			term.OneLine(askform.Escaped(a.Arguments), 40), c.Ago(a.OpenedAt), expires,
+			term.OneLine(term.OrDash(a.Reason), 60))
 	}
 	t.Print(s)
 }
 
 func askState(a operate.Ask) term.Cell {
-	tones := map[asks.State]term.Tone{asks.Open: term.Warned, asks.Approved: term.Good, asks.Answered: term.Good, asks.Denied: term.Bad}
+	tones := map[asks.State]term.Tone{asks.Open: term.Warned, asks.Approved: term.Good, asks.Answered: term.Good,
+		asks.Denied: term.Bad}
 	tone, ok := tones[a.State]
 	if !ok {
 		tone = term.Dim
@@ -101,7 +105,8 @@ func pathOf(a operate.Ask) string {
 
 func showAskCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "show ASK", Short: "Show an ask with its arguments", Args: shell.ExactArgs(1), Example: "  turnctl asks show 7",
+		Use: "show ASK", Short: "Show an ask with its arguments", Args: shell.ExactArgs(1),
+		Example: "  turnctl asks show 7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				ask, err := findAsk(cmd.Context(), db.Store, args[0])
@@ -199,32 +204,34 @@ refused.
   turnctl asks approve 7 --arguments '{"amount": 90, "to": "acme"}'
   turnctl asks approve 7 --arguments - < arguments.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answerAsk(cmd.Context(), s, args[0], flags, asks.Approved, func(ask operate.Ask) (a asks.Answer, err error) {
-				if !cmd.Flags().Changed("arguments") {
-					return a, nil
-				}
-				text := arguments
-				if text == "-" {
-					all, err := jsonlimit.Answer.ReadAll(s.Stdin)
-					if err != nil {
-						return a, err
+			return answerAsk(cmd.Context(), s, args[0], flags, asks.Approved,
+				func(ask operate.Ask) (a asks.Answer, err error) {
+					if !cmd.Flags().Changed("arguments") {
+						return a, nil
 					}
-					text = string(all)
-				}
-				edited, err := askform.Arguments(ask.Schema, text)
-				if err != nil {
-					return a, shell.Misused("--arguments: %v", err)
-				}
-				a.Edited = edited
-				if edited == ask.Arguments {
-					a.Edited = ""
-				}
-				return a, nil
-			})
+					text := arguments
+					if text == "-" {
+						all, err := jsonlimit.Answer.ReadAll(s.Stdin)
+						if err != nil {
+							return a, err
+						}
+						text = string(all)
+					}
+					edited, err := askform.Arguments(ask.Schema, text)
+					if err != nil {
+						return a, shell.Misused("--arguments: %v", err)
+					}
+					a.Edited = edited
+					if edited == ask.Arguments {
+						a.Edited = ""
+					}
+					return a, nil
+				})
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&arguments, "arguments", "", "run the call with these arguments instead: a JSON object, or - to read it from standard input")
+	cmd.Flags().StringVar(&arguments, "arguments", "",
+		"run the call with these arguments instead: a JSON object, or - to read it from standard input")
 	return cmd
 }
 
@@ -239,7 +246,9 @@ refused.
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks deny 7 --comment "ask Bob first"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answerAsk(cmd.Context(), s, args[0], flags, asks.Denied, func(operate.Ask) (asks.Answer, error) { return asks.Answer{}, nil })
+			return answerAsk(cmd.Context(), s, args[0], flags, asks.Denied, func(operate.Ask) (asks.Answer, error) {
+				return asks.Answer{}, nil
+			})
 		},
 	}
 	flags.add(cmd)
@@ -250,7 +259,8 @@ func answerAskCommand(s *shell.Session) *cobra.Command {
 	var flags answerFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "answer ASK ANSWER", Short: "Answer a question, give a tool input, or settle an unknown outcome", Args: shell.ExactArgs(2),
+		Use: "answer ASK ANSWER", Short: "Answer a question, give a tool input, or settle an unknown outcome",
+		Args: shell.ExactArgs(2),
 		Long: `Answer a question of a model, give a tool the input it asked for, or settle whether a
 call of unknown outcome happened: happened, did_not_happen (it runs again) or unknown.
 If the same person repeats the command, nothing changes; another person is
@@ -261,21 +271,22 @@ refused.
   turnctl asks answer 8 '{"colour": "blue"}' --json
   turnctl asks answer 9 did_not_happen --comment "the bank has no such transfer"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answerAsk(cmd.Context(), s, args[0], flags, asks.Answered, func(ask operate.Ask) (asks.Answer, error) {
-				text := args[1]
-				if !asJSON {
-					quoted, err := json.Marshal(strings.ToValidUTF8(text, "\uFFFD"))
-					if err != nil {
-						return asks.Answer{}, err
+			return answerAsk(cmd.Context(), s, args[0], flags, asks.Answered,
+				func(ask operate.Ask) (asks.Answer, error) {
+					text := args[1]
+					if !asJSON {
+						quoted, err := json.Marshal(strings.ToValidUTF8(text, "\uFFFD"))
+						if err != nil {
+							return asks.Answer{}, err
+						}
+						text = string(quoted)
 					}
-					text = string(quoted)
-				}
-				answer, err := askform.Answer(ask.Schema, text)
-				if err != nil {
-					return asks.Answer{}, shell.Misused("ANSWER: %v", err)
-				}
-				return asks.Answer{Answer: answer}, nil
-			})
+					answer, err := askform.Answer(ask.Schema, text)
+					if err != nil {
+						return asks.Answer{}, shell.Misused("ANSWER: %v", err)
+					}
+					return asks.Answer{Answer: answer}, nil
+				})
 		},
 	}
 	flags.add(cmd)
@@ -284,7 +295,8 @@ refused.
 }
 
 // answerAsk answers an ask and prints it. make makes what the decision takes.
-func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFlags, decision asks.State, make func(operate.Ask) (asks.Answer, error)) error {
+func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFlags, decision asks.State,
+	make func(operate.Ask) (asks.Answer, error)) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		ask, err := findAsk(ctx, db.Store, arg)
 		if err != nil {
@@ -297,12 +309,14 @@ func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFl
 		if err != nil {
 			return err
 		}
-		a.Decision, a.By, a.Channel, a.Comment, a.Hash = decision, flags.by, "turnctl", flags.comment, cmp.Or(flags.hash, ask.Hash)
+		a.Decision, a.By, a.Channel, a.Comment, a.Hash = decision, flags.by, "turnctl", flags.comment,
+			cmp.Or(flags.hash, ask.Hash)
 		if a.By == "" {
 			user, _ := s.Getenv("USER")
 			a.By = cmp.Or(user, "operator")
 		}
-		if _, err := db.Store.AnswerAsk(ctx, ask.ID, a); errors.Is(err, asks.ErrClosed) || errors.Is(err, asks.ErrInvalid) {
+		if _, err := db.Store.AnswerAsk(ctx, ask.ID, a); errors.Is(err, asks.ErrClosed) ||
+			errors.Is(err, asks.ErrInvalid) {
 			return shell.Refused(err)
 		} else if err != nil {
 			return err

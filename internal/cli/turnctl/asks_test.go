@@ -21,24 +21,34 @@ func exampleAsks() []operate.Ask {
 	open := operate.Ask{
 		Ask: asks.Ask{
 			Question: asks.Question{
-				Call: key, Kind: asks.KindApprove, N: 1, Tool: "pay_invoice", Arguments: `{"to":"acme","amount":900,"note":"\u001b[31m"}`,
-				Rule: `args.amount > 500 ? ask("the amount is above 500") : allow`, Reason: "the amount is above 500", Schema: `{"type":"object"}`,
-				Terms: asks.Terms{Audience: []string{"ann", "bob"}, Hold: true},
+				Call: key, Kind: asks.KindApprove, N: 1, Tool: "pay_invoice",
+				Arguments: `{"to":"acme","amount":900,"note":"\u001b[31m"}`,
+				Rule:      `args.amount > 500 ? ask("the amount is above 500") : allow`,
+				Reason:    "the amount is above 500",
+				Schema:    `{"type":"object"}`,
+				Terms:     asks.Terms{Audience: []string{"ann", "bob"}, Hold: true},
 			},
-			ID: 7, Turn: 41, State: asks.Open, Hash: strings.Repeat("ab", 32), OpenedAt: began, ExpiresAt: after(48 * time.Hour),
+			ID: 7, Turn: 41, State: asks.Open, Hash: strings.Repeat("ab", 32), OpenedAt: began,
+			ExpiresAt: after(48 * time.Hour),
 		},
 		Agent: "clerk", Conversation: "anna\x1b[2J", Message: 12, TurnState: turnkeeper.TurnWaiting,
-		Path: []operate.AskStep{{Turn: 40, Agent: "boss", Call: turnkeeper.CallKey{Round: 2, Ordinal: 1}}, {Turn: 41, Agent: "clerk"}},
+		Path: []operate.AskStep{{Turn: 40, Agent: "boss", Call: turnkeeper.CallKey{Round: 2, Ordinal: 1}},
+			{Turn: 41, Agent: "clerk"}},
 	}
 	edited, answered, budget := open, open, open
-	edited.ID, edited.State, edited.ClosedAt, edited.AnsweredBy, edited.Channel = 6, asks.Approved, after(time.Minute), "ann", "turnctl"
+	edited.ID, edited.State, edited.ClosedAt, edited.AnsweredBy, edited.Channel = 6, asks.Approved, after(time.Minute),
+		"ann", "turnctl"
 	edited.Edited, edited.Comment = `{"amount":90,"to":"acme"}`, "less"
-	edited.CallState, edited.NotRun = turnkeeper.CallDenied, "denied: a person allowed this call, but\x1b[2J a rule denies it now"
-	answered.ID, answered.Kind, answered.State, answered.Tool, answered.Arguments = 5, asks.KindQuestion, asks.Answered, "ask_person", `{"question":"Which colour?"}`
+	edited.CallState, edited.NotRun = turnkeeper.CallDenied,
+		"denied: a person allowed this call, but\x1b[2J a rule denies it now"
+	answered.ID, answered.Kind, answered.State, answered.Tool, answered.Arguments = 5, asks.KindQuestion, asks.Answered,
+		"ask_person", `{"question":"Which colour?"}`
 	answered.Reason = "Which colour?\nhash           abab"
 	answered.Answer, answered.AnsweredBy, answered.ClosedAt, answered.Channel = `"blue"`, "bob", after(time.Hour), "sql"
-	budget.ID, budget.Kind, budget.State, budget.Tool, budget.Call = 4, asks.KindBudget, asks.Expired, "", turnkeeper.CallKey{Round: 3}
-	budget.Arguments, budget.Reason, budget.Rule, budget.ClosedAt, budget.Path = "{}", "the budget is used up", "", after(49*time.Hour), budget.Path[1:]
+	budget.ID, budget.Kind, budget.State, budget.Tool, budget.Call = 4, asks.KindBudget, asks.Expired, "",
+		turnkeeper.CallKey{Round: 3}
+	budget.Arguments, budget.Reason, budget.Rule, budget.ClosedAt, budget.Path = "{}", "the budget is used up", "",
+		after(49*time.Hour), budget.Path[1:]
 	return []operate.Ask{open, edited, answered, budget}
 }
 

@@ -33,12 +33,14 @@ func startCallback(ctx context.Context, port int, paste bool) (*callbackServer, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on port %d of this machine for the login's redirect: %w", port, err)
 	}
-	d := &callbackServer{redirect: "http://" + listener.Addr().String() + callbackPath, received: make(chan *url.URL), done: make(chan struct{})}
+	d := &callbackServer{redirect: "http://" + listener.Addr().String() + callbackPath, received: make(chan *url.URL),
+		done: make(chan struct{})}
 	if paste {
 		close(d.done)
 		return d, listener.Close()
 	}
-	d.server = &http.Server{Handler: d, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
+	d.server = &http.Server{Handler: d, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		MaxHeaderBytes: 32 << 10}
 	go func() {
 		defer close(d.done)
 		_ = d.server.Serve(listener) // until close
@@ -71,7 +73,8 @@ func (d *callbackServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not found", http.StatusNotFound)
 		return
 	}
-	page := struct{ Head, Text string }{"Return to the terminal", "You can close this window: turnctl reports whether the login succeeded."}
+	page := struct{ Head, Text string }{"Return to the terminal",
+		"You can close this window: turnctl reports whether the login succeeded."}
 	if back.Query().Get("error") != "" {
 		page.Head = "Not logged in"
 	}
@@ -128,7 +131,9 @@ func visitByPaste(ctx context.Context, s *shell.Session, address string) (*url.U
 		}
 		back, err := url.Parse(line)
 		if err != nil || back.Query().Get("state") != stateOf(address) {
-			return nil, errors.New("this is not the final address of this login: it must have a code, and the state of the address above")
+			return nil,
+				errors.New(
+					"this is not the final address of this login: it must have a code, and the state of the address above")
 		}
 		return back, nil
 	case <-ctx.Done():

@@ -32,7 +32,9 @@ Repeating the command does nothing.
 		Example: `  turnctl cancel 41 --reason "asked by the sender"
   turnctl cancel --message 12`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return of.end(cmd, s, args, func(store *operate.Store) ending { return ending{store.CancelTurn, store.CancelMessage} },
+			return of.end(cmd, s, args, func(store *operate.Store) ending {
+				return ending{store.CancelTurn, store.CancelMessage}
+			},
 				func(done operate.Ended, what, end string) {
 					if done.Closed {
 						s.Out.Line("%s is cancelled", what)
@@ -87,7 +89,8 @@ func (t *turnOrMessage) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// end ends the turn by the ending of the store. say prints the result: what has ended or will, and what its end is called.
+// end ends the turn by the ending of the store. say prints the result: what has ended or will, and what its end is
+// called.
 func (t *turnOrMessage) end(cmd *cobra.Command, s *shell.Session, args []string, by func(*operate.Store) ending,
 	say func(done operate.Ended, what, end string), view func(operate.Ended) any,
 ) error {

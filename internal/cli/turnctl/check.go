@@ -63,7 +63,8 @@ func printPromises(s *shell.Session, promises []operate.Promise) error {
 }
 
 func viewPromise(p operate.Promise) promiseView {
-	return promiseView{Promise: p.Text, Holds: len(p.Broken) == 0, Broken: append([]string{}, p.Broken...), More: p.More}
+	return promiseView{Promise: p.Text, Holds: len(p.Broken) == 0, Broken: append([]string{},
+		p.Broken...), More: p.More}
 }
 
 func showPromises(s *term.Screen, promises []operate.Promise, broken int) {
@@ -83,5 +84,8 @@ func showPromises(s *term.Screen, promises []operate.Promise, broken int) {
 		s.Line("all %d promises hold", len(promises))
 		return
 	}
-	s.Line("%s", s.Paint(term.Bad, fmt.Sprintf("%d of %d promises are broken: stop the workers, keep the database as it is, and report it", broken, len(promises))))
+	s.Line("%s",
+		s.Paint(term.Bad,
+			fmt.Sprintf("%d of %d promises are broken: stop the workers, keep the database as it is, and report it",
+				broken, len(promises))))
 }

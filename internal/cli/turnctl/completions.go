@@ -19,24 +19,34 @@ import (
 // completeCommands sets the completions of all commands.
 func completeCommands(s *shell.Session, root *cobra.Command) {
 	turns, messages := s.FromDatabase(completeTurns), s.FromDatabase(completeMessages)
-	schedules, webhooks, servers := s.FromDatabase(completeSchedules), s.FromDatabase(completeWebhooks), s.FromDatabase(completeMCPServers)
+	schedules, webhooks, servers := s.FromDatabase(completeSchedules), s.FromDatabase(completeWebhooks),
+		s.FromDatabase(completeMCPServers)
 	asked, agents := s.FromDatabase(completeAsks), s.FromDatabase(shell.CompleteAgents)
 	s.CompleteAll(root, shell.Arguments{
-		"turnctl asks show": {asked}, "turnctl asks approve": {asked}, "turnctl asks deny": {asked}, "turnctl asks answer": {asked},
-		"turnctl show": {turns}, "turnctl explain": {turns}, "turnctl events": {turns}, "turnctl cancel": {turns}, "turnctl finish": {turns},
-		"turnctl retry": {messages}, "turnctl output": {s.FromDatabase(completeOutputs)},
+		"turnctl asks show": {asked}, "turnctl asks approve": {asked}, "turnctl asks deny": {asked},
+		"turnctl asks answer": {asked},
+		"turnctl show":        {turns}, "turnctl explain": {turns}, "turnctl events": {turns},
+		"turnctl cancel": {turns},
+		"turnctl finish": {turns},
+		"turnctl retry":  {messages}, "turnctl output": {s.FromDatabase(completeOutputs)},
 		"turnctl agents show": {agents}, "turnctl agents retire": {agents}, "turnctl agents restore": {agents},
-		"turnctl set-aside retry": {s.FromDatabase(completeAsideKinds), s.FromDatabase(completeAsideIDs)}, "turnctl schedules run": {schedules},
-		"turnctl schedules pause": {schedules}, "turnctl schedules resume": {schedules}, "turnctl schedules set": {schedules}, "turnctl schedules reset": {schedules},
-		"turnctl webhooks show": {webhooks}, "turnctl webhooks redeliver": {webhooks}, "turnctl webhooks pause": {webhooks},
+		"turnctl set-aside retry": {s.FromDatabase(completeAsideKinds), s.FromDatabase(completeAsideIDs)},
+		"turnctl schedules run":   {schedules},
+		"turnctl schedules pause": {schedules}, "turnctl schedules resume": {schedules},
+		"turnctl schedules set": {schedules}, "turnctl schedules reset": {schedules},
+		"turnctl webhooks show": {webhooks}, "turnctl webhooks redeliver": {webhooks},
+		"turnctl webhooks pause":  {webhooks},
 		"turnctl webhooks resume": {webhooks}, "turnctl webhooks remove": {webhooks},
 		"turnctl tokens revoke": {s.FromDatabase(completeTokens)},
-		"turnctl mcp list":      {servers}, "turnctl mcp pin": {servers, s.FromDatabase(completeMCPTools)}, "turnctl mcp forget": {servers},
-		"turnctl mcp login": {s.FromSettings(serversOfSettings)}, "turnctl mcp logout": {s.FromSettings(serversOfSettings)},
+		"turnctl mcp list":      {servers}, "turnctl mcp pin": {servers, s.FromDatabase(completeMCPTools)},
+		"turnctl mcp forget":   {servers},
+		"turnctl mcp login":    {s.FromSettings(serversOfSettings)},
+		"turnctl mcp logout":   {s.FromSettings(serversOfSettings)},
 		"turnctl tools call":   {s.FromSettings(agentsOfFolder), s.FromSettings(toolsOfAgent)},
 		"turnctl agents check": {}, // the shell completes files and folders
 	}, map[string]cobra.CompletionFunc{
-		"agents": agents, "scopes": cobra.FixedCompletions(views.Scopes(), cobra.ShellCompDirectiveNoFileComp), "message": messages, "turn": turns,
+		"agents": agents, "scopes": cobra.FixedCompletions(views.Scopes(), cobra.ShellCompDirectiveNoFileComp),
+		"message": messages, "turn": turns,
 		"error-class": cobra.FixedCompletions(views.ErrorClasses(), cobra.ShellCompDirectiveNoFileComp),
 	})
 }
@@ -52,15 +62,18 @@ func completeTurns(ctx context.Context, store *operate.Store, cmd *cobra.Command
 	return names, err
 }
 
-func completeMessages(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
-	messages, err := store.Messages(ctx, operate.Page{Agent: shell.FlagText(cmd, "agent"), Limit: shell.CompletionEntries})
+func completeMessages(ctx context.Context, store *operate.Store, cmd *cobra.Command,
+	_ []string) (names []string, err error) {
+	messages, err := store.Messages(ctx, operate.Page{Agent: shell.FlagText(cmd, "agent"),
+		Limit: shell.CompletionEntries})
 	for _, m := range messages {
 		names = append(names, fmt.Sprintf("%d\t%s, %s", m.ID, m.Agent, m.State))
 	}
 	return names, err
 }
 
-func completeSchedules(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeSchedules(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (names []string, err error) {
 	schedules, err := store.Schedules(ctx)
 	for _, sched := range schedules {
 		names = append(names, sched.Agent+"/"+sched.Name+"\t"+sched.InForce())
@@ -69,7 +82,8 @@ func completeSchedules(ctx context.Context, store *operate.Store, _ *cobra.Comma
 }
 
 // completeOutputs lists the stored results of the newest turns.
-func completeOutputs(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeOutputs(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (names []string, err error) {
 	const newest = 5
 	turns, err := store.Turns(ctx, operate.Page{Limit: newest})
 	for _, t := range turns {
@@ -84,7 +98,8 @@ func completeOutputs(ctx context.Context, store *operate.Store, _ *cobra.Command
 	return names, err
 }
 
-func completeWebhooks(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeWebhooks(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (names []string, err error) {
 	webhooks, err := store.Webhooks(ctx)
 	for _, w := range webhooks {
 		names = append(names, w.Name+"\t"+w.Origin)
@@ -92,7 +107,8 @@ func completeWebhooks(ctx context.Context, store *operate.Store, _ *cobra.Comman
 	return names, err
 }
 
-func completeTokens(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeTokens(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (names []string, err error) {
 	tokens, err := store.Tokens(ctx)
 	for _, t := range tokens {
 		names = append(names, t.Name)
@@ -100,7 +116,8 @@ func completeTokens(ctx context.Context, store *operate.Store, _ *cobra.Command,
 	return names, err
 }
 
-func completeAsideKinds(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (kinds []string, err error) {
+func completeAsideKinds(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (kinds []string, err error) {
 	rows, err := store.Aside(ctx)
 	for _, row := range rows {
 		kinds = append(kinds, string(row.Kind))
@@ -109,7 +126,8 @@ func completeAsideKinds(ctx context.Context, store *operate.Store, _ *cobra.Comm
 	return slices.Compact(kinds), err
 }
 
-func completeAsideIDs(ctx context.Context, store *operate.Store, _ *cobra.Command, args []string) (ids []string, err error) {
+func completeAsideIDs(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	args []string) (ids []string, err error) {
 	rows, err := store.Aside(ctx)
 	for _, row := range rows {
 		if string(row.Kind) == args[0] && row.ID != "" {
@@ -119,7 +137,8 @@ func completeAsideIDs(ctx context.Context, store *operate.Store, _ *cobra.Comman
 	return ids, err
 }
 
-func completeMCPServers(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeMCPServers(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	_ []string) (names []string, err error) {
 	found, err := store.MCPTools(ctx, "")
 	for _, t := range found {
 		names = append(names, t.Server)
@@ -127,7 +146,8 @@ func completeMCPServers(ctx context.Context, store *operate.Store, _ *cobra.Comm
 	return slices.Compact(names), err
 }
 
-func completeMCPTools(ctx context.Context, store *operate.Store, _ *cobra.Command, args []string) (names []string, err error) {
+func completeMCPTools(ctx context.Context, store *operate.Store, _ *cobra.Command,
+	args []string) (names []string, err error) {
 	found, err := store.MCPTools(ctx, args[0])
 	for _, t := range found {
 		names = append(names, t.Name)

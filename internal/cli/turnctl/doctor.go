@@ -73,7 +73,8 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis.Report {
 	}
 	examineSettings(d, cfg)
 	for _, secret := range cfg.Missing {
-		d.Add(diagnosis.Warn, "settings", secret.Problem, "set it here too, if workers have it: without it some checks are skipped. A worker does not start without it")
+		d.Add(diagnosis.Warn, "settings", secret.Problem,
+			"set it here too, if workers have it: without it some checks are skipped. A worker does not start without it")
 	}
 	for _, sentence := range config.Misspelt(s.Variables) {
 		d.Add(diagnosis.Warn, "settings", sentence, "correct its name, or unset it: it has no effect")
@@ -86,7 +87,8 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis.Report {
 		return nil
 	})
 	if err != nil {
-		advice := words.DatabaseAdvice(storage.Cause(err), "correct DATABASE_URL, or what the error names at the server")
+		advice := words.DatabaseAdvice(storage.Cause(err),
+			"correct DATABASE_URL, or what the error names at the server")
 		switch {
 		case reached:
 			advice = "see the log in " + cfg.DataDir
@@ -100,7 +102,8 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis.Report {
 }
 
 func showDiagnosis(s *term.Screen, d *diagnosis.Report) {
-	words := map[diagnosis.Verdict]string{diagnosis.OK: s.Paint(term.Good, "ok  "), diagnosis.Warn: s.Paint(term.Warned, "warn"), diagnosis.Fail: s.Paint(term.Bad, "FAIL")}
+	words := map[diagnosis.Verdict]string{diagnosis.OK: s.Paint(term.Good, "ok  "), diagnosis.Warn: s.Paint(term.Warned,
+		"warn"), diagnosis.Fail: s.Paint(term.Bad, "FAIL")}
 	const indent = 26
 	for _, c := range d.Checks {
 		name := c.Name + strings.Repeat(" ", max(indent-6-term.Width(c.Name), 1))

@@ -63,7 +63,8 @@ After a broken connection, continue with --after and the last event's number.
 const eventPage = 500
 
 // storedEvents prints the events stored so far.
-func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, turn turnkeeper.Turn, after int64) error {
+func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, turn turnkeeper.Turn,
+	after int64) error {
 	all := []views.Event{}
 	paper := newTranscript(s.Out)
 	defer paper.end()
@@ -94,7 +95,8 @@ func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, t
 }
 
 // followEvents prints events as they come, until the last one.
-func followEvents(ctx context.Context, s *shell.Session, db *database.Database, turn turnkeeper.Turn, after int64) error {
+func followEvents(ctx context.Context, s *shell.Session, db *database.Database, turn turnkeeper.Turn,
+	after int64) error {
 	if turn.State.Terminal() && after >= turn.LastSeq {
 		return endCode(turn.State)
 	}

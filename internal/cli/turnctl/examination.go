@@ -23,10 +23,12 @@ import (
 // check.
 
 func examineSettings(d *diagnosis.Report, cfg *config.Config) {
-	d.Add(diagnosis.OK, "settings", "from "+cmp.Or(cfg.File, "flags, variables and defaults; there is no config file"), "")
+	d.Add(diagnosis.OK, "settings", "from "+cmp.Or(cfg.File, "flags, variables and defaults; there is no config file"),
+		"")
 	b := cfg.Bounds
-	d.Add(diagnosis.OK, "lease", fmt.Sprintf("%s; a turn takes at most %s and keeps a margin of %s; a silent worker counts as lost %s",
-		b.LeaseTTL, b.MaxDuration, b.Margin, lostAfter(cfg.TakeoverAfter)), "")
+	d.Add(diagnosis.OK, "lease",
+		fmt.Sprintf("%s; a turn takes at most %s and keeps a margin of %s; a silent worker counts as lost %s",
+			b.LeaseTTL, b.MaxDuration, b.Margin, lostAfter(cfg.TakeoverAfter)), "")
 }
 
 func lostAfter(takeover time.Duration) string {
@@ -37,9 +39,11 @@ func lostAfter(takeover time.Duration) string {
 }
 
 // examineDatabase reports what the database shows, and how it differs from the files and settings of this machine.
-func examineDatabase(ctx context.Context, d *diagnosis.Report, cfg *config.Config, db *database.Database, c term.Clock) {
+func examineDatabase(ctx context.Context, d *diagnosis.Report, cfg *config.Config, db *database.Database,
+	c term.Clock) {
 	set := diagnosis.Settings{
-		Database: db.Where(), NeedsToken: cfg.NeedsToken(), DBPoolSize: cfg.DBPoolSize, PollInterval: cfg.PollInterval, Retention: cfg.Retention, Zone: c.Zone, Command: shell.Command,
+		Database: db.Where(), NeedsToken: cfg.NeedsToken(), DBPoolSize: cfg.DBPoolSize, PollInterval: cfg.PollInterval,
+		Retention: cfg.Retention, Zone: c.Zone, Command: shell.Command,
 		Mask: cfg.Masker().String,
 	}
 	if !diagnosis.Examine(ctx, d, set, db.Store) {
@@ -51,9 +55,10 @@ func examineDatabase(ctx context.Context, d *diagnosis.Report, cfg *config.Confi
 	examineLogins(ctx, d, cfg, db.Store, c.Now)
 }
 
-// examineScheduled reports agents that have an active schedule but no file in the folder, for example because it was removed. It
-// returns these agents.
-func examineScheduled(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store) (foreign []string) {
+// examineScheduled reports agents that have an active schedule but no file in the folder, for example because it was
+// removed. It returns these agents.
+func examineScheduled(ctx context.Context, d *diagnosis.Report, cfg *config.Config,
+	store *operate.Store) (foreign []string) {
 	schedules, err := store.Schedules(ctx)
 	if err != nil {
 		d.Add(diagnosis.Fail, "schedules", err.Error(), "")
@@ -65,22 +70,28 @@ func examineScheduled(ctx context.Context, d *diagnosis.Report, cfg *config.Conf
 		}
 	}
 	for _, agent := range foreign {
-		d.Add(diagnosis.Warn, "schedules", fmt.Sprintf("%s runs by its schedule, but has no file in %s", agent, cfg.AgentsDir),
-			fmt.Sprintf("ignore this if another worker has the file; else pause the schedule: %s schedules pause %s", shell.Command("turnctl"), agent))
+		d.Add(diagnosis.Warn, "schedules", fmt.Sprintf("%s runs by its schedule, but has no file in %s", agent,
+			cfg.AgentsDir),
+			fmt.Sprintf("ignore this if another worker has the file; else pause the schedule: %s schedules pause %s",
+				shell.Command("turnctl"), agent))
 	}
 	return foreign
 }
 
 // examineRegistered reports the other registered agents without a file in the folder.
-func examineRegistered(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store, reported []string) {
+func examineRegistered(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store,
+	reported []string) {
 	agents, err := store.Agents(ctx)
 	if err != nil {
 		d.Add(diagnosis.Fail, "agents", err.Error(), "")
 		return
 	}
-	without := slices.DeleteFunc(fileless(cfg.AgentsDir, agents), func(name string) bool { return slices.Contains(reported, name) })
+	without := slices.DeleteFunc(fileless(cfg.AgentsDir, agents), func(name string) bool {
+		return slices.Contains(reported, name)
+	})
 	if len(without) > 0 {
-		d.Add(diagnosis.Warn, "agents", fmt.Sprintf("registered, but without a file in %s: %s", cfg.AgentsDir, strings.Join(without, ", ")),
+		d.Add(diagnosis.Warn, "agents", fmt.Sprintf("registered, but without a file in %s: %s", cfg.AgentsDir,
+			strings.Join(without, ", ")),
 			"ignore this if another worker has the file; else it was removed: they still accept messages and run with their last definition")
 	}
 	examineFiles(ctx, d, cfg, store, agents)
@@ -121,14 +132,16 @@ func examineProviders(d *diagnosis.Report, checks []setup.ProviderCheck, used ma
 			if near := p.Nearest(model); len(near) > 0 {
 				advice += "; similar names are " + strings.Join(near, ", ")
 			}
-			d.Add(diagnosis.Warn, "model "+model, fmt.Sprintf("the provider does not list it; used by %s", strings.Join(used[model], ", ")), advice)
+			d.Add(diagnosis.Warn, "model "+model, fmt.Sprintf("the provider does not list it; used by %s",
+				strings.Join(used[model], ", ")), advice)
 		}
 	}
 }
 
 // examineWindows reports the context windows of the agents' models. It omits one that is unknown because its provider
 // fails: the provider's check says what to do.
-func examineWindows(d *diagnosis.Report, masked func(string) string, windows []setup.ModelWindow, providers []setup.ProviderCheck) {
+func examineWindows(d *diagnosis.Report, masked func(string) string, windows []setup.ModelWindow,
+	providers []setup.ProviderCheck) {
 	var known []string
 	for _, w := range windows {
 		provider, _, _ := strings.Cut(w.Model, "/")

@@ -31,7 +31,8 @@ type topic struct {
 
 // topicHeadings are the headings of the topics.
 var topicHeadings = map[string]string{
-	"asked": "What was asked", "ran": "What ran", "uncertain": "What is uncertain", "ended": "How it ended", "held": "Dispatches",
+	"asked": "What was asked", "ran": "What ran", "uncertain": "What is uncertain", "ended": "How it ended",
+	"held": "Dispatches",
 	"cost": "What it cost", "requests": "What the model did not see", "next": "What you can do",
 }
 
@@ -39,7 +40,8 @@ func explainCommand(s *shell.Session) *cobra.Command {
 	var turn turnArg
 	var message int64
 	cmd := &cobra.Command{
-		Use: "explain TURN|latest | --message ID", Short: "Explain in sentences why a turn ended as it did, or what a message waits for", Args: shell.AtMostOneArg,
+		Use:   "explain TURN|latest | --message ID",
+		Short: "Explain in sentences why a turn ended as it did, or what a message waits for", Args: shell.AtMostOneArg,
 		Long: `Explain in sentences what a turn was asked, what ran, which calls have an unknown
 outcome, which limit or error stopped it, which workers ran it, what it cost, and
 what you can do now. With -o json the sentences are grouped by topic: asked, ran,
@@ -78,7 +80,8 @@ budget. With -o json each is an entry of waits, with a reason and an end time.
 	return cmd
 }
 
-func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *database.Database, turn turnArg) (explanation, error) {
+func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *database.Database,
+	turn turnArg) (explanation, error) {
 	view, err := findTurn(ctx, db.Store, turn)
 	if err != nil {
 		return explanation{}, err

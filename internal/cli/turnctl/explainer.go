@@ -32,7 +32,8 @@ type explainer struct {
 func (x *explainer) explain() explanation {
 	e := explanation{TurnID: x.Turn.ID, State: x.Turn.State}
 	for _, t := range []topic{
-		{"asked", x.asked()}, {"ran", x.ran()}, {"uncertain", x.uncertain()}, {"ended", x.ended()}, {"held", x.heldBy()},
+		{"asked", x.asked()}, {"ran", x.ran()}, {"uncertain", x.uncertain()}, {"ended", x.ended()},
+		{"held", x.heldBy()},
 		{"cost", append(x.cost(), x.level()...)}, {"requests", x.requests()}, {"next", x.next()},
 	} {
 		if len(t.Sentences) > 0 {
@@ -74,7 +75,8 @@ func askedBy(m waiting.Message, agent string, c term.Clock) string {
 	if m.Trigger == turnkeeper.TriggerSchedule {
 		return fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, agent, c.Moment(m.Slot), body)
 	}
-	return fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, agent, term.OneLine(words.Conversation(m.User, m.Conversation), 64), body)
+	return fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, agent,
+		term.OneLine(words.Conversation(m.User, m.Conversation), 64), body)
 }
 
 func (x *explainer) ran() []string {
@@ -97,7 +99,8 @@ func (x *explainer) ran() []string {
 		together = " together"
 	}
 	said := []string{fmt.Sprintf("It made %s (%d charged) of %s, which took %s%s.",
-		term.Plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "), term.Exact(latency), together)}
+		term.Plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "),
+		term.Exact(latency), together)}
 	if again > 0 {
 		said = append(said, fmt.Sprintf("Model calls were repeated %s before an answer.", term.Plural(again, "time")))
 	}
@@ -155,7 +158,8 @@ func (x *explainer) tools() []string {
 	if len(names) == 0 {
 		return []string{"It called no tools."}
 	}
-	said := []string{fmt.Sprintf("It asked for %s, of which %d ran:", term.Plural(len(x.calls()), "tool call"), x.Turn.ExecutedCalls)}
+	said := []string{fmt.Sprintf("It asked for %s, of which %d ran:", term.Plural(len(x.calls()), "tool call"),
+		x.Turn.ExecutedCalls)}
 	for _, name := range names {
 		of := byName[name]
 		parts := make([]string, len(of.states))
@@ -188,8 +192,11 @@ func (x *explainer) uncertain() (said []string) {
 		case c.State == turnkeeper.CallCancelled && c.Starts > 0 && c.Effect != turnkeeper.EffectNone:
 			said = append(said, what+" was interrupted after its start: it may or may not have happened.")
 		case x.Turn.MayHaveRun(c):
-			said = append(said, what+" may have been running when its worker was lost: the start of a tool that only reads is not recorded. What it did is unknown.")
-		case c.State == turnkeeper.CallCancelled && c.Starts == 0 && c.Duration == 0: // the start of a read is not recorded
+			said = append(said,
+				what+
+					" may have been running when its worker was lost: the start of a tool that only reads is not recorded. What it did is unknown.")
+		// the start of a read is not recorded
+		case c.State == turnkeeper.CallCancelled && c.Starts == 0 && c.Duration == 0:
 			said = append(said, what+" was planned but not run.")
 		}
 		if c.LateResult != "" {
@@ -208,13 +215,15 @@ func (x *explainer) ended() []string {
 	if !t.State.Terminal() {
 		said = append(append(said, x.status()), x.blockers()...)
 	} else {
-		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], term.Exact(t.Duration()), x.reason()))
+		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State],
+			term.Exact(t.Duration()), x.reason()))
 	}
 	for _, r := range x.Refused {
 		said = append(said, fmt.Sprintf("Until %s %s.", x.Moment(r.EndedAt), words.Refused(r.For, r.SQLState)))
 	}
 	for _, a := range x.expired {
-		said = append(said, fmt.Sprintf("Nobody answered ask %d (%s %s) before it expired at %s: turnctl asks show %d.", a.ID, a.Kind, term.OneLine(a.Tool, 64), x.Moment(a.ClosedAt), a.ID))
+		said = append(said, fmt.Sprintf("Nobody answered ask %d (%s %s) before it expired at %s: turnctl asks show %d.",
+			a.ID, a.Kind, term.OneLine(a.Tool, 64), x.Moment(a.ClosedAt), a.ID))
 	}
 	if t.Error != "" {
 		said = append(said, x.lastError())
@@ -271,7 +280,8 @@ func (x *explainer) lastError() string {
 
 // stateWords says how a turn ended, by its state.
 var stateWords = map[turnkeeper.TurnState]string{
-	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "ended degraded", turnkeeper.TurnFailed: "failed", turnkeeper.TurnCancelled: "was cancelled",
+	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "ended degraded", turnkeeper.TurnFailed: "failed",
+	turnkeeper.TurnCancelled: "was cancelled",
 }
 
 // status describes the state of an open turn.
@@ -281,13 +291,16 @@ func (x *explainer) status() string {
 	case t.State == turnkeeper.TurnWaiting:
 		return fmt.Sprintf("It waits for %s and holds no lease or slot meanwhile.", x.awaits()) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
-		return fmt.Sprintf("It waits for %s: it is queued until %s at the earliest.", x.deferredFor(), x.Moment(t.DueAt))
+		return fmt.Sprintf("It waits for %s: it is queued until %s at the earliest.", x.deferredFor(),
+			x.Moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
 		return "It is queued."
 	case t.WorkerID == "":
-		return fmt.Sprintf("It is granted, but no worker has started it yet; its lease ends at %s.", x.Moment(t.LeaseUntil))
+		return fmt.Sprintf("It is granted, but no worker has started it yet; its lease ends at %s.",
+			x.Moment(t.LeaseUntil))
 	default:
-		return fmt.Sprintf("It runs on worker %s; its lease ends at %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
+		return fmt.Sprintf("It runs on worker %s; its lease ends at %s.", term.OneLine(string(t.WorkerID), 100),
+			x.Moment(t.LeaseUntil)) + x.doing()
 	}
 }
 
@@ -355,7 +368,8 @@ func (x *explainer) refused() string {
 	if u.RefusedFor == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The database says: %s. To do: %s.", term.OneLine(u.RefusedWith, 300), words.WriteAdvice(u.RefusedCode))
+	return fmt.Sprintf(" The database says: %s. To do: %s.", term.OneLine(u.RefusedWith, 300),
+		words.WriteAdvice(u.RefusedCode))
 }
 
 // workerAlive reports whether a worker could continue an open turn.
@@ -395,11 +409,17 @@ func (x *explainer) reason() string {
 	}
 	switch t.StopReason {
 	case turnkeeper.StopMaxRounds:
-		return bound("it reached the limit on model calls (max_rounds)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxRounds) })
+		return bound("it reached the limit on model calls (max_rounds)", func(b turnkeeper.Bounds) string {
+			return fmt.Sprint(b.MaxRounds)
+		})
 	case turnkeeper.StopMaxDuration:
-		return bound("it reached its time limit (max_duration)", func(b turnkeeper.Bounds) string { return b.MaxDuration.String() })
+		return bound("it reached its time limit (max_duration)", func(b turnkeeper.Bounds) string {
+			return b.MaxDuration.String()
+		})
 	case turnkeeper.StopMaxToolCalls:
-		return bound("it reached the limit on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxToolCalls) })
+		return bound("it reached the limit on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string {
+			return fmt.Sprint(b.MaxToolCalls)
+		})
 	case turnkeeper.StopWorkerLost:
 		if t.ErrorClass == string(turnkeeper.StopWorkerLost) { // the scheduler ended it
 			return words.StopReason(t) + ", and the message was answered without another run"
@@ -428,7 +448,8 @@ func (x *explainer) reason() string {
 
 // dispatchWords says how a dispatch ended, by its outcome.
 var dispatchWords = map[string]string{
-	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "deferred it", "waiting": "left it waiting",
+	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "deferred it",
+	"waiting": "left it waiting",
 }
 
 func (x *explainer) heldBy() (said []string) {
@@ -532,11 +553,13 @@ func (x *explainer) next() (said []string) {
 	}
 	switch {
 	case !t.State.Terminal() && !x.workerAlive():
-		advise(`No worker is running: start one (%s) to continue the turn. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
+		advise(`No worker is running: start one (%s) to continue the turn. Stop it: turnctl cancel %d.`,
+			shell.Command("worker"), t.ID)
 	case !t.State.Terminal() && x.End != nil:
 		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
 	case !t.State.Terminal():
-		advise(`Watch it: turnctl events %d --follow. Let it answer with what it has: turnctl finish %d. Stop it: turnctl cancel %d.`, t.ID, t.ID, t.ID)
+		advise(
+			`Watch it: turnctl events %d --follow. Let it answer with what it has: turnctl finish %d. Stop it: turnctl cancel %d.`, t.ID, t.ID, t.ID)
 	default:
 		advise("%s", x.again())
 	}
@@ -556,11 +579,14 @@ func (x *explainer) again() string {
 	case x.as != 0:
 		return fmt.Sprintf("The message was retried as message %d.", x.as)
 	case x.Message.TurnID > t.ID:
-		return fmt.Sprintf("The message was retried in turn %d: turnctl explain %d.", x.Message.TurnID, x.Message.TurnID)
+		return fmt.Sprintf("The message was retried in turn %d: turnctl explain %d.", x.Message.TurnID,
+			x.Message.TurnID)
 	case t.StopReason == turnkeeper.StopWorkerLost && t.Losses > 1:
-		return fmt.Sprintf("Find out what killed the workers: first check the calls above that may have run. Fix the cause, then retry the message: turnctl retry %d --anyway.", t.MessageID)
+		return fmt.Sprintf(
+			"Find out what killed the workers: first check the calls above that may have run. Fix the cause, then retry the message: turnctl retry %d --anyway.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
-		return fmt.Sprintf("Fix the cause. The message waits for %s, currently down, and continues with its first answer: turnctl doctor says what to do. To retry it at once: turnctl retry %d.",
+		return fmt.Sprintf(
+			"Fix the cause. The message waits for %s, currently down, and continues with its first answer: turnctl doctor says what to do. To retry it at once: turnctl retry %d.",
 			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
 		return fmt.Sprintf("Fix the cause. To retry the message at once: turnctl retry %d.", t.MessageID)
@@ -571,14 +597,17 @@ func (x *explainer) again() string {
 	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // cancelled before any grant
 		return fmt.Sprintf("Retry the message: turnctl retry %d.", t.MessageID)
 	case !x.acted():
-		return fmt.Sprintf("No tool with an effect was started. Retry the message: turnctl retry %d --anyway.", t.MessageID)
+		return fmt.Sprintf("No tool with an effect was started. Retry the message: turnctl retry %d --anyway.",
+			t.MessageID)
 	default:
-		return fmt.Sprintf("If its effects may safely happen twice, retry the message: turnctl retry %d --anyway.", t.MessageID)
+		return fmt.Sprintf("If its effects may safely happen twice, retry the message: turnctl retry %d --anyway.",
+			t.MessageID)
 	}
 }
 
 // settingOf maps a stop reason to the setting of its limit.
 var settingOf = map[turnkeeper.StopReason]string{
-	turnkeeper.StopMaxRounds: "max_rounds", turnkeeper.StopMaxDuration: "max_duration", turnkeeper.StopMaxToolCalls: "max_tool_calls",
-	turnkeeper.StopBudget: "budget",
+	turnkeeper.StopMaxRounds: "max_rounds", turnkeeper.StopMaxDuration: "max_duration",
+	turnkeeper.StopMaxToolCalls: "max_tool_calls",
+	turnkeeper.StopBudget:       "budget",
 }

@@ -47,7 +47,8 @@ func explainMessage(ctx context.Context, s *shell.Session, db *database.Database
 	return s.Print(e, func() { showTopics(s.Out, e.Topics, messageHeadings) })
 }
 
-func readMessage(ctx context.Context, s *shell.Session, store *operate.Store, id turnkeeper.MessageID) (*messageExplainer, error) {
+func readMessage(ctx context.Context, s *shell.Session, store *operate.Store,
+	id turnkeeper.MessageID) (*messageExplainer, error) {
 	x := &messageExplainer{Clock: s.Clock()}
 	var err error
 	// Read the reply before the message: a reply exists only once the message is closed.
@@ -78,7 +79,8 @@ var messageHeadings = map[string]string{
 
 func (x *messageExplainer) explain() messageExplanation {
 	e := messageExplanation{
-		MessageID: x.ID, State: x.State, Outcome: views.OrNull(x.Outcome), TurnID: views.OrNull(x.TurnID), Waits: views.All(x.Waits, views.OfWait),
+		MessageID: x.ID, State: x.State, Outcome: views.OrNull(x.Outcome), TurnID: views.OrNull(x.TurnID),
+		Waits: views.All(x.Waits, views.OfWait),
 	}
 	for _, t := range []topic{{"asked", x.asked()}, {"stands", x.stands()}, {"waits", x.waits()}, {"next", x.next()}} {
 		if len(t.Sentences) > 0 {
@@ -103,13 +105,15 @@ func (x *messageExplainer) stands() (said []string) {
 	case x.State == turnkeeper.MessageWaiting && x.Attempts == 0:
 		said = append(said, accepted+" and has had no turn yet.")
 	case x.State == turnkeeper.MessageWaiting:
-		said = append(said, fmt.Sprintf("%s; %s ended without a reply, the last is turn %d.", accepted, term.Plural(x.Attempts, "turn"), x.TurnID))
+		said = append(said, fmt.Sprintf("%s; %s ended without a reply, the last is turn %d.", accepted,
+			term.Plural(x.Attempts, "turn"), x.TurnID))
 	case x.State == turnkeeper.MessageRunning && len(x.Waits) == 0:
 		said = append(said, fmt.Sprintf("%s, and turn %d runs%s.", accepted, x.TurnID, x.onWorker()))
 	case x.State == turnkeeper.MessageRunning:
 		said = append(said, fmt.Sprintf("%s, and turn %d is open.", accepted, x.TurnID))
 	default:
-		said = append(said, fmt.Sprintf("%s; turn %d closed it at %s: the turn %s.", accepted, x.TurnID, x.Moment(x.ClosedAt), x.closing()))
+		said = append(said, fmt.Sprintf("%s; turn %d closed it at %s: the turn %s.", accepted, x.TurnID,
+			x.Moment(x.ClosedAt), x.closing()))
 	}
 	if x.reply != nil {
 		said = append(said, fmt.Sprintf("Reply %d, %s: %s", x.reply.ID, x.reply.Outcome, quoted(x.reply.Body)))

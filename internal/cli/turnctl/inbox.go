@@ -14,17 +14,20 @@ import (
 )
 
 func inboxCommand(s *shell.Session) *cobra.Command {
-	return newestCommand(s, "inbox", "messages", messageStates, (*operate.Store).Messages, views.OfMessage, showMessages)
+	return newestCommand(s, "inbox", "messages", messageStates, (*operate.Store).Messages,
+		views.OfMessage, showMessages)
 }
 
 func showMessages(s *term.Screen, c term.Clock, messages []waiting.Message) {
-	t := term.NewTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN", "ACCEPTED", "BODY")
+	t := term.NewTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN",
+		"ACCEPTED", "BODY")
 	for _, m := range messages {
 		turn := "-"
 		if m.TurnID != 0 {
 			turn = fmt.Sprint(m.TurnID)
 		}
-		t.Add(fmt.Sprint(m.ID), messageCell(m, c), m.Agent, words.Conversation(m.User, m.Conversation), fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
+		t.Add(fmt.Sprint(m.ID), messageCell(m, c), m.Agent, words.Conversation(m.User, m.Conversation),
+			fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
 			turn, c.At(m.AcceptedAt), term.OneLine(m.Body, term.PreviewColumns))
 	}
 	t.Print(s)

@@ -15,7 +15,8 @@ import (
 
 // examineFiles reports agents whose files differ from their registration. A worker reloads its agents' files on SIGHUP,
 // but reads tools, providers and other settings only at its start.
-func examineFiles(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store, registered []turnkeeper.AgentRegistration) {
+func examineFiles(ctx context.Context, d *diagnosis.Report, cfg *config.Config, store *operate.Store,
+	registered []turnkeeper.AgentRegistration) {
 	if len(registered) == 0 {
 		return // no worker ever ran
 	}

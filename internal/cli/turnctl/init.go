@@ -40,14 +40,17 @@ exit code 6. It refuses --config: the file is always named turnkeeper.yaml.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// The next commands would read another file than the one written here.
 			if value, _ := s.Getenv("TURNKEEPER_CONFIG"); cmd.Flags().Changed("config") || value != "" {
-				return shell.Misused("init writes %s into the current folder: omit --config, and unset TURNKEEPER_CONFIG", config.DefaultFile)
+				return shell.Misused(
+					"init writes %s into the current folder: omit --config, and unset TURNKEEPER_CONFIG",
+					config.DefaultFile)
 			}
 			agent := filepath.Join("agents", "helper.md")
 			if err := writeNew([]newFile{{config.DefaultFile, starterConfig}, {agent, starterAgent}}); err != nil {
 				return err
 			}
 			done := started{[]string{config.DefaultFile, agent}, []string{
-				shell.Command("turnctl") + " agents check", shell.Command("worker"), shell.Command("enqueue") + ` --agent helper --wait "What time is it?"`,
+				shell.Command("turnctl") + " agents check", shell.Command("worker"), shell.Command("enqueue") +
+					` --agent helper --wait "What time is it?"`,
 			}}
 			return s.Print(done, func() {
 				s.Out.Line("wrote %s and %s", done.Written[0], done.Written[1])

@@ -58,8 +58,10 @@ func showLanes(s *term.Screen, c term.Clock, lanes []operate.LaneView) {
 				lease = term.Cell{Text: "held, " + words.SilentFor(*lane.Silence), Tone: term.Bad}
 			}
 		}
-		t.Add(string(l.Lane), lease, turn, term.Thousands(int64(lane.Waiting)), fmt.Sprint(l.Token), fmt.Sprint(l.Failures),
-			c.At(l.NotBefore), term.OrDash(string(l.WorkerID)), term.OrDash(waiting.Notes(c.Ago, lane.Waits, lane.Outside)))
+		t.Add(string(l.Lane), lease, turn, term.Thousands(int64(lane.Waiting)), fmt.Sprint(l.Token),
+			fmt.Sprint(l.Failures),
+			c.At(l.NotBefore), term.OrDash(string(l.WorkerID)), term.OrDash(waiting.Notes(c.Ago, lane.Waits,
+				lane.Outside)))
 	}
 	t.Print(s)
 }

@@ -46,7 +46,8 @@ func pinLevelCommand(s *shell.Session) *cobra.Command {
 	var pin operate.Pin
 	names := survival.Names()
 	cmd := &cobra.Command{
-		Use: "pin LEVEL", Short: "Set the level of an agent, or of all, in place of the budget", Args: shell.ExactArgs(1),
+		Use: "pin LEVEL", Short: "Set the level of an agent, or of all, in place of the budget",
+		Args:      shell.ExactArgs(1),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := shell.OneOf("LEVEL", args[0], names); err != nil {
@@ -57,7 +58,9 @@ func pinLevelCommand(s *shell.Session) *cobra.Command {
 			}
 			user, _ := s.Getenv("USER")
 			pin.Level, pin.By = survival.Level(args[0]), cmp.Or(strings.TrimSpace(pin.By), user, "operator")
-			return changeLevel(cmd, s, pin.Agent, func(ctx context.Context, store *operate.Store) error { return store.PinLevel(ctx, pin) })
+			return changeLevel(cmd, s, pin.Agent, func(ctx context.Context, store *operate.Store) error {
+				return store.PinLevel(ctx, pin)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&pin.Agent, "agent", "", "of this agent; without it, of all that have no pin of their own")
@@ -72,7 +75,9 @@ func unpinLevelCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unpin", Short: "Let the budget decide the level again", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return changeLevel(cmd, s, agent, func(ctx context.Context, store *operate.Store) error { return store.UnpinLevel(ctx, agent) })
+			return changeLevel(cmd, s, agent, func(ctx context.Context, store *operate.Store) error {
+				return store.UnpinLevel(ctx, agent)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "end the pin of this agent; without it, that of all")
@@ -80,7 +85,8 @@ func unpinLevelCommand(s *shell.Session) *cobra.Command {
 }
 
 // changeLevel changes the pin of an agent, or of all, and prints the levels.
-func changeLevel(cmd *cobra.Command, s *shell.Session, agent string, change func(context.Context, *operate.Store) error) error {
+func changeLevel(cmd *cobra.Command, s *shell.Session, agent string, change func(context.Context,
+	*operate.Store) error) error {
 	return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 		if err := registered(cmd.Context(), db.Store, agent); err != nil {
 			return err
@@ -120,13 +126,15 @@ func showLevels(s *term.Screen, c term.Clock, agents []operate.AgentLevel) {
 		if a.Pin != nil {
 			pin = diagnosis.PinText(c, a.Pin)
 		}
-		t.Add(a.Agent, levelCell(a.Level), left, usedOf(a.Used.Tokens, a.Used.TokenLimit), usedOf(a.Used.Calls, a.Used.CallLimit), term.OrDash(diagnosis.EffectText(a)), fmt.Sprint(a.Held), pin)
+		t.Add(a.Agent, levelCell(a.Level), left, usedOf(a.Used.Tokens, a.Used.TokenLimit),
+			usedOf(a.Used.Calls, a.Used.CallLimit), term.OrDash(diagnosis.EffectText(a)), fmt.Sprint(a.Held), pin)
 	}
 	t.Print(s)
 }
 
 func levelCell(level survival.Level) term.Cell {
-	return term.Cell{Text: string(level), Tone: map[survival.Level]term.Tone{survival.Normal: term.Good, survival.Low: term.Warned, survival.Critical: term.Bad}[level]}
+	return term.Cell{Text: string(level), Tone: map[survival.Level]term.Tone{survival.Normal: term.Good,
+		survival.Low: term.Warned, survival.Critical: term.Bad}[level]}
 }
 
 // usedOf writes what is used of a limit; without one, what is used.

@@ -86,7 +86,8 @@ type mcpToolView struct {
 
 func viewMCPTool(t mcpdef.Tool, effect turnkeeper.Effect) mcpToolView {
 	return mcpToolView{
-		Server: t.Server, Tool: t.Name, Name: mcpdef.ToolName(t.Server, t.Name), State: mcpState(t), Effect: string(effect),
+		Server: t.Server, Tool: t.Name, Name: mcpdef.ToolName(t.Server, t.Name), State: mcpState(t),
+		Effect:     string(effect),
 		PinnedHash: t.Pinned.Hash, PinnedAt: t.PinnedAt, Hash: t.Seen.Hash, SeenAt: t.SeenAt,
 		Description: t.Seen.Description, Schema: t.Seen.Schema,
 	}
@@ -110,7 +111,8 @@ func showMCPTools(s *term.Screen, cfg *config.Config, found []mcpdef.Tool) {
 		if tool.Gone || tool.Changed() {
 			state = term.Cell{Text: mcpState(tool), Tone: term.Warned}
 		}
-		t.Add(tool.Server, term.OneLine(tool.Name, 64), state, string(setup.MCPEffect(cfg, tool)), term.Cut(tool.Seen.Hash, 13), term.OneLine(tool.Seen.Description, 60))
+		t.Add(tool.Server, term.OneLine(tool.Name, 64), state, string(setup.MCPEffect(cfg, tool)),
+			term.Cut(tool.Seen.Hash, 13), term.OneLine(tool.Seen.Description, 60))
 	}
 	t.Print(s)
 }
@@ -118,7 +120,8 @@ func showMCPTools(s *term.Screen, cfg *config.Config, found []mcpdef.Tool) {
 func pinMCPCommand(s *shell.Session) *cobra.Command {
 	var hash string
 	cmd := &cobra.Command{
-		Use: "pin SERVER [TOOL]", Short: "Accept the current definition of a tool, or of all tools of a server", Args: cobra.RangeArgs(1, 2),
+		Use: "pin SERVER [TOOL]", Short: "Accept the current definition of a tool, or of all tools of a server",
+		Args: cobra.RangeArgs(1, 2),
 		Long: `Accept the last seen definitions: of one tool, or of all tools of a server.
 Workers use them within a second of the next call. Check them first:
 turnctl mcp list SERVER -o json.`,
@@ -147,7 +150,8 @@ turnctl mcp list SERVER -o json.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&hash, "hash", "", "accept only a definition with this full hash: the one you checked, not a newer one")
+	cmd.Flags().StringVar(&hash, "hash", "",
+		"accept only a definition with this full hash: the one you checked, not a newer one")
 	return cmd
 }
 
@@ -181,7 +185,8 @@ func changeMCP(ctx context.Context, s *shell.Session, server, tool string, chang
 			known = known || t.Name == tool
 		}
 		if !known {
-			return fmt.Errorf("no tool definitions are stored for %s; see %s mcp list", strings.TrimSpace("the MCP server "+server+" "+tool), shell.Command("turnctl"))
+			return fmt.Errorf("no tool definitions are stored for %s; see %s mcp list",
+				strings.TrimSpace("the MCP server "+server+" "+tool), shell.Command("turnctl"))
 		}
 		return change(db.Store)
 	})
@@ -206,7 +211,8 @@ func adviceOf(err error) string {
 	auth, ok := errors.AsType[*mcp.AuthError](err)
 	switch {
 	case ok && auth.Login != "":
-		return fmt.Sprintf("calls of its tools fail until someone logs in: %s mcp login %s", shell.Command("turnctl"), auth.Login)
+		return fmt.Sprintf("calls of its tools fail until someone logs in: %s mcp login %s",
+			shell.Command("turnctl"), auth.Login)
 	case ok:
 		return "calls of its tools fail until it has a token; check oauth in its settings"
 	}
@@ -228,7 +234,8 @@ func examinePins(ctx context.Context, d *diagnosis.Report, cfg *config.Config, s
 		if cfg.MCPServers[t.Server].RefuseChange {
 			found += ", and its calls are refused"
 		}
-		d.Add(diagnosis.Warn, "MCP tools", found, fmt.Sprintf("check it (%s mcp list %s -o json), then accept it: %s mcp pin %s %s",
+		d.Add(diagnosis.Warn, "MCP tools", found, fmt.Sprintf(
+			"check it (%s mcp list %s -o json), then accept it: %s mcp pin %s %s",
 			shell.Command("turnctl"), t.Server, shell.Command("turnctl"), t.Server, t.Name))
 	}
 }

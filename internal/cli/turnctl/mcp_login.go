@@ -55,10 +55,12 @@ renew them. They replace those of an earlier login; workers use them within seco
 	return cmd
 }
 
-func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string, paste bool) error {
+func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string,
+	paste bool) error {
 	if wants, err := setup.MCPWantsLogin(cfg, server); err != nil || !wants {
 		if err == nil {
-			err = fmt.Errorf("the MCP server %q does not use a login: its oauth.grant is not %s", server, config.GrantAuthorizationCode)
+			err = fmt.Errorf("the MCP server %q does not use a login: its oauth.grant is not %s", server,
+				config.GrantAuthorizationCode)
 		}
 		return err
 	}
@@ -69,7 +71,9 @@ func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store
 	defer callback.close()
 	person := mcp.Person{Redirect: callback.redirect}
 	if person.Visit = visitByBrowser(s, callback); paste {
-		person.Visit = func(ctx context.Context, address string) (*url.URL, error) { return visitByPaste(ctx, s, address) }
+		person.Visit = func(ctx context.Context, address string) (*url.URL, error) {
+			return visitByPaste(ctx, s, address)
+		}
 	}
 	login, tools, err := setup.LogInToMCP(ctx, cfg, store, server, person)
 	if err != nil {
@@ -79,7 +83,8 @@ func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store
 		return fmt.Errorf("not logged in to the MCP server %q: %w", server, err)
 	}
 	return s.Print(viewMCPLogin(server, login), func() {
-		s.Out.Line("logged in to %s: %s, scopes: %s", server, term.Plural(tools, "tool"), term.OrDash(strings.Join(login.Scopes, " ")))
+		s.Out.Line("logged in to %s: %s, scopes: %s", server, term.Plural(tools, "tool"),
+			term.OrDash(strings.Join(login.Scopes, " ")))
 		if !login.Renewable {
 			s.Out.Line("it cannot be renewed: log in again %s", untilText(login, s.Clock()))
 		}
@@ -149,7 +154,8 @@ func loginsMCPCommand(s *shell.Session) *cobra.Command {
 				view := func(l loginState) mcpLoginView { return viewMCPLogin(l.Server, l.Login) }
 				return s.Print(views.All(found, view), func() {
 					if len(found) == 0 {
-						s.Err.Line("no logins: no MCP server of the settings has oauth.grant %s", config.GrantAuthorizationCode)
+						s.Err.Line("no logins: no MCP server of the settings has oauth.grant %s",
+							config.GrantAuthorizationCode)
 						return
 					}
 					showLogins(s.Out, s.Clock(), found)
@@ -236,8 +242,10 @@ type mcpLoginView struct {
 
 func viewMCPLogin(server string, l mcpdef.Login) mcpLoginView {
 	return mcpLoginView{
-		Server: server, State: loginState{server, l}.state(time.Now()), Scopes: append([]string{}, l.Scopes...), Wanted: append([]string{}, l.Wanted...),
-		Renewable: l.Renewable, LoggedInAt: timeOrNil(l.LoggedInAt), RenewedAt: timeOrNil(l.RenewedAt), ExpiresAt: timeOrNil(l.Expires), Reason: l.Lapsed,
+		Server: server, State: loginState{server, l}.state(time.Now()), Scopes: append([]string{}, l.Scopes...),
+		Wanted:    append([]string{}, l.Wanted...),
+		Renewable: l.Renewable, LoggedInAt: timeOrNil(l.LoggedInAt), RenewedAt: timeOrNil(l.RenewedAt),
+		ExpiresAt: timeOrNil(l.Expires), Reason: l.Lapsed,
 	}
 }
 
@@ -261,14 +269,16 @@ func showLogins(s *term.Screen, c term.Clock, all []loginState) {
 }
 
 // warnOfLogins warns of missing and invalid logins to configured servers.
-func warnOfLogins(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string) error {
+func warnOfLogins(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store,
+	server string) error {
 	states, err := loginStates(ctx, cfg, store, server)
 	for _, l := range states {
 		if _, configured := cfg.MCPServers[l.Server]; !configured {
 			continue
 		}
 		if problem := l.problem(s.Now()); problem != "" {
-			s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the MCP server %s: %s: run %s mcp login %s", l.Server, problem, shell.Command("turnctl"), l.Server)))
+			s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the MCP server %s: %s: run %s mcp login %s",
+				l.Server, problem, shell.Command("turnctl"), l.Server)))
 		}
 	}
 	return err
@@ -287,9 +297,11 @@ func examineLogins(ctx context.Context, d *diagnosis.Report, cfg *config.Config,
 		_, configured := cfg.MCPServers[l.Server]
 		switch state := l.state(now); {
 		case !configured:
-			d.Add(diagnosis.Warn, name, "the settings have no such server", fmt.Sprintf("%s mcp logout %s", shell.Command("turnctl"), l.Server))
+			d.Add(diagnosis.Warn, name, "the settings have no such server", fmt.Sprintf("%s mcp logout %s",
+				shell.Command("turnctl"), l.Server))
 		case state == "too narrow":
-			d.Add(diagnosis.Warn, name, l.problem(now), fmt.Sprintf("%s mcp login %s", shell.Command("turnctl"), l.Server))
+			d.Add(diagnosis.Warn, name, l.problem(now), fmt.Sprintf("%s mcp login %s",
+				shell.Command("turnctl"), l.Server))
 		case state == "ok":
 			d.Add(diagnosis.OK, name, "valid", "")
 		}

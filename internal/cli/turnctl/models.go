@@ -32,7 +32,8 @@ at once.`,
 			look := func(ctx context.Context, store *operate.Store) ([]modelhealth.Health, error) {
 				return store.Models(ctx)
 			}
-			return list(s, cmd, look, views.OfModel, showModels, "no models: a worker registers its agents' models when it starts")
+			return list(s, cmd, look, views.OfModel, showModels,
+				"no models: a worker registers its agents' models when it starts")
 		},
 	}
 }
@@ -40,7 +41,8 @@ at once.`,
 func showModels(s *term.Screen, c term.Clock, models []modelhealth.Health) {
 	t := term.NewTable("MODEL", "STATE", "DOWN SINCE", "NEXT TRY", ">FAILURES", "ERROR", "AGENTS")
 	for _, m := range models {
-		state := term.Cell{Text: m.State(), Tone: map[string]term.Tone{"up": term.Good, "down": term.Bad, "probing": term.Bad, "unknown": term.Warned, "unused": term.Dim}[m.State()]}
+		state := term.Cell{Text: m.State(), Tone: map[string]term.Tone{"up": term.Good, "down": term.Bad,
+			"probing": term.Bad, "unknown": term.Warned, "unused": term.Dim}[m.State()]}
 		next, failure := c.At(m.Until), "-"
 		if m.Down() {
 			failure = term.OneLine(m.ErrorClass+": "+m.Error, term.PreviewColumns)
@@ -51,7 +53,8 @@ func showModels(s *term.Screen, c term.Clock, models []modelhealth.Health) {
 		if m.ProbeTurn != 0 {
 			next = fmt.Sprintf("now, turn %d", m.ProbeTurn)
 		}
-		t.Add(m.Model, state, c.At(m.DownSince), next, fmt.Sprint(m.Failures), failure, term.OrDash(strings.Join(m.Agents, ", ")))
+		t.Add(m.Model, state, c.At(m.DownSince), next, fmt.Sprint(m.Failures), failure,
+			term.OrDash(strings.Join(m.Agents, ", ")))
 	}
 	t.Print(s)
 }

@@ -63,7 +63,8 @@ line.`,
 	}
 	flags.add(cmd, "")
 	flags.addUser(cmd)
-	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true, "include the replies of sub-agents to other agents; =false omits them")
+	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true,
+		"include the replies of sub-agents to other agents; =false omits them")
 	flags.addBefore(cmd)
 	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, oldest first")
 	cmd.Flags().BoolVar(&follow, "follow", false, "print new replies from now on, or from --after on")
@@ -82,7 +83,8 @@ func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
 	}
 	t := term.NewTable(headings...)
 	for _, r := range replies {
-		cells := []any{fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, words.Conversation(r.User, r.Conversation), fmt.Sprint(r.MessageID),
+		cells := []any{fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, words.Conversation(r.User, r.Conversation),
+			fmt.Sprint(r.MessageID),
 			turnAndParent(r), c.At(r.CreatedAt)}
 		if labelled {
 			cells = append(cells, term.OrDash(strings.Join(r.Labels, ", ")))
@@ -160,8 +162,11 @@ func printReply(s *shell.Session, r turnkeeper.Reply) error {
 	if s.JSON() {
 		return shell.WriteJSONLine(s.Stdout, views.OfReply(r))
 	}
-	s.Out.Line("%s %s", s.Out.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Out.Paint(term.Bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
-		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent), term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), s.Clock().Moment(r.CreatedAt))+labelsOf(r)))
+	s.Out.Line("%s %s", s.Out.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Out.Paint(term.Bold,
+		fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
+		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent),
+			term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), s.Clock().Moment(r.CreatedAt))+
+			labelsOf(r)))
 	for _, line := range term.Wrap(cmp.Or(r.Body, silentReply), s.Out.Readable()-2) {
 		s.Out.Line("  %s", line)
 	}

@@ -77,7 +77,8 @@ type storedView struct {
 	Shown   string            `json:"shown"`   // what the model was shown
 }
 
-func showOutput(ctx context.Context, s *shell.Session, store *operate.Store, id turnkeeper.OutputID, p span, raw bool) error {
+func showOutput(ctx context.Context, s *shell.Session, store *operate.Store, id turnkeeper.OutputID, p span,
+	raw bool) error {
 	o, err := store.FindOutput(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return shell.NotFound(`there is no output %q: "turnctl show" lists those of a turn`, string(id))
@@ -152,7 +153,8 @@ func output(s *term.Screen, o turnkeeper.Output, text, shown string) {
 	}
 	s.Line("output %s of turn %d, %s", o.ID, o.TurnID, o.Call)
 	s.Line("  type       %s", term.OneLine(o.MediaType, 0))
-	s.Line("  size       %s, %s, about %s%s", term.Plural(int(o.SizeBytes), "byte"), term.Plural(int(o.Chars), "character"), term.Plural(int(o.Tokens), "token"), whole)
+	s.Line("  size       %s, %s, about %s%s", term.Plural(int(o.SizeBytes), "byte"), term.Plural(int(o.Chars),
+		"character"), term.Plural(int(o.Tokens), "token"), whole)
 	s.Line("  sha256     %s", o.SHA256)
 	s.Line("  read again %s", term.Plural(int(o.Retrieved), "time"))
 	s.Line("  the model was shown")

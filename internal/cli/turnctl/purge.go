@@ -61,7 +61,8 @@ growing. The idempotency key of a deleted message can be used again.
 				if err := tellOfTokens(cmd.Context(), s, db.Store, scope.User); err != nil {
 					return err
 				}
-				err = s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes, done.Kept}, func() { printPurged(s, scope.Dry, done) })
+				err = s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes, done.Kept},
+					func() { printPurged(s, scope.Dry, done) })
 				if err == nil && done.Kept > 0 {
 					return shell.Silent(shell.ExitFailure)
 				}
@@ -116,7 +117,8 @@ func printPurged(s *shell.Session, dry bool, done operate.Purged) {
 	if dry {
 		verb = "would be removed"
 	}
-	text := term.Plural(done.Messages, "message") + ", " + term.Plural(done.Turns, "turn") + ", " + term.Plural(done.Outputs, "tool result")
+	text := term.Plural(done.Messages, "message") + ", " + term.Plural(done.Turns, "turn") + ", " +
+		term.Plural(done.Outputs, "tool result")
 	if done.Notes > 0 {
 		text += ", " + term.Plural(done.Notes, "note")
 	}

@@ -68,5 +68,6 @@ func referenceOf(cmd *cobra.Command) string {
 	if usage := strings.TrimRight(flags.FlagUsagesWrapped(referenceColumns), "\n"); usage != "" {
 		fmt.Fprintf(&text, "\nFlags:\n%s\n", usage)
 	}
-	return fmt.Sprintf("\n## %s\n\n%s.\n\n```text\n%s```\n", cmd.CommandPath(), strings.TrimSuffix(cmd.Short, "."), text.String())
+	return fmt.Sprintf("\n## %s\n\n%s.\n\n```text\n%s```\n", cmd.CommandPath(), strings.TrimSuffix(cmd.Short, "."),
+		text.String())
 }

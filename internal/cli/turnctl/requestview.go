@@ -22,14 +22,16 @@ func (p *turnPage) request(r *turnkeeper.Recipe) {
 		return
 	}
 	w := r.Window
-	text := fmt.Sprintf("request ~%s of %s tokens (window %s, less %s for the answer and %s for safety)", count(w.Corrected()), count(w.Room()),
+	text := fmt.Sprintf("request ~%s of %s tokens (window %s, less %s for the answer and %s for safety)",
+		count(w.Corrected()), count(w.Room()),
 		count(w.Size), count(w.Answer), count(w.Safety))
 	if w.Reported > 0 {
 		text += fmt.Sprintf(", the provider counted %s", term.Thousands(w.Reported))
 	}
 	p.dimmed(text)
 	parts := []string{
-		"system " + count(w.System), "tools " + count(w.Tools), "earlier turns " + count(w.History), "this turn " + count(w.Turn),
+		"system " + count(w.System), "tools " + count(w.Tools), "earlier turns " + count(w.History), "this turn " +
+			count(w.Turn),
 		"notice " + count(w.Notice),
 	}
 	if w.Factor != 1 {
@@ -57,13 +59,16 @@ func (p *turnPage) fitted(r *turnkeeper.Recipe) {
 		p.dimmed("fitted: " + strings.Join(done, " · "))
 	}
 	if r.Compacted > 0 {
-		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf("shortened to %s tokens: the provider had refused a longer request", count(r.Compacted))))
+		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf(
+			"shortened to %s tokens: the provider had refused a longer request", count(r.Compacted))))
 	}
 	if note := r.RecordNote(); note != "" {
 		p.Line("     %s", p.Paint(term.Warned, note))
 	}
 	if r.Cut {
-		p.Line("     %s", p.Paint(term.Warned, "the provider seems to have truncated this request: it counted far fewer tokens than were sent"))
+		p.Line("     %s",
+			p.Paint(term.Warned,
+				"the provider seems to have truncated this request: it counted far fewer tokens than were sent"))
 	}
 }
 
@@ -102,14 +107,17 @@ func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int)
 		if err := printRequest(s, sent); err != nil || sent.Exact {
 			return err
 		}
-		return shell.Exit(shell.ExitFailure, fmt.Errorf("this differs from the sent request: it has %d bytes and the SHA-256 %s, the sent one had %d and %s "+
-			"(usually because a secret is masked in the database)", len(sent.Body), sent.SHA256, sent.Recipe.Bytes, sent.Recipe.SHA256))
+		return shell.Exit(shell.ExitFailure, fmt.Errorf(
+			"this differs from the sent request: it has %d bytes and the SHA-256 %s, the sent one had %d and %s "+
+				"(usually because a secret is masked in the database)", len(sent.Body), sent.SHA256, sent.Recipe.Bytes,
+			sent.Recipe.SHA256))
 	})
 }
 
 func printRequest(s *shell.Session, sent setup.SentRequest) error {
 	if s.JSON() {
-		return shell.WriteJSON(s.Stdout, sentView{sent.Turn, sent.Round, sent.Exact, sent.SHA256, sent.Recipe.SHA256, string(sent.Body)})
+		return shell.WriteJSON(s.Stdout, sentView{sent.Turn, sent.Round, sent.Exact, sent.SHA256, sent.Recipe.SHA256,
+			string(sent.Body)})
 	}
 	_, err := s.Stdout.Write(sent.Body)
 	return err

@@ -65,7 +65,8 @@ schedules continue with their next slots. Repeating the command does nothing.`,
 	}
 }
 
-func withAgent(ctx context.Context, s *shell.Session, name string, f func(context.Context, *operate.Store) error) error {
+func withAgent(ctx context.Context, s *shell.Session, name string, f func(context.Context,
+	*operate.Store) error) error {
 	if err := turnkeeper.CheckAgentName(name); err != nil {
 		return shell.Misused("%w", err)
 	}
@@ -79,7 +80,8 @@ func withAgent(ctx context.Context, s *shell.Session, name string, f func(contex
 }
 
 // printRetired prints the agent's state after a change, or returns the change's error.
-func printRetired(ctx context.Context, s *shell.Session, store *operate.Store, name string, cancelled int, err error) error {
+func printRetired(ctx context.Context, s *shell.Session, store *operate.Store, name string, cancelled int,
+	err error) error {
 	if err != nil {
 		return err
 	}
@@ -102,8 +104,10 @@ func printRetired(ctx context.Context, s *shell.Session, store *operate.Store, n
 			s.Out.Line("%s cancelled", term.Plural(cancelled, "message"))
 		}
 		if a.LeftWaiting > 0 {
-			s.Out.Line("%s", fmt.Sprintf(`%s still waiting: "turnctl inbox --agent %s --state waiting" lists them, "turnctl agents restore %s" makes the agent handle them, --cancel-waiting cancels them`,
-				term.Plural(a.LeftWaiting, "message"), name, name))
+			s.Out.Line("%s",
+				fmt.Sprintf(
+					`%s still waiting: "turnctl inbox --agent %s --state waiting" lists them, "turnctl agents restore %s" makes the agent handle them, --cancel-waiting cancels them`,
+					term.Plural(a.LeftWaiting, "message"), name, name))
 		}
 	})
 }

@@ -25,7 +25,8 @@ func retryCommand(s *shell.Session) *cobra.Command {
 	var since time.Duration
 	var scope operate.FailedScope
 	cmd := &cobra.Command{
-		Use: "retry MESSAGE | --turn TURN | --failed", Short: "Retry a message, or all failed messages", Args: shell.AtMostOneArg,
+		Use: "retry MESSAGE | --turn TURN | --failed", Short: "Retry a message, or all failed messages",
+		Args: shell.AtMostOneArg,
 		Long: `Retry a message. A failed message already has its one reply, so it is enqueued
 again as a new message in the same conversation. Repeating the command returns the
 same new message. A message that waits because an attempt failed or a budget was
@@ -75,7 +76,8 @@ with one --error-class ("turnctl show" prints that of a turn): one of
 	f.BoolVar(&failed, "failed", false, "all failed messages that were not retried before")
 	shell.DurationFlag(f, &since, "since", 0, "with --failed: only those that failed within this time; 0: at any time")
 	f.StringVar(&turn.agent, "agent", "", "with --failed: only of this agent; with --turn latest: its newest turn")
-	f.StringVar(&scope.ErrorClass, "error-class", "", "with --failed: only those whose last turn failed with this class")
+	f.StringVar(&scope.ErrorClass, "error-class", "",
+		"with --failed: only those whose last turn failed with this class")
 	return cmd
 }
 
@@ -120,7 +122,8 @@ func retry(ctx context.Context, s *shell.Session, message string, turn turnArg, 
 		case errors.Is(err, turnkeeper.ErrNotFound):
 			return shell.NotFound(`there is no message %d: "turnctl inbox" lists them`, id)
 		case errors.Is(err, operate.ErrMayRepeatEffects):
-			return shell.Refused(fmt.Errorf(`%w; check with "turnctl explain", and give --anyway if that does no harm`, err))
+			return shell.Refused(fmt.Errorf(`%w; check with "turnctl explain", and give --anyway if that does no harm`,
+				err))
 		case errors.Is(err, turnkeeper.ErrWrongState), errors.Is(err, turnkeeper.ErrAgentRetired):
 			return shell.Refused(err)
 		case err != nil:
@@ -142,7 +145,8 @@ func printRetried(s *shell.Session, id turnkeeper.MessageID, done operate.Retrie
 }
 
 // messageNamed returns a message by its id or by one of its turns.
-func messageNamed(ctx context.Context, store *operate.Store, message string, turn turnArg) (turnkeeper.MessageID, error) {
+func messageNamed(ctx context.Context, store *operate.Store, message string,
+	turn turnArg) (turnkeeper.MessageID, error) {
 	if turn.name != "" {
 		view, err := findTurn(ctx, store, turn)
 		return view.Turn.MessageID, err

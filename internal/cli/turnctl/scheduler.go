@@ -93,7 +93,8 @@ func setSchedulerCommand(s *shell.Session) *cobra.Command {
 			})
 		},
 	}
-	shell.DurationFlag(cmd.Flags(), &poll, "poll-interval", 0, "how often to look for work without a notification, 10ms to 1h")
+	shell.DurationFlag(cmd.Flags(), &poll, "poll-interval", 0,
+		"how often to look for work without a notification, 10ms to 1h")
 	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0, "the maximum number of turns that one tick grants, 1 to 10000")
 	return cmd
 }
@@ -131,9 +132,11 @@ func printPause(ctx context.Context, s *shell.Session, store *operate.Store) err
 func showPause(s *term.Screen, c term.Clock, set operate.SchedulerSettings) {
 	switch {
 	case !set.PausedAt.IsZero():
-		s.Line("%s", s.Paint(term.Warned, "The scheduler has been paused since "+c.At(set.PausedAt)+": "+term.OneLine(set.PausedReason, 200)))
+		s.Line("%s", s.Paint(term.Warned, "The scheduler has been paused since "+c.At(set.PausedAt)+": "+term.OneLine(
+			set.PausedReason, 200)))
 	case set.HoldUntil.After(c.Now):
-		s.Line("%s", s.Paint(term.Warned, "The scheduler holds off until "+c.At(set.HoldUntil)+": "+term.OneLine(set.HoldReason, 200)))
+		s.Line("%s", s.Paint(term.Warned, "The scheduler holds off until "+c.At(set.HoldUntil)+": "+term.OneLine(
+			set.HoldReason, 200)))
 	}
 }
 

@@ -41,13 +41,15 @@ file.`,
 	}
 	cmd.AddCommand(
 		pauseScheduleCommand(s),
-		changeSchedule(s, "resume AGENT[/NAME]", "Resume a schedule from its next slot", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
+		changeSchedule(s, "resume AGENT[/NAME]", "Resume a schedule from its next slot", 1, func(ctx context.Context,
+			store *operate.Store, to target, _ []string) error {
 			return store.PauseSchedule(ctx, to.agent, to.name, false, "")
 		}),
 		changeSchedule(s, "set AGENT[/NAME] CRON", "Change the times of a schedule", 2, setSchedule),
-		changeSchedule(s, "reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
-			return store.OverrideSchedule(ctx, to.agent, to.name, "")
-		}),
+		changeSchedule(s, "reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1,
+			func(ctx context.Context, store *operate.Store, to target, _ []string) error {
+				return store.OverrideSchedule(ctx, to.agent, to.name, "")
+			}),
 		runSchedule(s),
 	)
 	return cmd
@@ -55,7 +57,8 @@ file.`,
 
 func pauseScheduleCommand(s *shell.Session) *cobra.Command {
 	var reason string
-	cmd := changeSchedule(s, "pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
+	cmd := changeSchedule(s, "pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *operate.Store,
+		to target, _ []string) error {
 		return store.PauseSchedule(ctx, to.agent, to.name, true, strings.TrimSpace(reason))
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for other operators")
@@ -80,11 +83,13 @@ func showSchedules(s *term.Screen, c term.Clock, schedules []turnkeeper.Schedule
 		case sched.Active && !sched.PausedAt.IsZero():
 			note = strings.TrimSuffix("paused since "+c.At(sched.PausedAt)+": "+sched.PausedReason, ": ")
 		case sched.Active && sched.Skipped > 0:
-			note = fmt.Sprintf("%s not run, the last at %s: %s", term.Plural(sched.Skipped, "slot"), c.At(sched.SkippedSlot), sched.SkippedWhy)
+			note = fmt.Sprintf("%s not run, the last at %s: %s", term.Plural(sched.Skipped, "slot"),
+				c.At(sched.SkippedSlot), sched.SkippedWhy)
 		case sched.CronOverride != "":
 			note = "changed here; the file says " + sched.Cron
 		}
-		t.Add(sched.Agent+"/"+sched.Name, state, sched.InForce(), sched.TimeZone, next, c.At(sched.LastSlot), sched.Conversation, note)
+		t.Add(sched.Agent+"/"+sched.Name, state, sched.InForce(), sched.TimeZone, next, c.At(sched.LastSlot),
+			sched.Conversation, note)
 	}
 	t.Print(s)
 }
@@ -110,7 +115,8 @@ func (t target) String() string { return t.agent + "/" + t.name }
 
 // changeSchedule returns a command that changes one schedule and prints the
 // result.
-func changeSchedule(s *shell.Session, use, short string, args int, change func(context.Context, *operate.Store, target, []string) error) *cobra.Command {
+func changeSchedule(s *shell.Session, use, short string, args int, change func(context.Context, *operate.Store, target,
+	[]string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: shell.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,10 +33,12 @@ func exampleScreens() map[string]func(*term.Screen) {
 			showWebhooks(s, utcNow, []operate.WebhookView{
 				golden.Filled[operate.WebhookView](100),
 				golden.With(200, func(w *operate.WebhookView) {
-					w.PausedAt, w.NotBefore, w.Dead, w.SeenAt, w.Now = time.Time{}, time.Time{}, 0, utcNow.Now, utcNow.Now
+					w.PausedAt, w.NotBefore, w.Dead, w.SeenAt, w.Now = time.Time{}, time.Time{}, 0,
+						utcNow.Now, utcNow.Now
 				}),
 				golden.With(300, func(w *operate.WebhookView) {
-					w.PausedAt, w.NotBefore, w.SeenAt, w.Now, w.Agents = time.Time{}, time.Time{}, began, utcNow.Now, nil
+					w.PausedAt, w.NotBefore, w.SeenAt, w.Now, w.Agents = time.Time{}, time.Time{}, began,
+						utcNow.Now, nil
 				}),
 				{Webhook: outbox.Webhook{Name: "new", SeenAt: began}, Now: began},
 			})
@@ -46,17 +48,21 @@ func exampleScreens() map[string]func(*term.Screen) {
 				return golden.With(n, func(d *outbox.Delivery) { d.State, d.Sending = state, sending })
 			}
 			showWebhook(s, utcNow, golden.Filled[operate.WebhookView](100), []outbox.Delivery{
-				state(200, true, outbox.DeliveryPending), state(300, false, outbox.DeliveryPending), state(400, false, outbox.DeliveryDelivered),
-				state(500, false, outbox.DeliveryDead), {ID: 1, AskID: 2, Webhook: "shop", State: outbox.DeliveryPending, DueAt: began},
+				state(200, true, outbox.DeliveryPending), state(300, false, outbox.DeliveryPending),
+				state(400, false, outbox.DeliveryDelivered),
+				state(500, false, outbox.DeliveryDead), {ID: 1, AskID: 2, Webhook: "shop",
+					State: outbox.DeliveryPending, DueAt: began},
 			})
 			s.Line("")
 			showWebhook(s, utcNow, operate.WebhookView{Webhook: outbox.Webhook{Name: "lost"}, Now: began}, nil)
 		},
 		"tokens": func(s *term.Screen) {
-			showTokens(s, utcNow, []operate.Token{golden.Filled[operate.Token](100), {Name: "all", Scopes: []string{"read"}, CreatedAt: began}})
+			showTokens(s, utcNow, []operate.Token{golden.Filled[operate.Token](100), {Name: "all",
+				Scopes: []string{"read"}, CreatedAt: began}})
 		},
 		"aside": func(s *term.Screen) {
-			showAside(s, utcNow, []granting.Aside{golden.Filled[granting.Aside](100), {Subject: granting.Subject{Kind: granting.AsideTick}, Since: began}})
+			showAside(s, utcNow, []granting.Aside{golden.Filled[granting.Aside](100),
+				{Subject: granting.Subject{Kind: granting.AsideTick}, Since: began}})
 		},
 		"levels": func(s *term.Screen) {
 			showLevels(s, utcNow, []operate.AgentLevel{
@@ -68,8 +74,10 @@ func exampleScreens() map[string]func(*term.Screen) {
 			showLogins(s, utcNow, []loginState{
 				{"missing", mcpdef.Login{}}, {"ended", golden.Filled[mcpdef.Login](100)},
 				{"expired", mcpdef.Login{LoggedInAt: began, Expires: after(9 * time.Minute)}},
-				{"narrow", mcpdef.Login{LoggedInAt: began, RenewedAt: after(time.Minute), Wanted: []string{"w"}, Scopes: []string{"a", "b"}}},
-				{"well", mcpdef.Login{LoggedInAt: began, RenewedAt: after(5 * time.Minute), Expires: after(10 * time.Minute), Scopes: []string{"a"}}},
+				{"narrow", mcpdef.Login{LoggedInAt: began, RenewedAt: after(time.Minute), Wanted: []string{"w"},
+					Scopes: []string{"a", "b"}}},
+				{"well", mcpdef.Login{LoggedInAt: began, RenewedAt: after(5 * time.Minute),
+					Expires: after(10 * time.Minute), Scopes: []string{"a"}}},
 			})
 		},
 		"agent": func(s *term.Screen) {
@@ -84,7 +92,8 @@ func exampleScreens() map[string]func(*term.Screen) {
 				}
 			}))
 			showReport(s, utcNow, agentReport{Agents: []string{"one"}, Folder: "agents"})
-			showReport(s, utcNow, agentReport{Agents: []string{"one"}, File: "agents/one.md", Problems: []string{"wrong"}})
+			showReport(s, utcNow, agentReport{Agents: []string{"one"}, File: "agents/one.md",
+				Problems: []string{"wrong"}})
 		},
 		"mcp-tools": func(s *term.Screen) {
 			showMCPTools(s, &config.Config{}, []mcpdef.Tool{
@@ -170,11 +179,13 @@ func takesScreen(f *ast.FuncDecl) bool {
 // painted finds text in a colour.
 var painted = regexp.MustCompile(`\x1b\[(\d+)m(.*?)\x1b\[0m`)
 
-// TestColours compares the colours of all screens with testdata, and the text without them with that of a screen without colours.
+// TestColours compares the colours of all screens with testdata, and the text without them with that of a screen
+// without colours.
 func TestColours(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{
-		string(term.Bold): "bold", string(term.Dim): "dim", string(term.Good): "good", string(term.Warned): "warned", string(term.Bad): "bad",
+		string(term.Bold): "bold", string(term.Dim): "dim", string(term.Good): "good", string(term.Warned): "warned",
+		string(term.Bad):    "bad",
 		string(term.Active): "active",
 	}
 	screens := exampleScreens()

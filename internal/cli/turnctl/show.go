@@ -37,12 +37,15 @@ the sent request: if they differ, it prints an error and the exit code is 1.`,
 			look := func(ctx context.Context, store *operate.Store) (operate.TurnView, error) {
 				return findTurn(ctx, store, turn.named(args))
 			}
-			return read(s, cmd, look, func(v operate.TurnView) any { return views.OfWholeTurn(v) }, func(v operate.TurnView) {
+			return read(s, cmd, look, func(v operate.TurnView) any {
+				return views.OfWholeTurn(v)
+			}, func(v operate.TurnView) {
 				(&turnPage{Screen: s.Out, Clock: s.Clock(), full: full, TurnView: v}).print()
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&full, "full", false, "full arguments and results, as the model was shown them, instead of previews")
+	cmd.Flags().BoolVar(&full, "full", false,
+		"full arguments and results, as the model was shown them, instead of previews")
 	cmd.Flags().IntVar(&request, "request", 0, "only the request of this round, as it was sent")
 	turn.addAgent(cmd)
 	return cmd

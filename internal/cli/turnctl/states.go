@@ -5,11 +5,13 @@ import (
 )
 
 var turnStates = []string{
-	string(turnkeeper.TurnQueued), string(turnkeeper.TurnRunning), string(turnkeeper.TurnWaiting), string(turnkeeper.TurnSucceeded),
+	string(turnkeeper.TurnQueued), string(turnkeeper.TurnRunning), string(turnkeeper.TurnWaiting),
+	string(turnkeeper.TurnSucceeded),
 	string(turnkeeper.TurnDegraded), string(turnkeeper.TurnFailed), string(turnkeeper.TurnCancelled),
 }
 
 var messageStates = []string{
-	string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageSucceeded), string(turnkeeper.MessageDegraded),
+	string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageSucceeded),
+	string(turnkeeper.MessageDegraded),
 	string(turnkeeper.MessageFailed), string(turnkeeper.MessageCancelled),
 }

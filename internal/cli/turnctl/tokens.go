@@ -22,7 +22,8 @@ import (
 func tokensCommand(s *shell.Session) *cobra.Command {
 	look := func(ctx context.Context, store *operate.Store) ([]operate.Token, error) { return store.Tokens(ctx) }
 	show := func(cmd *cobra.Command, _ []string) error {
-		return list(s, cmd, look, viewToken, showTokens, "no tokens: the HTTP API answers requests from this machine alone, or none if listen or allowed_hosts requires a token")
+		return list(s, cmd, look, viewToken, showTokens,
+			"no tokens: the HTTP API answers requests from this machine alone, or none if listen or allowed_hosts requires a token")
 	}
 	cmd := &cobra.Command{
 		Use: "tokens", Short: "List, create and revoke tokens of the HTTP API", Args: cobra.NoArgs,
@@ -37,11 +38,13 @@ another. A revoked token is refused at once.`,
 		RunE: show,
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List tokens", Args: cobra.NoArgs, RunE: show, Example: "  turnctl tokens list -o json"},
+		&cobra.Command{Use: "list", Short: "List tokens", Args: cobra.NoArgs, RunE: show,
+			Example: "  turnctl tokens list -o json"},
 		createTokenCommand(s),
 		&cobra.Command{
-			Use: "revoke NAME", Short: "Revoke a token", Args: shell.ExactArgs(1), Example: "  turnctl tokens revoke shop",
-			RunE: func(cmd *cobra.Command, args []string) error { return revokeToken(cmd.Context(), s, args[0]) },
+			Use: "revoke NAME", Short: "Revoke a token", Args: shell.ExactArgs(1),
+			Example: "  turnctl tokens revoke shop",
+			RunE:    func(cmd *cobra.Command, args []string) error { return revokeToken(cmd.Context(), s, args[0]) },
 		},
 	)
 	return cmd
@@ -63,7 +66,8 @@ func createTokenCommand(s *shell.Session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&t.Scopes, "scopes", nil, "what it may do, separated by commas: "+strings.Join(views.Scopes(), ", "))
+	f.StringSliceVar(&t.Scopes, "scopes", nil, "what it may do, separated by commas: "+strings.Join(
+		views.Scopes(), ", "))
 	f.Var(&user, "user", "bind it to this user: it sends as, and sees, only this one; none: all")
 	f.StringSliceVar(&t.Agents, "agents", nil, "the agents it may access, separated by commas; none: all")
 	shell.DurationFlag(f, &t.Lifetime, "expires", 0, "expires after this time, such as 720h; 0: never")
@@ -73,7 +77,9 @@ func createTokenCommand(s *shell.Session) *cobra.Command {
 // checkToken validates a new token.
 func checkToken(t operate.Token) error {
 	if err := turnkeeper.CheckAgentName(t.Name); err != nil {
-		return shell.Misused("the token's name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", t.Name, turnkeeper.MaxNameLength)
+		return shell.Misused(
+			"the token's name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", t.Name,
+			turnkeeper.MaxNameLength)
 	}
 	if len(t.Scopes) == 0 {
 		return shell.Misused("--scopes is required: %s", strings.Join(views.Scopes(), ", "))
@@ -84,7 +90,8 @@ func checkToken(t operate.Token) error {
 		}
 	}
 	if !views.CanCombine(t.Scopes) {
-		return shell.Misused("--scopes: one token cannot have both send and answer: who sends messages must not answer what their turns ask; create two tokens")
+		return shell.Misused(
+			"--scopes: one token cannot have both send and answer: who sends messages must not answer what their turns ask; create two tokens")
 	}
 	for _, agent := range t.Agents {
 		if err := turnkeeper.CheckAgentName(agent); err != nil {
@@ -146,7 +153,8 @@ type newTokenView struct {
 }
 
 func viewToken(t operate.Token) tokenView {
-	return tokenView{t.Name, t.Scopes, t.Agents, t.User, t.CreatedAt, views.OrNull(t.ExpiresAt), views.OrNull(t.LastUsedAt)}
+	return tokenView{t.Name, t.Scopes, t.Agents, t.User, t.CreatedAt, views.OrNull(t.ExpiresAt),
+		views.OrNull(t.LastUsedAt)}
 }
 
 func showTokens(s *term.Screen, c term.Clock, tokens []operate.Token) {
@@ -156,7 +164,8 @@ func showTokens(s *term.Screen, c term.Clock, tokens []operate.Token) {
 		if token.Agents != nil {
 			agents = strings.Join(token.Agents, ", ")
 		}
-		t.Add(token.Name, strings.Join(token.Scopes, ", "), agents, cmp.Or(token.User, "all"), c.At(token.CreatedAt), c.At(token.ExpiresAt), c.At(token.LastUsedAt))
+		t.Add(token.Name, strings.Join(token.Scopes, ", "), agents, cmp.Or(token.User, "all"), c.At(token.CreatedAt),
+			c.At(token.ExpiresAt), c.At(token.LastUsedAt))
 	}
 	t.Print(s)
 }

@@ -33,7 +33,8 @@ func toolsCommand(s *shell.Session) *cobra.Command {
 func callToolCommand(s *shell.Session) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "call AGENT TOOL [JSON | -]", Short: "Run one tool once, with its settings, checks and limits", Args: cobra.RangeArgs(2, 3),
+		Use: "call AGENT TOOL [JSON | -]", Short: "Run one tool once, with its settings, checks and limits",
+		Args: cobra.RangeArgs(2, 3),
 		Long: `Run one tool of an agent once, on this machine, with the tool's settings, the agent's
 permissions (root folder, private hosts, MCP servers), validation of arguments, the
 timeout, and truncation of long results. Arguments are a JSON object, or - to read
@@ -63,7 +64,8 @@ standard error.
 				arguments = string(text)
 			}
 			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
-				agent, err := setup.OpenAgentTools(cmd.Context(), cfg, db.Store, args[0], shell.NewLogger(cfg, s.Stderr))
+				agent, err := setup.OpenAgentTools(cmd.Context(), cfg, db.Store, args[0],
+					shell.NewLogger(cfg, s.Stderr))
 				if err != nil {
 					return lookupError(err)
 				}
@@ -114,7 +116,8 @@ func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, na
 		return shell.Misused("%s", fault)
 	}
 	if spec.Effect != turnkeeper.EffectNone && !yes {
-		if err := confirm(ctx, s, fmt.Sprintf("%s has an effect (%s). Run it with %s?", name, spec.Effect, term.OneLine(args.Canonical, 300))); err != nil {
+		if err := confirm(ctx, s, fmt.Sprintf("%s has an effect (%s). Run it with %s?", name, spec.Effect,
+			term.OneLine(args.Canonical, 300))); err != nil {
 			return err
 		}
 	}
@@ -123,14 +126,16 @@ func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, na
 		return shell.ErrInterrupted
 	}
 	view := calledView{
-		agent.Name(), name, spec.Effect, json.RawMessage(args.Canonical), end.Outcome, end.Shown, end.Cut, end.Chars, append([]string{}, end.Attached...), end.Took.Milliseconds(),
+		agent.Name(), name, spec.Effect, json.RawMessage(args.Canonical), end.Outcome, end.Shown, end.Cut, end.Chars,
+		append([]string{}, end.Attached...), end.Took.Milliseconds(),
 	}
 	err = s.Print(view, func() {
 		s.Out.Line("%s", term.Plain(end.Shown))
 		for _, attached := range end.Attached {
 			s.Err.Line("%s", "attached: "+term.Plain(attached))
 		}
-		s.Err.Line("%s", s.Err.Paint(term.Dim, fmt.Sprintf("%s, %s after %s", name, strings.ReplaceAll(string(end.Outcome), "_", " "), term.Exact(end.Took))))
+		s.Err.Line("%s", s.Err.Paint(term.Dim, fmt.Sprintf("%s, %s after %s", name,
+			strings.ReplaceAll(string(end.Outcome), "_", " "), term.Exact(end.Took))))
 	})
 	if err != nil {
 		return err

@@ -112,8 +112,10 @@ func viewRefused(r *presence.Refusal) *refusedView {
 
 func viewTop(v topState) topView {
 	return topView{
-		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns, views.All(v.Waits, views.OfTally), v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
-		views.All(v.Down, views.OfModel), views.All(v.Levels, views.OfAgentLevel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), viewRefused(v.Refused),
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns,
+		views.All(v.Waits, views.OfTally), v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
+		views.All(v.Down, views.OfModel), views.All(v.Levels, views.OfAgentLevel), views.OfScheduler(v.Scheduler),
+		views.All(v.Workers, views.OfWorker), viewRefused(v.Refused),
 		views.All(v.Turns, views.OfTurn), views.All(v.Lanes, views.OfLane),
 	}
 }
@@ -146,7 +148,8 @@ func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, 
 	return v, err
 }
 
-// refusedWrite returns the longest refusal of the database. A worker whose heartbeats are refused is silent: then it tries a write.
+// refusedWrite returns the longest refusal of the database. A worker whose heartbeats are refused is silent: then it
+// tries a write.
 func refusedWrite(ctx context.Context, store *operate.Store, workers []presence.Heartbeat) *presence.Refusal {
 	if r := presence.Longest(nil, workers); r != nil {
 		return r
@@ -161,7 +164,8 @@ func refusedWrite(ctx context.Context, store *operate.Store, workers []presence.
 }
 
 // top refreshes until ctx ends, which is no error.
-func top(ctx context.Context, s *shell.Session, store *operate.Store, once bool, interval time.Duration, limit int) error {
+func top(ctx context.Context, s *shell.Session, store *operate.Store, once bool, interval time.Duration,
+	limit int) error {
 	if !once && !s.JSON() {
 		return liveTop(ctx, s, store, interval, limit)
 	}
@@ -247,7 +251,8 @@ func statusOf(s *shell.Session, err error, silent time.Duration) term.Cell {
 	if err == nil {
 		return term.Cell{}
 	}
-	return term.Cell{Text: "no answer from the database for " + term.Coarse(silent) + ": " + term.OneLine(s.Masker.String(err.Error()), 0), Tone: term.Bad}
+	return term.Cell{Text: "no answer from the database for " + term.Coarse(silent) + ": " + term.OneLine(
+		s.Masker.String(err.Error()), 0), Tone: term.Bad}
 }
 
 func drawTop(s *term.Screen, c term.Clock, v topState) {
@@ -265,7 +270,8 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		oldest = "the oldest due " + term.Coarse(v.Oldest) + " ago"
 	}
 	s.Line("queue    %s, %s", term.Plural(v.Waiting, "message"), oldest)
-	s.Line("turns    %d running of %s on %s, %d queued, %d waiting", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.WaitingTurns)
+	s.Line("turns    %d running of %s on %s, %d queued, %d waiting", v.Running, term.Plural(slots, "slot"),
+		term.Plural(alive, "worker"), v.Queued, v.WaitingTurns)
 	for i, t := range v.Waits {
 		label := "         "
 		if i == 0 {
@@ -274,15 +280,18 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		s.Line("%s%s", label, s.Paint(term.Warned, t.Long(c.Ago)))
 	}
 	if r := v.Refused; r != nil {
-		s.Line("writes   %s", s.Paint(term.Bad, "the database refuses writes: "+words.Refusing(r.For, r.Attempts, r.SQLState)+"; "+words.WriteAdvice(r.SQLState)))
+		s.Line("writes   %s", s.Paint(term.Bad, "the database refuses writes: "+words.Refusing(r.For, r.Attempts,
+			r.SQLState)+"; "+words.WriteAdvice(r.SQLState)))
 	}
-	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
+	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended",
+		v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
 	for i, m := range v.Down {
 		label := "         "
 		if i == 0 {
 			label = "models   "
 		}
-		s.Line("%s%s", label, s.Paint(term.Bad, fmt.Sprintf("%s is down since %s, next try %s: %s", m.Model, c.At(m.DownSince), c.At(m.Until), term.OneLine(m.ErrorClass+": "+m.Error, term.PreviewColumns))))
+		s.Line("%s%s", label, s.Paint(term.Bad, fmt.Sprintf("%s is down since %s, next try %s: %s", m.Model,
+			c.At(m.DownSince), c.At(m.Until), term.OneLine(m.ErrorClass+": "+m.Error, term.PreviewColumns))))
 	}
 	for i, a := range v.Levels {
 		label := "         "
@@ -306,14 +315,17 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 }
 
 func showOpenTurns(s *term.Screen, c term.Clock, turns []waiting.Turn) {
-	t := term.NewTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE", "WORKER", "NOW")
+	t := term.NewTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE",
+		"WORKER", "NOW")
 	for _, turn := range turns {
 		since := turn.GrantedAt
 		if since.IsZero() {
 			since = turn.CreatedAt
 		}
-		t.Add(fmt.Sprint(turn.ID), turnCell(turn.Turn), turn.Agent, words.Conversation(turn.User, turn.Conversation), fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
-			fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), c.Ago(since), term.OrDash(string(turn.WorkerID)), term.OrDash(waiting.Doing(turn, c.Ago)))
+		t.Add(fmt.Sprint(turn.ID), turnCell(turn.Turn), turn.Agent, words.Conversation(turn.User, turn.Conversation),
+			fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
+			fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), c.Ago(since),
+			term.OrDash(string(turn.WorkerID)), term.OrDash(waiting.Doing(turn, c.Ago)))
 	}
 	t.Print(s)
 }

@@ -27,12 +27,15 @@ func (p *transcript) show(e turnkeeper.Event) error {
 	switch e.Type {
 	case turnkeeper.EventTurnStart:
 		data := follow.DataOf[turnevents.TurnStartData](e)
-		p.say(term.Bold, fmt.Sprintf("turn %d", e.TurnID), fmt.Sprintf("of %s, for message %d, attempt %d", term.OneLine(data.Agent, 64), data.Message, data.Attempt))
+		p.say(term.Bold, fmt.Sprintf("turn %d", e.TurnID), fmt.Sprintf("of %s, for message %d, attempt %d",
+			term.OneLine(data.Agent, 64), data.Message, data.Attempt))
 	case turnkeeper.EventTurnResumed:
-		p.say(term.Warned, "↻ the turn continues", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
+		p.say(term.Warned, "↻ the turn continues", fmt.Sprintf("dispatch %d",
+			follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
 	case turnkeeper.EventAskOpened:
 		data := follow.DataOf[turnevents.AskData](e)
-		p.say(term.Active, "? asks a person: "+term.OneLine(data.Ask, 0), term.OneLine(strings.TrimSpace(data.Tool+"  "+data.Reason), 0))
+		p.say(term.Active, "? asks a person: "+term.OneLine(data.Ask, 0),
+			term.OneLine(strings.TrimSpace(data.Tool+"  "+data.Reason), 0))
 	case turnkeeper.EventAskClosed:
 		data := follow.DataOf[turnevents.AskData](e)
 		p.say(term.Bold, "? "+term.OneLine(data.Ask, 0)+": "+string(data.State), term.OneLine(data.Tool, 0))
@@ -49,7 +52,8 @@ func (p *transcript) show(e turnkeeper.Event) error {
 	case turnkeeper.EventBlockStop:
 		p.endLine()
 	case turnkeeper.EventToolStarted:
-		p.say(term.Active, "▸ "+term.OneLine(follow.DataOf[turnevents.ToolData](e).Name, 64)+" runs", follow.DataOf[turnevents.ToolData](e).Call)
+		p.say(term.Active, "▸ "+term.OneLine(follow.DataOf[turnevents.ToolData](e).Name, 64)+" runs",
+			follow.DataOf[turnevents.ToolData](e).Call)
 	case turnkeeper.EventToolResult:
 		p.tool(follow.DataOf[turnevents.ToolData](e))
 	case turnevents.EventsExpired:
@@ -59,10 +63,12 @@ func (p *transcript) show(e turnkeeper.Event) error {
 		p.notice(follow.DataOf[turnevents.NoticeData](e).Text)
 	case turnkeeper.EventRoundStop:
 		data := follow.DataOf[turnevents.RoundStopData](e)
-		p.say(term.Dim, fmt.Sprintf("round %d done", e.Round), fmt.Sprintf("%s, %s tokens", term.OneLine(data.Model, 64), term.Thousands(data.Usage.Total())))
+		p.say(term.Dim, fmt.Sprintf("round %d done", e.Round), fmt.Sprintf("%s, %s tokens", term.OneLine(data.Model,
+			64), term.Thousands(data.Usage.Total())))
 	case turnkeeper.EventRoundRollback:
 		p.text.Reset()
-		p.say(term.Warned, fmt.Sprintf("↶ round %d is discarded: its text above is void", e.Round), term.OneLine(follow.DataOf[turnevents.RollbackData](e).Reason, 0))
+		p.say(term.Warned, fmt.Sprintf("↶ round %d is discarded: its text above is void", e.Round),
+			term.OneLine(follow.DataOf[turnevents.RollbackData](e).Reason, 0))
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
 		p.last(follow.DataOf[turnevents.TurnEndData](e))
 	}
@@ -132,7 +138,8 @@ func (p *transcript) tool(data turnevents.ToolData) {
 	if data.Millis > 0 {
 		facts += " " + term.Exact(time.Duration(data.Millis)*time.Millisecond)
 	}
-	p.say(term.ToneOf(data.State), term.SignOf(data.State)+" "+term.OneLine(data.Name, 64), facts+"  "+term.OneLine(data.Preview, term.PreviewColumns))
+	p.say(term.ToneOf(data.State), term.SignOf(data.State)+" "+term.OneLine(data.Name, 64),
+		facts+"  "+term.OneLine(data.Preview, term.PreviewColumns))
 }
 
 func (p *transcript) notice(text string) {

@@ -16,15 +16,19 @@ func (p *turnPage) tree() {
 	if tree == nil {
 		return
 	}
-	about := []string{term.Plural(len(tree.SubAgents), "sub-agent") + " below turn " + fmt.Sprint(tree.Root), tokens(tree.Usage)}
+	about := []string{term.Plural(len(tree.SubAgents), "sub-agent") + " below turn " + fmt.Sprint(tree.Root),
+		tokens(tree.Usage)}
 	if budget := p.treeBudget(); budget != "" {
 		about = append(about, budget)
 	}
 	p.heading("Sub-agents", strings.Join(about, " · "))
 	if l := tree.Lineage; l.Parent != 0 {
-		p.Line("  %s", p.Paint(term.Dim, term.OneLine(fmt.Sprintf("this turn works for turn %d, %s: %s", l.Parent, l.Call, strings.Join(l.Agents, " → ")), 0)))
+		p.Line("  %s", p.Paint(term.Dim, term.OneLine(fmt.Sprintf("this turn works for turn %d, %s: %s", l.Parent,
+			l.Call, strings.Join(l.Agents, " → ")), 0)))
 	}
-	p.Line("  %s %s  %s", p.Paint(term.ToneOf(tree.State), term.SignOf(tree.State)), p.Paint(term.Bold, term.OneLine(term.OrDash(tree.Agent), 64)), p.Paint(term.Dim, p.turnWords(tree.Root, string(tree.State))))
+	p.Line("  %s %s  %s", p.Paint(term.ToneOf(tree.State), term.SignOf(tree.State)),
+		p.Paint(term.Bold, term.OneLine(term.OrDash(tree.Agent), 64)),
+		p.Paint(term.Dim, p.turnWords(tree.Root, string(tree.State))))
 	p.below(tree.Root, 1)
 }
 
@@ -38,8 +42,10 @@ func (p *turnPage) below(turn turnkeeper.TurnID, depth int) {
 		if a.Usage.Total() > 0 {
 			facts = append(facts, term.Thousands(a.Usage.Total())+" tokens")
 		}
-		p.Line("  %s%s %s  %s", strings.Repeat("   ", depth), p.Paint(term.ToneOf(a.TurnState), term.SignOf(a.TurnState)),
-			p.Paint(term.Bold, term.OneLine(a.Agent, 64)), p.Paint(term.Dim, term.OneLine(strings.Join(facts, " · "), 0)))
+		p.Line("  %s%s %s  %s", strings.Repeat("   ", depth), p.Paint(term.ToneOf(a.TurnState),
+			term.SignOf(a.TurnState)),
+			p.Paint(term.Bold, term.OneLine(a.Agent, 64)),
+			p.Paint(term.Dim, term.OneLine(strings.Join(facts, " · "), 0)))
 		if a.Turn != 0 {
 			p.below(a.Turn, depth+1)
 		}

@@ -40,14 +40,18 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 		root.PersistentFlags().StringVarP(&s.Format, "output", "o", shell.FormatText, "text for people, or json")
 		s.AddSettings(root, shell.ReaderSettings...)
 		root.AddCommand(
-			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), asksCommand(s), lanesCommand(s), schedulesCommand(s),
-			schedulerCommand(s), policyCommand(), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
+			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), asksCommand(s),
+			lanesCommand(s), schedulesCommand(s),
+			schedulerCommand(s), policyCommand(), agentsCommand(s), outputCommand(s), workersCommand(s),
+			migrateCommand(s), doctorCommand(s), checkCommand(s),
 			modelsCommand(s), levelsCommand(s), setAsideCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
-			cancelCommand(s), finishCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
+			cancelCommand(s), finishCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s),
+			purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
 		)
 		addExamples(root)
 		completeCommands(s, root)
-		_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{shell.FormatText, shell.FormatJSON}, cobra.ShellCompDirectiveNoFileComp))
+		_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{shell.FormatText,
+			shell.FormatJSON}, cobra.ShellCompDirectiveNoFileComp))
 		return root
 	}}
 }
@@ -70,12 +74,14 @@ func (p *pageFlags) add(cmd *cobra.Command, states string) {
 	f.StringVar(&p.agent, "agent", "", "only of this agent")
 	if states != "" {
 		f.StringVar(&p.state, "state", "", "only in this state: "+states)
-		_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(strings.Split(states, ", "), cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(strings.Split(states, ", "),
+			cobra.ShellCompDirectiveNoFileComp))
 	}
 	f.IntVar(&p.limit, "limit", defaultLimit, "entries, 1 to 100")
 }
 
-// A userFlag is the name of a user. An empty one is refused: it probably comes from an unset variable, and would mean all users.
+// A userFlag is the name of a user. An empty one is refused: it probably comes from an unset variable, and would mean
+// all users.
 type userFlag struct{ name string }
 
 func (u *userFlag) String() string { return u.name }
@@ -99,7 +105,8 @@ func (p *pageFlags) addBefore(cmd *cobra.Command) {
 
 func (p *pageFlags) page(states ...string) (operate.Page, error) {
 	if p.limit < 1 || p.limit > maxLimit {
-		return operate.Page{}, shell.Misused("--limit is %d: it must be 1 to %d; --before gives the next page", p.limit, maxLimit)
+		return operate.Page{}, shell.Misused("--limit is %d: it must be 1 to %d; --before gives the next page",
+			p.limit, maxLimit)
 	}
 	if p.before < 0 {
 		return operate.Page{}, shell.Misused("--before is %d: it must be an id", p.before)
@@ -140,7 +147,8 @@ func registered(ctx context.Context, store *operate.Store, agent string) error {
 }
 
 // read runs a command that queries the database and prints the result.
-func read[T any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) (T, error), view func(T) any, text func(T)) error {
+func read[T any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) (T, error),
+	view func(T) any, text func(T)) error {
 	return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 		found, err := look(cmd.Context(), db.Store)
 		if err != nil {
@@ -164,7 +172,8 @@ func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Cont
 }
 
 // newestCommand returns a command that lists rows with states, newest first, in pages.
-func newestCommand[N, V any](s *shell.Session, use, what string, states []string, look func(*operate.Store, context.Context, operate.Page) ([]N, error),
+func newestCommand[N, V any](s *shell.Session, use, what string, states []string, look func(*operate.Store,
+	context.Context, operate.Page) ([]N, error),
 	view func(N) V, show func(*term.Screen, term.Clock, []N),
 ) *cobra.Command {
 	var flags pageFlags

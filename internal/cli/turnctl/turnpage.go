@@ -37,7 +37,8 @@ func (p *turnPage) print() {
 
 func (p *turnPage) title() {
 	t := p.Turn
-	p.Line("%s  %s", p.Paint(term.Bold, fmt.Sprintf("Turn %d", t.ID)), p.Paint(term.ToneOf(t.State), term.SignOf(t.State)+" "+string(t.State)))
+	p.Line("%s  %s", p.Paint(term.Bold, fmt.Sprintf("Turn %d", t.ID)), p.Paint(term.ToneOf(t.State),
+		term.SignOf(t.State)+" "+string(t.State)))
 	about := []string{
 		"agent " + t.Agent, "conversation " + words.Conversation(t.User, t.Conversation), "lane " + string(t.Lane),
 		fmt.Sprintf("message %d", t.MessageID), fmt.Sprintf("attempt %d", t.Attempt), p.trigger(),
@@ -160,7 +161,8 @@ func (p *turnPage) took() string {
 }
 
 func tokens(u turnkeeper.Usage) string {
-	text := fmt.Sprintf("%s in + %s out = %s", term.Thousands(u.InputTokens), term.Thousands(u.OutputTokens), term.Thousands(u.Total()))
+	text := fmt.Sprintf("%s in + %s out = %s", term.Thousands(u.InputTokens), term.Thousands(u.OutputTokens),
+		term.Thousands(u.Total()))
 	if u.CachedTokens > 0 {
 		text += fmt.Sprintf(", %s cached", term.Thousands(u.CachedTokens))
 	}
@@ -206,7 +208,8 @@ func (p *turnPage) failed(round int) {
 			about = append(about, f.Provider+"/"+f.Model)
 		}
 		about = append(about, term.Exact(f.Latency), f.Class, tokens(f.Usage))
-		p.Line("  %s  %s", p.Paint(term.Bold, fmt.Sprint(f.Round)), p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
+		p.Line("  %s  %s", p.Paint(term.Bold, fmt.Sprint(f.Round)),
+			p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
 		for _, line := range p.shorten(strings.TrimSpace(f.Error), 4, 2) {
 			p.Line("     %s", line)
 		}
@@ -217,11 +220,13 @@ func (p *turnPage) failed(round int) {
 }
 
 func (p *turnPage) round(r turnkeeper.Round) {
-	about := []string{r.Provider + "/" + r.Model, term.Exact(r.Latency), term.Plural(r.Attempts, "attempt"), "finish " + term.OrDash(r.FinishReason), tokens(r.Usage)}
+	about := []string{r.Provider + "/" + r.Model, term.Exact(r.Latency), term.Plural(r.Attempts, "attempt"),
+		"finish " + term.OrDash(r.FinishReason), tokens(r.Usage)}
 	if !r.Charged {
 		about = append(about, "not charged")
 	}
-	p.Line("  %s  %s", p.Paint(term.Bold, fmt.Sprint(r.Number)), p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
+	p.Line("  %s  %s", p.Paint(term.Bold, fmt.Sprint(r.Number)),
+		p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
 	p.request(r.Recipe)
 	p.said(r)
 	for _, c := range r.Calls {
@@ -259,7 +264,8 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 		facts += fmt.Sprintf(" · started %d times", c.Starts)
 	}
 	arguments := " " + term.OneLine(c.AsRun(), p.argumentColumns(facts, c.Name))
-	p.Line("     %s %s%s  %s", p.Paint(term.ToneOf(c.State), term.SignOf(c.State)), p.Paint(term.Bold, term.OneLine(c.Name, 64)), arguments, p.Paint(term.Dim, facts))
+	p.Line("     %s %s%s  %s", p.Paint(term.ToneOf(c.State), term.SignOf(c.State)),
+		p.Paint(term.Bold, term.OneLine(c.Name, 64)), arguments, p.Paint(term.Dim, facts))
 	if c.RunArgs != "" {
 		p.Line("       %s", p.Paint(term.Dim, "planned: "+term.OneLine(c.Arguments, p.argumentColumns("planned:", ""))))
 	}
@@ -304,7 +310,8 @@ func (p *turnPage) size(id turnkeeper.OutputID) string {
 			if !o.ExpiredAt.IsZero() {
 				return ": expired"
 			}
-			return fmt.Sprintf(": %s bytes, %s, ~%s tokens, read %s", term.Thousands(o.SizeBytes), term.OrDash(o.MediaType), term.Thousands(o.Tokens), term.Plural(int(o.Retrieved), "time"))
+			return fmt.Sprintf(": %s bytes, %s, ~%s tokens, read %s", term.Thousands(o.SizeBytes),
+				term.OrDash(o.MediaType), term.Thousands(o.Tokens), term.Plural(int(o.Retrieved), "time"))
 		}
 	}
 	return ""
@@ -340,7 +347,8 @@ func (p *turnPage) awaited() {
 	}
 	p.heading("Waits for", "")
 	for _, a := range p.Awaited {
-		p.Line("  %s %s  %s", p.Paint(term.Active, "…"), p.Paint(term.Bold, term.OneLine(a.Name, 64)), p.Paint(term.Dim, a.Key.String()+" · since "+p.At(a.Since)))
+		p.Line("  %s %s  %s", p.Paint(term.Active, "…"), p.Paint(term.Bold, term.OneLine(a.Name, 64)),
+			p.Paint(term.Dim, a.Key.String()+" · since "+p.At(a.Since)))
 		p.Line("     %s", p.Paint(term.Dim, term.OneLine(p.detachedState(a), 0)))
 	}
 }
@@ -357,7 +365,8 @@ func (p *turnPage) detachedState(a operate.AwaitedCall) string {
 	case a.WorkerID == "":
 		return fmt.Sprintf("attempt %d waits for a worker, until %s", a.Attempt, p.Moment(a.Until))
 	default:
-		return fmt.Sprintf("attempt %d runs on worker %s since %s, until %s at the latest", a.Attempt, a.WorkerID, p.Moment(a.ClaimedAt), p.Moment(a.Until))
+		return fmt.Sprintf("attempt %d runs on worker %s since %s, until %s at the latest", a.Attempt, a.WorkerID,
+			p.Moment(a.ClaimedAt), p.Moment(a.Until))
 	}
 }
 
@@ -385,5 +394,6 @@ func (p *turnPage) dispatch(n int, d turnkeeper.Dispatch) {
 		end = p.Paint(term.Warned, end)
 	}
 	p.Line("  %s  granted %s, worker %s, %s", p.Paint(term.Bold, fmt.Sprint(n)), p.At(d.GrantedAt), worker, end)
-	p.Line("     %s", p.Paint(term.Dim, fmt.Sprintf("token %d · grant %s · lease until %s · job %d", d.Token, d.GrantID, p.Moment(d.Until), d.JobID)))
+	p.Line("     %s", p.Paint(term.Dim, fmt.Sprintf("token %d · grant %s · lease until %s · job %d", d.Token, d.GrantID,
+		p.Moment(d.Until), d.JobID)))
 }

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// TestEveryPlaceShowsEveryWait shows a turn that is parked for each of the reasons in each of the places that show waiting turns. A
-// place that does not know a reason fails it.
+// TestEveryPlaceShowsEveryWait shows a turn that is parked for each of the reasons in each of the places that show
+// waiting turns. A place that does not know a reason fails it.
 func TestEveryPlaceShowsEveryWait(t *testing.T) {
 	for _, row := range waiting.Rows {
 		if row.Parked == "" {
@@ -30,7 +30,8 @@ func showsEverywhere(t *testing.T, row waiting.Row, state turnkeeper.TurnState) 
 	t.Helper()
 	turn := openTurn()
 	turn.Turn.State, turn.Turn.DueAt = state, after(20*time.Minute)
-	w := waiting.Wait{Reason: row.Reason, Turn: turn.Turn.ID, State: turn.Turn.State, Until: after(20 * time.Minute), Agent: "helper", Model: "test/large", Count: 1}
+	w := waiting.Wait{Reason: row.Reason, Turn: turn.Turn.ID, State: turn.Turn.State, Until: after(20 * time.Minute),
+		Agent: "helper", Model: "test/large", Count: 1}
 	turn.Message.Waits = []waiting.Wait{w}
 	awaited := "It waits for " + row.Parked
 	if state == turnkeeper.TurnWaiting {
@@ -46,9 +47,15 @@ func showsEverywhere(t *testing.T, row waiting.Row, state turnkeeper.TurnState) 
 		"top, totals": {func(s *term.Screen) {
 			drawTop(s, utcNow, topState{Totals: operate.Totals{Waits: []waiting.Tally{tally}}})
 		}, "3 for " + row.Parked},
-		"lanes":   {func(s *term.Screen) { showLanes(s, utcNow, []operate.LaneView{{Waits: turn.Message.Waits}}) }, short},
-		"outside": {func(s *term.Screen) { showLanes(s, utcNow, []operate.LaneView{{Outside: turn.Message.Waits}}) }, short},
-		"inbox":   {func(s *term.Screen) { showMessages(s, utcNow, []waiting.Message{turn.Message}) }, w.Short(utcNow.Ago)},
+		"lanes": {func(s *term.Screen) {
+			showLanes(s, utcNow, []operate.LaneView{{Waits: turn.Message.Waits}})
+		}, short},
+		"outside": {func(s *term.Screen) {
+			showLanes(s, utcNow, []operate.LaneView{{Outside: turn.Message.Waits}})
+		}, short},
+		"inbox": {func(s *term.Screen) {
+			showMessages(s, utcNow, []waiting.Message{turn.Message})
+		}, w.Short(utcNow.Ago)},
 		"explain": {func(s *term.Screen) {
 			x := explainer{TurnView: turn, Clock: utcNow}
 			s.Line("%s", x.status())

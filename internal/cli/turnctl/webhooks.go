@@ -41,14 +41,17 @@ the config file); only these have the full address, this command shows its origi
 		RunE: show,
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List webhooks", Args: cobra.NoArgs, RunE: show, Example: "  turnctl webhooks list -o json"},
+		&cobra.Command{Use: "list", Short: "List webhooks", Args: cobra.NoArgs, RunE: show,
+			Example: "  turnctl webhooks list -o json"},
 		showWebhookCommand(s), redeliverCommand(s), pauseWebhookCommand(s),
-		changeWebhook(s, "resume NAME", "Resume a webhook; pending deliveries start over", "resumed", func(ctx context.Context, store *operate.Store, name string) error {
-			return store.ResumeWebhook(ctx, name)
-		}),
-		changeWebhook(s, "remove NAME", "Remove a webhook that no worker has any more, with its deliveries", "removed", func(ctx context.Context, store *operate.Store, name string) error {
-			return store.RemoveWebhook(ctx, name)
-		}),
+		changeWebhook(s, "resume NAME", "Resume a webhook; pending deliveries start over", "resumed",
+			func(ctx context.Context, store *operate.Store, name string) error {
+				return store.ResumeWebhook(ctx, name)
+			}),
+		changeWebhook(s, "remove NAME", "Remove a webhook that no worker has any more, with its deliveries", "removed",
+			func(ctx context.Context, store *operate.Store, name string) error {
+				return store.RemoveWebhook(ctx, name)
+			}),
 		&cobra.Command{
 			Use: "secret", Short: "Print a new signing secret", Args: cobra.NoArgs,
 			Long: `Print a new secret for a webhook: for secret_env or secret_file in the settings,
@@ -66,7 +69,8 @@ and for the receiver. It is not stored.`,
 }
 
 func showWebhooks(s *term.Screen, c term.Clock, all []operate.WebhookView) {
-	t := term.NewTable("WEBHOOK", "STATE", ">PENDING", ">DEAD", "OLDEST", "LAST SUCCESS", "LAST FAILURE", "AGENTS", "ORIGIN", "LAST ERROR")
+	t := term.NewTable("WEBHOOK", "STATE", ">PENDING", ">DEAD", "OLDEST", "LAST SUCCESS", "LAST FAILURE", "AGENTS",
+		"ORIGIN", "LAST ERROR")
 	for _, w := range all {
 		oldest := "-"
 		if w.Pending > 0 {
@@ -76,7 +80,8 @@ func showWebhooks(s *term.Screen, c term.Clock, all []operate.WebhookView) {
 		if w.Dead > 0 {
 			dead.Tone = term.Bad
 		}
-		t.Add(w.Name, webhookState(w), term.Thousands(int64(w.Pending)), dead, oldest, c.Ago(w.SucceededAt), c.Ago(w.FailedAt), agentsOf(w.Webhook), w.Origin, term.OrDash(w.LastError))
+		t.Add(w.Name, webhookState(w), term.Thousands(int64(w.Pending)), dead, oldest, c.Ago(w.SucceededAt),
+			c.Ago(w.FailedAt), agentsOf(w.Webhook), w.Origin, term.OrDash(w.LastError))
 	}
 	t.Print(s)
 }
@@ -129,7 +134,8 @@ func showWebhookCommand(s *shell.Session) *cobra.Command {
 	return cmd
 }
 
-var deliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered), string(outbox.DeliveryDead)}
+var deliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered),
+	string(outbox.DeliveryDead)}
 
 // webhookPage is a webhook with some of its deliveries.
 type webhookPage struct {
@@ -139,7 +145,8 @@ type webhookPage struct {
 
 func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries []outbox.Delivery) {
 	state := webhookState(w)
-	s.Line("%s  %s, to %s", s.Paint(term.Bold, "webhook "+w.Name), s.Paint(state.Tone, state.Text), term.Plain(w.Origin))
+	s.Line("%s  %s, to %s", s.Paint(term.Bold, "webhook "+w.Name), s.Paint(state.Tone, state.Text),
+		term.Plain(w.Origin))
 	what := "replies"
 	if w.Asks {
 		what = "replies and asks"
@@ -160,10 +167,12 @@ func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries
 		return
 	}
 	s.Line("")
-	t := term.NewTable("DELIVERY", "STATE", ">ATTEMPTS", "WRITTEN", "LAST ATTEMPT", "NEXT", ">STATUS", "AGENT", ">TURN", "ERROR")
+	t := term.NewTable("DELIVERY", "STATE", ">ATTEMPTS", "WRITTEN", "LAST ATTEMPT", "NEXT", ">STATUS", "AGENT",
+		">TURN", "ERROR")
 	for _, d := range deliveries {
 		t.Add(d.WebhookID(), deliveryCell(d), fmt.Sprint(d.Attempts), c.At(d.WrittenAt), c.Ago(d.LastAt), nextOf(c, d),
-			term.OrDash(strings.TrimPrefix(strconv.Itoa(d.Status), "0")), d.Agent, fmt.Sprint(d.TurnID), term.OrDash(d.Error))
+			term.OrDash(strings.TrimPrefix(strconv.Itoa(d.Status), "0")), d.Agent, fmt.Sprint(d.TurnID),
+			term.OrDash(d.Error))
 	}
 	t.Print(s)
 }
@@ -193,7 +202,8 @@ func nextOf(c term.Clock, d outbox.Delivery) string {
 func redeliverCommand(s *shell.Session) *cobra.Command {
 	var dead bool
 	cmd := &cobra.Command{
-		Use: "redeliver NAME [REPLY...]", Short: "Deliver replies again, or all dead deliveries", Args: cobra.MinimumNArgs(1),
+		Use: "redeliver NAME [REPLY...]", Short: "Deliver replies again, or all dead deliveries",
+		Args: cobra.MinimumNArgs(1),
 		Long: `Deliver replies to a webhook again, with the same webhook-id and body; also replies
 that are older than the webhook. With --dead, redeliver all dead deliveries. A
 receiver that stores webhook-ids ignores what it already has.
@@ -258,7 +268,8 @@ func redeliver(ctx context.Context, store *operate.Store, name string, ids []tur
 
 func pauseWebhookCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "pause NAME REASON", Short: "Stop deliveries to a webhook; replies wait until it is resumed", Args: shell.ExactArgs(2),
+		Use: "pause NAME REASON", Short: "Stop deliveries to a webhook; replies wait until it is resumed",
+		Args:    shell.ExactArgs(2),
 		Example: `  turnctl webhooks pause shop "endpoint maintenance"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reason := strings.TrimSpace(args[1])
@@ -269,21 +280,27 @@ func pauseWebhookCommand(s *shell.Session) *cobra.Command {
 				if err := db.Store.PauseWebhook(cmd.Context(), args[0], reason); err != nil {
 					return webhookError(args[0], err)
 				}
-				return s.Print(map[string]string{"paused": args[0]}, func() { s.Out.Line("webhook %s paused", term.Plain(args[0])) })
+				return s.Print(map[string]string{"paused": args[0]}, func() {
+					s.Out.Line("webhook %s paused", term.Plain(args[0]))
+				})
 			})
 		},
 	}
 }
 
-func changeWebhook(s *shell.Session, use, short, verb string, change func(context.Context, *operate.Store, string) error) *cobra.Command {
+func changeWebhook(s *shell.Session, use, short, verb string, change func(context.Context, *operate.Store,
+	string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: shell.ExactArgs(1), Example: "  turnctl webhooks " + strings.Replace(use, "NAME", "shop", 1),
+		Use: use, Short: short, Args: shell.ExactArgs(1), Example: "  turnctl webhooks " + strings.Replace(use,
+			"NAME", "shop", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				if err := change(cmd.Context(), db.Store, args[0]); err != nil {
 					return webhookError(args[0], err)
 				}
-				return s.Print(map[string]string{verb: args[0]}, func() { s.Out.Line("webhook %s %s", term.Plain(args[0]), verb) })
+				return s.Print(map[string]string{verb: args[0]}, func() {
+					s.Out.Line("webhook %s %s", term.Plain(args[0]), verb)
+				})
 			})
 		},
 	}
@@ -294,7 +311,9 @@ func webhookError(name string, err error) error {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return shell.NotFound(`there is no webhook %q: "turnctl webhooks" lists them`, name)
 	case errors.Is(err, operate.ErrWebhookServed):
-		return shell.Refused(fmt.Errorf("a worker has the webhook %q in its settings: remove it there, stop that worker, and retry in half a minute", name))
+		return shell.Refused(
+			fmt.Errorf(
+				"a worker has the webhook %q in its settings: remove it there, stop that worker, and retry in half a minute", name))
 	default:
 		return err
 	}

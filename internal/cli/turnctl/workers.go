@@ -30,11 +30,13 @@ take over its turns after takeover_after) or stopped.`,
 }
 
 func showWorkers(s *term.Screen, c term.Clock, workers []presence.Heartbeat) {
-	tones := map[presence.State]term.Tone{presence.Alive: term.Good, presence.Serving: term.Good, presence.Draining: term.Active, presence.Silent: term.Bad, presence.Stopped: term.Dim}
+	tones := map[presence.State]term.Tone{presence.Alive: term.Good, presence.Serving: term.Good,
+		presence.Draining: term.Active, presence.Silent: term.Bad, presence.Stopped: term.Dim}
 	t := term.NewTable("WORKER", "STATE", ">SLOTS", "HOST", ">PID", "STARTED", "LAST HEARTBEAT", "VERSION")
 	for _, w := range workers {
 		state := w.State()
-		t.Add(string(w.WorkerID), term.Cell{Text: string(state), Tone: tones[state]}, fmt.Sprint(w.Slots), w.Host, fmt.Sprint(w.PID), c.At(w.StartedAt),
+		t.Add(string(w.WorkerID), term.Cell{Text: string(state), Tone: tones[state]}, fmt.Sprint(w.Slots), w.Host,
+			fmt.Sprint(w.PID), c.At(w.StartedAt),
 			c.Ago(c.Now.Add(-w.Silent)), w.Version)
 	}
 	t.Print(s)

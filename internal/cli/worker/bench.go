@@ -96,10 +96,13 @@ func benchCommand(s *shell.Session) *cobra.Command {
 	flags.IntVar(&o.Watched, "watched", o.Watched, "streamed turns, half of them with ten watchers; 0: none")
 	flags.IntVar(&o.History, "history", o.History, "past turns of a long conversation; 0: not measured")
 	flags.IntVar(&o.WarmUp, "warm-up", o.WarmUp, "turns of each system before each figure, which are not counted")
-	flags.BoolVar(&flat, "flat", false, "measure only how the cost of a turn grows with lanes, messages, turns and so on")
+	flags.BoolVar(&flat, "flat", false,
+		"measure only how the cost of a turn grows with lanes, messages, turns and so on")
 	flags.BoolVar(&full, "full", false, "--flat with its full sizes; an estimate: fifteen minutes and 25 GB of disk")
-	flags.StringToStringVar(&sizes, "sizes", nil, "--flat with these series and sizes only, such as finished=0:1000000,lanes=10:100")
-	flags.IntSliceVar(&o.Workers, "workers", nil, "measure only trivial turns with these numbers of worker processes and one scheduler")
+	flags.StringToStringVar(&sizes, "sizes", nil,
+		"--flat with these series and sizes only, such as finished=0:1000000,lanes=10:100")
+	flags.IntSliceVar(&o.Workers, "workers", nil,
+		"measure only trivial turns with these numbers of worker processes and one scheduler")
 	flags.IntVar(&o.Retention, "retention", 0, "measure only turns while so many old ones are deleted")
 	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "extra time for each flush of the write-ahead log, up to 100ms")
 	flags.BoolVar(&quick, "quick", false, "run a few turns for a rough look")
@@ -157,7 +160,8 @@ func flatSizes(full bool, named map[string]string) (map[string][]int, error) {
 	sizes := map[string][]int{}
 	for name, list := range named {
 		if all[name] == nil {
-			return nil, shell.Misused("--sizes has the series %q: there are %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+			return nil, shell.Misused("--sizes has the series %q: there are %s", name,
+				strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
 		for text := range strings.SplitSeq(list, ":") {
 			size, err := strconv.Atoi(text)
@@ -168,7 +172,9 @@ func flatSizes(full bool, named map[string]string) (map[string][]int, error) {
 				least = 1
 			}
 			if err != nil || size < least {
-				return nil, shell.Misused("--sizes has %s=%s: sizes are whole numbers in growing order, such as %s=10:1000", name, list, name)
+				return nil,
+					shell.Misused("--sizes has %s=%s: sizes are whole numbers in growing order, such as %s=10:1000",
+						name, list, name)
 			}
 			sizes[name] = append(sizes[name], size)
 		}
@@ -178,7 +184,8 @@ func flatSizes(full bool, named map[string]string) (map[string][]int, error) {
 
 func checkBench(o bench.Options) error {
 	for flag, n := range map[string]int{
-		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp, "retention": o.Retention,
+		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp,
+		"retention": o.Retention,
 	} {
 		if n < 0 {
 			return shell.Misused("--%s is %d: it must not be negative; 0 means none", flag, n)

@@ -88,7 +88,8 @@ writes nothing. It uses the worker's database settings.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&since, "since", "7d", "include turns that began within this time: days such as 7d, or a duration such as 12h")
+	f.StringVar(&since, "since", "7d",
+		"include turns that began within this time: days such as 7d, or a duration such as 12h")
 	f.StringVar(&rule, "rule", "", "the rule: always, never, or a CEL expression")
 	f.StringVar(&file, "file", "", "a file that contains the rule")
 	f.StringVarP(&s.Format, "output", "o", shell.FormatText, "text for people, or json")
@@ -143,7 +144,8 @@ func (v *policyView) add(c operate.JournaledCall, d policy.Decision) {
 		labels = append(labels, m.Label)
 	}
 	v.Calls = append(v.Calls, decisionView{
-		Turn: c.Turn, Round: c.Key.Round, Ordinal: c.Key.Ordinal, Agent: c.Agent, Tool: c.Tool, Arguments: string(c.Arguments), Labels: labels,
+		Turn: c.Turn, Round: c.Key.Round, Ordinal: c.Key.Ordinal, Agent: c.Agent, Tool: c.Tool,
+		Arguments: string(c.Arguments), Labels: labels,
 		State: string(c.State), Decision: d.Verdict, Reason: d.Reason,
 	})
 }
@@ -156,8 +158,10 @@ func showDecisions(s *term.Screen, v policyView) {
 		for _, label := range c.Labels {
 			labels = append(labels, string(label))
 		}
-		t.Add(term.Cell{Text: string(c.Decision), Tone: tones[c.Decision]}, strconv.FormatInt(int64(c.Turn), 10), fmt.Sprintf("%d.%d", c.Round, c.Ordinal), c.Agent,
-			c.Tool, term.OneLine(c.Arguments, 40), term.OrDash(strings.Join(labels, " ")), c.State, term.OneLine(term.OrDash(c.Reason), 60))
+		t.Add(term.Cell{Text: string(c.Decision), Tone: tones[c.Decision]}, strconv.FormatInt(int64(c.Turn), 10),
+			fmt.Sprintf("%d.%d", c.Round, c.Ordinal), c.Agent,
+			c.Tool, term.OneLine(c.Arguments, 40), term.OrDash(strings.Join(labels, " ")), c.State,
+			term.OneLine(term.OrDash(c.Reason), 60))
 	}
 	if len(v.Calls) > 0 {
 		t.Print(s)

@@ -73,7 +73,8 @@ func work(s *shell.Session, cmd *cobra.Command, more []tools.Tool) error {
 func announce(s *shell.Session, cfg *config.Config, log *zap.Logger, r app.Ready) {
 	if cfg.LogFormat == shell.FormatJSON {
 		log.Info("worker ready", zap.String("worker_id", string(r.WorkerID)), zap.Strings("agents", r.Agents),
-			zap.Strings("roles", r.Roles), zap.Int("slots", r.Slots), zap.Strings("providers", r.Providers), zap.Bool("private_database", r.Private),
+			zap.Strings("roles", r.Roles), zap.Int("slots", r.Slots), zap.Strings("providers", r.Providers),
+			zap.Bool("private_database", r.Private),
 			zap.String("api", r.API))
 		return
 	}
@@ -94,7 +95,8 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 		lines = append(lines, "  api        "+r.API)
 	}
 	if len(r.Agents) == 0 {
-		return append(lines, fmt.Sprintf("  agents     none: put NAME.md into %s and restart the worker", cfg.AgentsDir))
+		return append(lines, fmt.Sprintf("  agents     none: put NAME.md into %s and restart the worker",
+			cfg.AgentsDir))
 	}
 	lines = append(lines, "  agents     "+strings.Join(r.Agents, ", "))
 	if cfg.HasRole(config.RoleWorker) {

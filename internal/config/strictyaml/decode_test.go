@@ -48,7 +48,8 @@ func decode(t *testing.T, source string) (document, string) {
 		}
 		return ""
 	}}
-	d.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){"upper": func(at strictyaml.Place, v *strictyaml.Node, to any) {
+	d.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){"upper": func(at strictyaml.Place,
+		v *strictyaml.Node, to any) {
 		*to.(*string) = at.Key + "=" + strings.ToUpper(v.Value)
 	}}
 	var doc document
@@ -74,8 +75,10 @@ key_env: x
 schema: {n: [1, ~]}
 `)
 	want := document{
-		Name: "bob", Inner: inner{Mode: "fast"}, Fast: true, Count: new(20), Ratio: new(0.5), Wait: 5 * time.Minute, On: true,
-		List: []string{"a", "b"}, Parts: map[string]part{"a": {}, "b": {Calls: 20}}, Part: part{Calls: 10}, Key: "key_env=X", Schema: strictyaml.JSON(`{"n":[1,null]}`),
+		Name: "bob", Inner: inner{Mode: "fast"}, Fast: true, Count: new(20), Ratio: new(0.5),
+		Wait: 5 * time.Minute, On: true,
+		List: []string{"a", "b"}, Parts: map[string]part{"a": {}, "b": {Calls: 20}}, Part: part{Calls: 10},
+		Key: "key_env=X", Schema: strictyaml.JSON(`{"n":[1,null]}`),
 	}
 	if diff := cmp.Diff(want, got); diff != "" || faults != "" {
 		t.Error(faults, diff)
@@ -118,8 +121,10 @@ f:12: unknown key "nam" (did you mean "name"?)`
 
 func TestReference(t *testing.T) {
 	got := strictyaml.Reference(document{}, [][4]string{
-		{"name", "short", "none", "Who."}, {"mode", "", "slow", "How."}, {"speed", "", "slow", "How."}, {"count", " things", "1", "Many."},
-		{"wait", "", "1s", "Long."}, {"list", "", "none", "Which."}, {"part.calls", "", "0", "Calls."}, {"key_env", "", "none", "Key."},
+		{"name", "short", "none", "Who."}, {"mode", "", "slow", "How."}, {"speed", "", "slow", "How."},
+		{"count", " things", "1", "Many."},
+		{"wait", "", "1s", "Long."}, {"list", "", "none", "Which."}, {"part.calls", "", "0", "Calls."},
+		{"key_env", "", "none", "Key."},
 	})
 	want := []strictyaml.Key{
 		{Name: "name", Type: "text", Bounds: "short", Default: "none", Doc: "Who."},
@@ -156,7 +161,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestEveryTypeInTheReference checks the word for each type of a key, and that nested keys and those of lists are described.
+// TestEveryTypeInTheReference checks the word for each type of a key, and that nested keys and those of lists are
+// described.
 func TestEveryTypeInTheReference(t *testing.T) {
 	type item struct {
 		Size int64 `yaml:"size" in:"1 to 2"`
@@ -168,18 +174,22 @@ func TestEveryTypeInTheReference(t *testing.T) {
 		Own      string            `yaml:"own" type:"a word" of:"one"`
 	}
 	var given float64
-	names := []string{"name", "count", "ratio", "wait", "on", "list", "parts", "part", "part.calls", "schema", "items", "items.size", "words", "own", "extra", "none"}
+	names := []string{"name", "count", "ratio", "wait", "on", "list", "parts", "part", "part.calls", "schema", "items",
+		"items.size", "words", "own", "extra", "none"}
 	var rows [][4]string
 	for _, name := range names {
 		rows = append(rows, [4]string{name, ", more", "", ""})
 	}
 	var got []string
-	for _, key := range strictyaml.Reference(all{}, rows, strictyaml.OwnKey{Key: "extra", Tag: `in:"0 to 9"`, To: &given}) {
+	for _, key := range strictyaml.Reference(all{}, rows, strictyaml.OwnKey{Key: "extra", Tag: `in:"0 to 9"`,
+		To: &given}) {
 		got = append(got, key.Name+": "+key.Type+key.Bounds)
 	}
 	want := []string{
-		"name: text, more", "count: whole number1 to 20, more", "ratio: number0 to 2, more", "wait: duration1s to 5m, more", "on: true or false, more", "list: list of text, more",
-		"parts: mapping, more", "part: mapping, more", "part.calls: whole number0, or 10 to 20, more", "schema: list of text, more", "items: list of text, more", "items.size: whole number1 to 2, more",
+		"name: text, more", "count: whole number1 to 20, more", "ratio: number0 to 2, more",
+		"wait: duration1s to 5m, more", "on: true or false, more", "list: list of text, more",
+		"parts: mapping, more", "part: mapping, more", "part.calls: whole number0, or 10 to 20, more",
+		"schema: list of text, more", "items: list of text, more", "items.size: whole number1 to 2, more",
 		"words: mapping, more", "own: a wordone, more", "extra: number0 to 9, more", "none: , more",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -187,14 +197,16 @@ func TestEveryTypeInTheReference(t *testing.T) {
 	}
 }
 
-// TestTheDecoderOfTheLibrary records why Decode exists: the library's strict decoding accepts the wrong types below, reports
-// only the first error, and prints the next line, which may hold a secret. If this test fails, Decode may be removable.
+// TestTheDecoderOfTheLibrary records why Decode exists: the library's strict decoding accepts the wrong types below,
+// reports only the first error, and prints the next line, which may hold a secret. If this test fails, Decode may be
+// removable.
 func TestTheDecoderOfTheLibrary(t *testing.T) {
 	type settings struct {
 		N int    `yaml:"n"`
 		T string `yaml:"t"`
 	}
-	for _, accepted := range []string{"t: 5", `n: "3"`, "n: 010", "n: 0x10", "n: 2.0", "<<: {t: b}", "t: a\n---\nt: b"} {
+	for _, accepted := range []string{"t: 5", `n: "3"`, "n: 010", "n: 0x10", "n: 2.0", "<<: {t: b}",
+		"t: a\n---\nt: b"} {
 		if err := yaml.UnmarshalWithOptions([]byte(accepted), &settings{}, yaml.Strict()); err != nil {
 			t.Errorf("%q is refused: %v", accepted, err)
 		}

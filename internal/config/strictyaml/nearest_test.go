@@ -8,8 +8,8 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// editsBetween counts the edits from one word to another by trying them all: insert, delete, replace, and swap two neighbours, of which
-// none is edited again.
+// editsBetween counts the edits from one word to another by trying them all: insert, delete, replace, and swap two
+// neighbours, of which none is edited again.
 func editsBetween(a, b string, most int) int {
 	switch {
 	case a == b:
@@ -36,8 +36,8 @@ func editsBetween(a, b string, most int) int {
 	return least
 }
 
-// TestTheNearestWord compares it with the first of the words that need the fewest edits. A word may have one wrong letter, and another for
-// each three letters, but no more than three.
+// TestTheNearestWord compares it with the first of the words that need the fewest edits. A word may have one wrong
+// letter, and another for each three letters, but no more than three.
 func TestTheNearestWord(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 1))

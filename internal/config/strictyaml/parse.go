@@ -139,7 +139,9 @@ func (p *converter) node(from ast.Node, depth int) (*Node, error) {
 		node.Kind = Map
 		return node, p.fields(node, []*ast.MappingValueNode{v}, depth)
 	default:
-		return nil, p.fault(lineOf(from), "YAML anchors, aliases, tags and directives are not supported: put text that begins with * & ! or %% in quotes")
+		return nil,
+			p.fault(lineOf(from),
+				"YAML anchors, aliases, tags and directives are not supported: put text that begins with * & ! or %% in quotes")
 	}
 	return node, nil
 }

@@ -54,7 +54,8 @@ func TestParseRefuses(t *testing.T) {
 		{"deep brackets", strings.Repeat("[", 60000), "line 1: the settings are nested too deeply"},
 		{"deep dashes", strings.Repeat("- ", 30000), "line 1: the settings are nested too deeply"},
 		{"deep steps", steps(40), "line 34: the settings are nested too deeply"},
-		{"long", strings.Repeat("x", strictyaml.MaxBytes+1), "line 1: the settings are larger than 64 KiB or 2000 lines"},
+		{"long", strings.Repeat("x", strictyaml.MaxBytes+1),
+			"line 1: the settings are larger than 64 KiB or 2000 lines"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := strictyaml.Parse(c.source, 1)
@@ -147,7 +148,8 @@ func TestLimitsOfADocument(t *testing.T) {
 			t.Errorf("%d %s are taken", c.at+1, name)
 		}
 	}
-	for _, wide := range []string{strings.Repeat("- a\n", 100), strings.Repeat("- [a]\n", 100), "[" + strings.Repeat("[a], ", 100) + "]"} {
+	for _, wide := range []string{strings.Repeat("- a\n", 100), strings.Repeat("- [a]\n", 100),
+		"[" + strings.Repeat("[a], ", 100) + "]"} {
 		if _, err := strictyaml.Parse(wide, 1); err != nil {
 			t.Errorf("a document that is wide, not deep: %v", err)
 		}

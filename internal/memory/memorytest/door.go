@@ -26,7 +26,9 @@ import (
 // Open returns an empty store. When the test ends, it checks the store's invariants.
 func Open(t *testing.T) storesuite.Store {
 	d := &door{t: t}
-	d.store = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(d.skew) }, LeaseTTL: storesuite.LeaseTTL})
+	d.store = memory.New(memory.Options{Now: func() time.Time {
+		return time.Now().Add(d.skew)
+	}, LeaseTTL: storesuite.LeaseTTL})
 	d.conn = d.store.Connect(nil)
 	t.Cleanup(func() {
 		if len(d.cuts) > 0 {
@@ -97,7 +99,8 @@ func (d *door) FetchCalls(worker turnkeeper.WorkerID) (refs []turnlog.CallRef) {
 	return refs
 }
 
-func (d *door) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error) {
+func (d *door) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID,
+	tools []string) (turnlog.ClaimedCall, error) {
 	return d.conn.Claim(ctx, ref, worker, tools)
 }
 
@@ -115,7 +118,8 @@ func (d *door) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turn
 
 func (d *door) ForgetFetch(job turnkeeper.JobID) { d.store.Forget(job) }
 
-func (d *door) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (bool, error) {
+func (d *door) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
+	worker turnkeeper.WorkerID) (bool, error) {
 	return d.conn.BindGrant(ctx, turn, grant, worker)
 }
 
@@ -249,7 +253,8 @@ func (d *door) Asks(turn turnkeeper.TurnID) []asks.Ask {
 	return all
 }
 
-func (d *door) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error) {
+func (d *door) RecentCalls(ctx context.Context, agent, name, argsHash string,
+	within time.Duration) ([]turnlog.PastCall, error) {
 	return d.conn.RecentCalls(ctx, agent, name, argsHash, within)
 }
 

@@ -1,5 +1,5 @@
-// Package chosen has the switches that make mutants SAMPLE plants into the source: each call names a mutant, and does what the
-// original code does unless a process runs with that mutant. Nothing else imports it.
+// Package chosen has the switches that make mutants SAMPLE plants into the source: each call names a mutant, and does
+// what the original code does unless a process runs with that mutant. Nothing else imports it.
 package chosen
 
 import (
@@ -47,7 +47,8 @@ func Either[T any](mutant int, a, b T) T {
 }
 
 // Plus returns n + 1 instead of n.
-func Plus[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float64](mutant int, n T) T {
+func Plus[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float64](
+	mutant int, n T) T {
 	if Is(mutant) {
 		return n + 1
 	}

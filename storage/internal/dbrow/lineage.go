@@ -20,7 +20,8 @@ func Lineage(ctx context.Context, q *dbsqlc.Queries, message turnkeeper.MessageI
 	}
 	return turnlog.Lineage{
 		Root: turnkeeper.TurnID(r.Root), Parent: turnkeeper.TurnID(r.Parent), Agents: r.Agents,
-		Call:   turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
-		Limits: turnlog.TreeLimits{MaxDepth: int(r.MaxDepth), MaxAgents: int(r.MaxAgents), Tokens: r.Tokens, Calls: r.Calls},
+		Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+		Limits: turnlog.TreeLimits{MaxDepth: int(r.MaxDepth), MaxAgents: int(r.MaxAgents), Tokens: r.Tokens,
+			Calls: r.Calls},
 	}, err
 }

@@ -8,8 +8,8 @@ import (
 	"turnkeeper/internal/presence"
 )
 
-// A refusal is a presence.Refusal in the column refused of the table worker_heartbeat. Only the first of a row has a message: the
-// row must stay small.
+// A refusal is a presence.Refusal in the column refused of the table worker_heartbeat. Only the first of a row has a
+// message: the row must stay small.
 type refusal struct {
 	Turn     int64  `json:"turn,omitempty"`
 	Ms       int64  `json:"ms"`
@@ -22,7 +22,8 @@ type refusal struct {
 func StoreRefused(all []presence.Refusal) []byte {
 	stored := make([]refusal, 0, len(all))
 	for i, r := range all[:min(len(all), presence.MaxRefused)] {
-		stored = append(stored, refusal{Turn: int64(r.Turn), Ms: r.For.Milliseconds(), Attempts: r.Attempts, SQLState: r.SQLState})
+		stored = append(stored, refusal{Turn: int64(r.Turn), Ms: r.For.Milliseconds(), Attempts: r.Attempts,
+			SQLState: r.SQLState})
 		if i == 0 {
 			stored[0].Message = r.Message
 		}

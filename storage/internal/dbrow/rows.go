@@ -31,7 +31,8 @@ func OrEmpty(list []string) []string {
 // DownModel converts a row.
 func DownModel(r dbsqlc.DownModelsRow) modelhealth.Health {
 	return modelhealth.Health{
-		Model: r.Model, DownSince: r.DownSince, Until: r.Until, Failures: int(r.Failures), ErrorClass: r.ErrorClass, Error: r.Error,
+		Model: r.Model, DownSince: r.DownSince, Until: r.Until, Failures: int(r.Failures), ErrorClass: r.ErrorClass,
+		Error: r.Error,
 		Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Due: r.Due,
 		Failed: Map(r.FailedLanes, func(lane string) turnkeeper.Lane { return turnkeeper.Lane(lane) }),
 	}
@@ -40,7 +41,8 @@ func DownModel(r dbsqlc.DownModelsRow) modelhealth.Health {
 // Suspect returns a model that has failed a message.
 func Suspect(r dbsqlc.SuspectedRow) modelhealth.Suspect {
 	return modelhealth.Suspect{
-		Model: r.Model, Failures: int(r.Failures), Requests: int(r.Requests), Open: r.Open, Pairs: int(r.Pairs), Span: Micros(r.SpanUs),
+		Model: r.Model, Failures: int(r.Failures), Requests: int(r.Requests), Open: r.Open, Pairs: int(r.Pairs),
+		Span: Micros(r.SpanUs),
 	}
 }
 
@@ -84,10 +86,13 @@ func Micros(us int64) time.Duration { return time.Duration(us) * time.Microsecon
 // Message converts a row.
 func Message(r dbsqlc.TurnkeeperMessage) turnkeeper.Message {
 	return turnkeeper.Message{
-		ID: turnkeeper.MessageID(r.ID), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane),
+		ID: turnkeeper.MessageID(r.ID), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation,
+		Lane: turnkeeper.Lane(r.Lane),
 		Body: r.Body, Key: OrZero(r.IdempotencyKey), Priority: int(r.Priority), Trigger: turnkeeper.Trigger(r.Trigger),
-		Schedule: OrZero(r.Schedule), Slot: OrZero(r.Slot), State: turnkeeper.MessageState(r.State), Attempts: int(r.Attempts),
-		DueAt: r.DueAt, AcceptedAt: r.AcceptedAt, ClosedAt: OrZero(r.ClosedAt), TurnID: turnkeeper.TurnID(OrZero(r.TurnID)),
+		Schedule: OrZero(r.Schedule), Slot: OrZero(r.Slot), State: turnkeeper.MessageState(r.State),
+		Attempts: int(r.Attempts),
+		DueAt:    r.DueAt, AcceptedAt: r.AcceptedAt, ClosedAt: OrZero(r.ClosedAt),
+		TurnID:    turnkeeper.TurnID(OrZero(r.TurnID)),
 		LastError: OrZero(r.LastError), Faults: int(r.Faults), TraceParent: OrZero(r.TraceParent), SentBy: r.SentBy,
 	}
 }
@@ -96,7 +101,8 @@ func Message(r dbsqlc.TurnkeeperMessage) turnkeeper.Message {
 func Reply(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
-		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
+		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome),
+		Body: r.Body, CreatedAt: r.CreatedAt,
 		StopReason: turnkeeper.StopReason(r.StopReason), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
 		Labels: r.Labels, ParentTurn: turnkeeper.TurnID(OrZero(r.ParentTurnID)),
 	}
@@ -137,7 +143,8 @@ func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 		return nil // there is no reply
 	}
 	return Map(rows, func(r storedCall) turnkeeper.ReplyCall {
-		call := turnkeeper.ReplyCall{Ordinal: r.Ordinal, Name: r.Name, Effect: r.Effect, State: r.State, Duration: -1, Problem: r.Error}
+		call := turnkeeper.ReplyCall{Ordinal: r.Ordinal, Name: r.Name, Effect: r.Effect, State: r.State, Duration: -1,
+			Problem: r.Error}
 		_, _ = fmt.Sscanf(r.ID, "round-%d-tool-%d", &call.Key.Round, &call.Key.Ordinal)
 		if r.Duration != nil {
 			call.Duration = time.Duration(*r.Duration) * time.Millisecond
@@ -149,12 +156,19 @@ func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 // TurnForWorker converts a turn that a worker reads.
 func TurnForWorker(r *dbsqlc.TurnForWorkerRow) turnkeeper.Turn {
 	return Turn(dbsqlc.TurnkeeperTurnsNow{
-		ID: r.ID, MessageID: r.MessageID, Attempt: r.Attempt, Agent: r.Agent, UserName: r.UserName, Conversation: r.Conversation, Lane: r.Lane, Trigger: r.Trigger,
-		DefinitionHash: r.DefinitionHash, State: r.State, Token: r.Token, GrantID: r.GrantID, JobID: r.JobID, WorkerID: r.WorkerID,
-		GrantedAt: r.GrantedAt, LeaseUntil: r.LeaseUntil, Dispatches: r.Dispatches, Losses: r.Losses, LastSeq: r.LastSeq,
-		InferenceRounds: r.InferenceRounds, ChargedRounds: r.ChargedRounds, ExecutedCalls: r.ExecutedCalls, InputTokens: r.InputTokens,
-		OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens, ReasoningTokens: r.ReasoningTokens, UsageEstimated: r.UsageEstimated,
-		CreatedAt: r.CreatedAt, DueAt: r.DueAt, EndedAt: r.EndedAt, StopReason: r.StopReason, ErrorClass: r.ErrorClass, Error: r.Error,
+		ID: r.ID, MessageID: r.MessageID, Attempt: r.Attempt, Agent: r.Agent, UserName: r.UserName,
+		Conversation: r.Conversation, Lane: r.Lane, Trigger: r.Trigger,
+		DefinitionHash: r.DefinitionHash, State: r.State, Token: r.Token, GrantID: r.GrantID, JobID: r.JobID,
+		WorkerID:  r.WorkerID,
+		GrantedAt: r.GrantedAt, LeaseUntil: r.LeaseUntil, Dispatches: r.Dispatches, Losses: r.Losses,
+		LastSeq:         r.LastSeq,
+		InferenceRounds: r.InferenceRounds, ChargedRounds: r.ChargedRounds, ExecutedCalls: r.ExecutedCalls,
+		InputTokens:  r.InputTokens,
+		OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens, ReasoningTokens: r.ReasoningTokens,
+		UsageEstimated: r.UsageEstimated,
+		CreatedAt:      r.CreatedAt, DueAt: r.DueAt, EndedAt: r.EndedAt, StopReason: r.StopReason,
+		ErrorClass:    r.ErrorClass,
+		Error:         r.Error,
 		InnerDialogue: r.InnerDialogue,
 	})
 }
@@ -163,18 +177,21 @@ func TurnForWorker(r *dbsqlc.TurnForWorkerRow) turnkeeper.Turn {
 func Turn(r dbsqlc.TurnkeeperTurnsNow) turnkeeper.Turn {
 	return turnkeeper.Turn{
 		ID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Attempt: int(r.Attempt),
-		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger),
+		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane),
+		Trigger:        turnkeeper.Trigger(r.Trigger),
 		DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnState(r.State),
 		Token: r.Token, GrantID: turnkeeper.GrantID(OrZero(r.GrantID)), JobID: turnkeeper.JobID(OrZero(r.JobID)),
 		WorkerID: turnkeeper.WorkerID(OrZero(r.WorkerID)), Dispatches: int(r.Dispatches), Losses: int(r.Losses),
-		CreatedAt: r.CreatedAt, DueAt: OrZero(r.DueAt), GrantedAt: OrZero(r.GrantedAt), LeaseUntil: OrZero(r.LeaseUntil),
-		EndedAt: OrZero(r.EndedAt), InferenceRounds: int(r.InferenceRounds), ChargedRounds: int(r.ChargedRounds),
+		CreatedAt: r.CreatedAt, DueAt: OrZero(r.DueAt), GrantedAt: OrZero(r.GrantedAt),
+		LeaseUntil: OrZero(r.LeaseUntil),
+		EndedAt:    OrZero(r.EndedAt), InferenceRounds: int(r.InferenceRounds), ChargedRounds: int(r.ChargedRounds),
 		ExecutedCalls: int(r.ExecutedCalls),
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
 			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
 		},
-		StopReason: turnkeeper.StopReason(OrZero(r.StopReason)), ErrorClass: OrZero(r.ErrorClass), Error: OrZero(r.Error),
+		StopReason: turnkeeper.StopReason(OrZero(r.StopReason)), ErrorClass: OrZero(r.ErrorClass),
+		Error:         OrZero(r.Error),
 		InnerDialogue: OrZero(r.InnerDialogue), LastSeq: r.LastSeq,
 		EventsExpiredAt: OrZero(r.EventsExpiredAt), LeasesExpiredAt: OrZero(r.LeasesExpiredAt),
 	}
@@ -201,8 +218,10 @@ func Round(r dbsqlc.TurnkeeperRound) turnkeeper.Round {
 // FailedAttempt converts a row.
 func FailedAttempt(r dbsqlc.TurnkeeperFailedAttempt) turnlog.FailedAttempt {
 	return turnlog.FailedAttempt{
-		Round: int(r.Round), Attempt: int(r.Attempt), Provider: r.Provider, Model: r.Model, Class: r.ErrorClass, Error: r.Error,
-		Text: r.Text, Reasoning: r.Reasoning, Latency: time.Duration(r.LatencyMs) * time.Millisecond, EndedAt: r.EndedAt,
+		Round: int(r.Round), Attempt: int(r.Attempt), Provider: r.Provider, Model: r.Model, Class: r.ErrorClass,
+		Error: r.Error,
+		Text:  r.Text, Reasoning: r.Reasoning, Latency: time.Duration(r.LatencyMs) * time.Millisecond,
+		EndedAt: r.EndedAt,
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
 			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
@@ -217,8 +236,10 @@ func Call(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 		planned, run = *r.PlannedArgs, r.Arguments
 	}
 	return turnkeeper.ToolCall{
-		Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, WireID: r.WireID, ProviderID: r.ProviderID,
-		Name: r.Name, Arguments: planned, RunArgs: run, RawArgs: r.RawArgs, ArgsHash: r.ArgsHash, Effect: turnkeeper.Effect(r.Effect),
+		Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, WireID: r.WireID,
+		ProviderID: r.ProviderID,
+		Name:       r.Name, Arguments: planned, RunArgs: run, RawArgs: r.RawArgs, ArgsHash: r.ArgsHash,
+		Effect: turnkeeper.Effect(r.Effect),
 		Paging: r.Paging, State: turnkeeper.CallState(r.State), Starts: int(r.Starts), Nonce: r.Nonce,
 		StartedAt: OrZero(r.StartedAt), EndedAt: OrZero(r.EndedAt),
 		Duration: time.Duration(OrZero(r.DurationMs)) * time.Millisecond, Shown: r.Shown, Preview: r.Preview,
@@ -233,8 +254,9 @@ func Call(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 // Dispatch converts a row.
 func Dispatch(r dbsqlc.TurnkeeperLeaseLog) turnkeeper.Dispatch {
 	return turnkeeper.Dispatch{
-		Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(r.GrantID), TurnID: turnkeeper.TurnID(r.TurnID),
-		JobID: turnkeeper.JobID(r.JobID), WorkerID: turnkeeper.WorkerID(OrZero(r.WorkerID)), GrantedAt: r.GrantedAt,
+		Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(r.GrantID),
+		TurnID: turnkeeper.TurnID(r.TurnID),
+		JobID:  turnkeeper.JobID(r.JobID), WorkerID: turnkeeper.WorkerID(OrZero(r.WorkerID)), GrantedAt: r.GrantedAt,
 		Until: r.LeaseUntil, EndedAt: OrZero(r.EndedAt), Outcome: OrZero(r.Outcome),
 	}
 }

@@ -20,7 +20,8 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 }
 
 const EndDeferrals = `-- name: EndDeferrals :exec
-update turnkeeper.turns set due_at = null where agent = $1 and state = 'queued' and error_class = 'budget' and due_at is not null
+update turnkeeper.turns set due_at = null where agent = $1 and state = 'queued' and error_class = 'budget'
+    and due_at is not null
 `
 
 // Makes turns that a budget deferred due: the agent may have another budget now.
@@ -32,8 +33,10 @@ func (q *Queries) EndDeferrals(ctx context.Context, agent string) error {
 const ListAgents = `-- name: ListAgents :many
 select a.name, a.description, a.definition_hash, a.models, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
-        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting,
-    array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused
+        (select count(*) from turnkeeper.messages m where m.state = 'waiting'
+            and m.agent = a.name) end::bigint as left_waiting,
+    array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null
+        order by s.name)::text[] as paused
 from turnkeeper.agents a order by a.name
 `
 
@@ -81,7 +84,8 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 
 const NoteLevel = `-- name: NoteLevel :exec
 select turnkeeper.note_level($1::text, day) from (select s.period as day from turnkeeper.spend s
-    where s.scope = 'agent:' || $1 and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD') for update) today
+    where s.scope = 'agent:' || $1 and s.period = to_char(clock_timestamp() at time zone 'UTC',
+        'YYYY-MM-DD') for update) today
 `
 
 // Decides the agent's level again: it may have another budget now.
@@ -139,18 +143,25 @@ func (q *Queries) RetiredAgentOf(ctx context.Context, message int64) (string, er
 }
 
 const SaveAgent = `-- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running, day_tokens, day_calls, levels)
-values ($1, $2, $3, $4, $5::text[], $6::interval, nullif($7::integer, 0),
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after,
+    max_running, day_tokens, day_calls, levels)
+values ($1, $2, $3, $4, $5::text[], $6::interval,
+    nullif($7::integer, 0),
     $8::bigint, $9::bigint, $10::jsonb)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
     models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running,
-    day_tokens = excluded.day_tokens, day_calls = excluded.day_calls, levels = excluded.levels, updated_at = clock_timestamp(),
-    lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
-    lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
-where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running,
+    day_tokens = excluded.day_tokens, day_calls = excluded.day_calls, levels = excluded.levels,
+    updated_at = clock_timestamp(),
+    lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp()
+        else agents.lanes_changed_at end,
+    lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation
+        then agents.lanes_moved_at end
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after,
+    agents.max_running,
         agents.day_tokens, agents.day_calls, agents.levels)
-    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after,
+    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models,
+        excluded.give_up_after,
         excluded.max_running, excluded.day_tokens, excluded.day_calls, excluded.levels)
 `
 
@@ -236,7 +247,8 @@ func (q *Queries) SkipMissedSlots(ctx context.Context, agent string) error {
 }
 
 const WaitingOf = `-- name: WaitingOf :many
-select id from turnkeeper.messages where state = 'waiting' and agent = $1 and id > $2 order by id limit $3
+select id from turnkeeper.messages where state = 'waiting' and agent = $1 and id > $2
+    order by id limit $3
 `
 
 func (q *Queries) WaitingOf(ctx context.Context, agent string, after int64, maxRows int32) ([]int64, error) {

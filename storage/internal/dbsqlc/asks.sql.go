@@ -12,7 +12,8 @@ import (
 )
 
 const AnswerAsk = `-- name: AnswerAsk :one
-select turnkeeper.answer_ask($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text,
+select turnkeeper.answer_ask($1::bigint, $2::text, $3::text, $4::text, $5::text,
+    $6::text,
     $7::text, $8::text)::text as state
 `
 
@@ -44,7 +45,8 @@ func (q *Queries) AnswerAsk(ctx context.Context, arg AnswerAskParams) (string, e
 }
 
 const AskByID = `-- name: AskByID :one
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state,
+    turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = $1
 `
 
@@ -111,7 +113,8 @@ func (q *Queries) AskSender(ctx context.Context, id int64) (int64, error) {
 }
 
 const AsksByID = `-- name: AsksByID :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state,
+    turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any($1::bigint[])
 `
 
@@ -251,7 +254,8 @@ func (q *Queries) CallOfAsk(ctx context.Context, id int64) (CallOfAskRow, error)
 }
 
 const CheckApprovals = `-- name: CheckApprovals :exec
-select turnkeeper.check_approvals(array_fill($1::bigint, array[cardinality($2::integer[])]), $2, $3::integer[], $4::integer[],
+select turnkeeper.check_approvals(array_fill($1::bigint, array[cardinality($2::integer[])]), $2,
+    $3::integer[], $4::integer[],
     $5::bigint[], $6::text[])
 `
 
@@ -332,9 +336,11 @@ func (q *Queries) GatesOfTurn(ctx context.Context, turnID int64) ([]GatesOfTurnR
 }
 
 const ListAsks = `-- name: ListAsks :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state,
+    turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2) and ($3::text = '' or t.user_name = $3)
+where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2) and ($3::text = ''
+    or t.user_name = $3)
   and ($4::bigint = 0 or a.id < $4)
 order by a.id desc limit $5
 `
@@ -419,9 +425,11 @@ func (q *Queries) ListAsks(ctx context.Context, arg ListAsksParams) ([]ListAsksR
 }
 
 const ListAsksOfTurn = `-- name: ListAsksOfTurn :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state,
+    turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where a.turn_id = $1 and ($2::text = '' or a.state = $2) and ($3::text = '' or t.agent = $3) and ($4::text = '' or t.user_name = $4)
+where a.turn_id = $1 and ($2::text = '' or a.state = $2) and ($3::text = '' or t.agent = $3)
+    and ($4::text = '' or t.user_name = $4)
   and ($5::bigint = 0 or a.id < $5)
 order by a.id desc limit $6
 `
@@ -508,9 +516,11 @@ func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) 
 }
 
 const ListOpenAsks = `-- name: ListOpenAsks :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state,
+    turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where a.state = 'open' and ($1::text = '' or t.agent = $1) and ($2::text = '' or t.user_name = $2) and ($3::bigint = 0 or a.id < $3)
+where a.state = 'open' and ($1::text = '' or t.agent = $1) and ($2::text = ''
+    or t.user_name = $2) and ($3::bigint = 0 or a.id < $3)
 order by a.id desc limit $4
 `
 
@@ -585,8 +595,10 @@ func (q *Queries) ListOpenAsks(ctx context.Context, agent string, userName strin
 }
 
 const OpenAsks = `-- name: OpenAsks :exec
-select turnkeeper.open_asks($1::bigint, $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[],
-    $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean,
+select turnkeeper.open_asks($1::bigint, $2::integer[], $3::integer[], $4::text[], $5::integer[],
+    $6::text[],
+    $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
+    $13::boolean,
     $14::interval)
 `
 

@@ -13,12 +13,16 @@ import (
 const DaySpend = `-- name: DaySpend :many
 select a.name, d.content as definition, coalesce(s.tokens, 0)::bigint as tokens, coalesce(s.calls, 0)::bigint as calls,
     coalesce(p.turns, 0)::bigint as put_off,
-    coalesce(p.until, (date_trunc('day', statement_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC')::timestamptz as until
+    coalesce(p.until,
+        (date_trunc('day',
+            statement_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC')::timestamptz as until
 from turnkeeper.agents a
 join turnkeeper.definitions d on d.hash = a.definition_hash
-left join turnkeeper.spend s on s.scope = 'agent:' || a.name and s.period = to_char(statement_timestamp() at time zone 'UTC', 'YYYY-MM-DD')
+left join turnkeeper.spend s on s.scope = 'agent:' || a.name
+    and s.period = to_char(statement_timestamp() at time zone 'UTC', 'YYYY-MM-DD')
 left join (select t.agent, count(*) as turns, min(t.due_at) as until from turnkeeper.turns t
-    where t.state = 'queued' and t.error_class = 'budget' and t.due_at > statement_timestamp() group by t.agent) p on p.agent = a.name
+    where t.state = 'queued' and t.error_class = 'budget' and t.due_at > statement_timestamp()
+        group by t.agent) p on p.agent = a.name
 where s.scope is not null or p.turns > 0
 order by a.name
 `
@@ -63,15 +67,18 @@ func (q *Queries) DaySpend(ctx context.Context) ([]DaySpendRow, error) {
 const LongWaits = `-- name: LongWaits :many
 with waiting as (
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
-     where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank < statement_timestamp() - $1::interval
+     where m.state = 'waiting' and not m.held and m.queue_rank is null
+         and m.rank < statement_timestamp() - $1::interval
      order by m.rank, m.id limit 10000)
     union all
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
-     where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.due_at < statement_timestamp() - $1::interval
+     where m.state = 'waiting' and not m.held and m.queue_rank is not null
+         and m.due_at < statement_timestamp() - $1::interval
      order by m.queue_rank, m.id limit 10000)
     union all
     select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
-    where t.state = 'queued' and coalesce(t.due_at, t.granted_at, t.created_at) < statement_timestamp() - $1::interval
+    where t.state = 'queued' and coalesce(t.due_at, t.granted_at,
+        t.created_at) < statement_timestamp() - $1::interval
     union all
     select t.agent, t.message_id, t.granted_at from turnkeeper.turns t
     where t.state = 'queued' and t.error_class = 'needs_newer_worker' and t.due_at > statement_timestamp()
@@ -89,10 +96,9 @@ type LongWaitsRow struct {
 	Messages  int64
 }
 
-// For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long, and as many with a
-// queue_rank.
-// A queued turn counts as a waiting message; a message that waits for a person does not. A turn that all live workers have handed
-// back counts at once.
+// For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long, and as
+// many with a queue_rank. A queued turn counts as a waiting message; a message that waits for a person does not. A turn
+// that all live workers have handed back counts at once.
 func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWaitsRow, error) {
 	rows, err := q.db.Query(ctx, LongWaits, dueFor)
 	if err != nil {
@@ -123,7 +129,8 @@ select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.er
     turnkeeper.tools_perhaps_run(t.id)::text[] as tools
 from (select id, message_id, attempt, agent, user_name, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, waits_for, ended_at, stop_reason, error_class, error, inner_dialogue, events_expired_at, leases_expired_at from turnkeeper.turns order by turns.id desc limit 5000) t
 where (t.ended_at is null and t.losses > 0
-    or t.ended_at > statement_timestamp() - $1::interval and (t.losses > 1 or t.losses = 1 and t.stop_reason = 'worker_lost'))
+    or t.ended_at > statement_timestamp() - $1::interval and (t.losses > 1 or t.losses = 1
+        and t.stop_reason = 'worker_lost'))
 order by t.id desc limit 10
 `
 
@@ -138,8 +145,8 @@ type LossyTurnsRow struct {
 	Tools      []string
 }
 
-// Those of the newest 5,000 turns that lost several workers, or lost one and are open or were given up; newest first. With the
-// calls that may have been running: started ones without a result, and planned ones without an effect.
+// Those of the newest 5,000 turns that lost several workers, or lost one and are open or were given up; newest first.
+// With the calls that may have been running: started ones without a result, and planned ones without an effect.
 func (q *Queries) LossyTurns(ctx context.Context, endedWithin time.Duration) ([]LossyTurnsRow, error) {
 	rows, err := q.db.Query(ctx, LossyTurns, endedWithin)
 	if err != nil {

@@ -40,7 +40,8 @@ func (q *Queries) ForgetExtractions(ctx context.Context, olderThan time.Duration
 
 const KeepExtraction = `-- name: KeepExtraction :exec
 insert into turnkeeper.extractions (source_sha256, query_sha256, model, prompt_version, turn_id, result)
-values ($1::text, $2::text, $3::text, $4::integer, $5::bigint, $6::json)
+values ($1::text, $2::text, $3::text, $4::integer, $5::bigint,
+    $6::json)
 on conflict (source_sha256, query_sha256, model, prompt_version)
 do update set turn_id = excluded.turn_id, result = excluded.result, created_at = excluded.created_at
 `

@@ -43,25 +43,32 @@ func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRo
 const FindMessages = `-- name: FindMessages :many
 select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
     (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
-     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
+     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint
+         order by id desc limit $4::integer)
     union all
     (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
     (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
-     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3
+         order by id desc limit $4)
     union all
     (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
-     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text
+         and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($8::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($8::bigint[]) and id + 0 < $2
+        and id + 0 >= $3
 ) m
 where ($5 = '' or m.agent = $5) and ($6 = '' or m.user_name = $6)
-  and ($7 = '' or m.user_name = $6 and m.conversation = $7) and ($9::text = '' or m.state = $9)
-  and m.accepted_at >= coalesce($10::timestamptz, '-infinity') and m.accepted_at < coalesce($11::timestamptz, 'infinity')
+  and ($7 = '' or m.user_name = $6 and m.conversation = $7) and ($9::text = ''
+      or m.state = $9)
+  and m.accepted_at >= coalesce($10::timestamptz, '-infinity')
+      and m.accepted_at < coalesce($11::timestamptz, 'infinity')
   and ($12::text = '' or $1 = 'ids' or turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($12))
-  and ($13::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = $13))
+  and ($13::text = '' or exists (select from turnkeeper.turns t
+      where t.id = m.turn_id and t.error_class = $13))
 order by m.id desc limit $14
 `
 
@@ -82,8 +89,9 @@ type FindMessagesParams struct {
 	MaxRows      int32
 }
 
-// Filters the newest @most messages below an id (of all, of an agent, of a user, or of a conversation) and returns the matches,
-// newest first. Only one branch of the union runs: the conditions of the others are false before they read a row.
+// Filters the newest @most messages below an id (of all, of an agent, of a user, or of a conversation) and returns the
+// matches, newest first. Only one branch of the union runs: the conditions of the others are false before they read a
+// row.
 func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]TurnkeeperMessage, error) {
 	rows, err := q.db.Query(ctx, FindMessages,
 		arg.Source,
@@ -152,24 +160,30 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 const FindTurns = `-- name: FindTurns :many
 select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at from (
     (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
-     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
+     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint
+         order by id desc limit $4::integer)
     union all
     (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
     (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
-     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3
+         order by id desc limit $4)
     union all
     (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
-     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text
+         and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
-    select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where $1 = 'ids' and message_id = any($8::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where $1 = 'ids' and message_id = any($8::bigint[]) and id + 0 < $2
+        and id + 0 >= $3
 ) t
 where ($5 = '' or t.agent = $5) and ($6 = '' or t.user_name = $6)
-  and ($7 = '' or t.user_name = $6 and t.conversation = $7) and ($9::text = '' or t.state = $9)
-  and t.created_at >= coalesce($10::timestamptz, '-infinity') and t.created_at < coalesce($11::timestamptz, 'infinity')
+  and ($7 = '' or t.user_name = $6 and t.conversation = $7) and ($9::text = ''
+      or t.state = $9)
+  and t.created_at >= coalesce($10::timestamptz, '-infinity')
+      and t.created_at < coalesce($11::timestamptz, 'infinity')
   and ($12::text = '' or t.error_class = $12)
   and ($13::text = '' or $1 = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
       and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($13)))
@@ -270,16 +284,19 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 const LastOfMessages = `-- name: LastOfMessages :one
 select coalesce((select p.id from (
     (select id from turnkeeper.messages
-     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
+     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint
+         order by id desc limit $4::integer)
     union all
     (select id from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
     (select id from turnkeeper.messages
-     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3
+         order by id desc limit $4)
     union all
     (select id from turnkeeper.messages
-     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text
+         and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
 ) p order by p.id desc offset $8::integer limit 1), 0)::bigint
 `
@@ -315,16 +332,19 @@ func (q *Queries) LastOfMessages(ctx context.Context, arg LastOfMessagesParams) 
 const LastOfTurns = `-- name: LastOfTurns :one
 select coalesce((select p.id from (
     (select id from turnkeeper.turns
-     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
+     where $1::text = 'all' and id < $2::bigint and id >= $3::bigint
+         order by id desc limit $4::integer)
     union all
     (select id from turnkeeper.turns
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
     (select id from turnkeeper.turns
-     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3
+         order by id desc limit $4)
     union all
     (select id from turnkeeper.turns
-     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text
+         and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
 ) p order by p.id desc offset $8::integer limit 1), 0)::bigint
 `
@@ -360,9 +380,11 @@ const MessageNear = `-- name: MessageNear :one
 with recursive half (low, high) as (
     select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.messages
     union all
-    select case when m.accepted_at < $1::timestamptz then m.id + 1 else h.low end, case when m.accepted_at < $1 then h.high else h.middle end
+    select case when m.accepted_at < $1::timestamptz then m.id + 1 else h.low end, case when m.accepted_at < $1
+        then h.high else h.middle end
     from (select low, high, (low + high) / 2 as middle from half where low < high) h
-    left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high order by id limit 1) m on true
+    left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high
+        order by id limit 1) m on true
 )
 select low::bigint from half where low >= high
 `
@@ -389,8 +411,8 @@ union all
    and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($1) limit $2)
 `
 
-// The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones 10,000.
-// One more row than the caller sorts means that the words are common.
+// The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones
+// 10,000. One more row than the caller sorts means that the words are common.
 func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, MessagesWithWords, words, most)
 	if err != nil {
@@ -452,7 +474,8 @@ func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]Tu
 }
 
 const RunSchedule = `-- name: RunSchedule :one
-select coalesce(message, 0)::bigint as message, waiting::boolean as waiting from turnkeeper.run_schedule($1::text, $2::text)
+select coalesce(message, 0)::bigint as message, waiting::boolean as waiting from turnkeeper.run_schedule($1::text,
+    $2::text)
 `
 
 type RunScheduleRow struct {

@@ -44,13 +44,16 @@ func (q *Queries) Chains(ctx context.Context, models []string) ([]ChainsRow, err
 }
 
 const DownModels = `-- name: DownModels :many
-select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as until, h.failures, h.error_class, h.error,
+select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as until, h.failures,
+    h.error_class, h.error,
     coalesce(l.grant_id::text, '')::text as probe, coalesce(l.turn_id, 0)::bigint as probe_turn,
-    (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due,
+    (l.grant_id is null and (h.until <= statement_timestamp()
+        or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due,
     coalesce((select array_agg(distinct m.lane) from turnkeeper.messages m where m.id in (
         select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model
         union all select f.id from turnkeeper.messages f join turnkeeper.agents a on a.name = f.agent
-        where f.failing_since is not null and f.state in ('waiting', 'running') and h.model = any(turnkeeper.models_now(a)))), '{}')::text[] as failed_lanes
+        where f.failing_since is not null and f.state in ('waiting', 'running')
+            and h.model = any(turnkeeper.models_now(a)))), '{}')::text[] as failed_lanes
 from turnkeeper.model_health h
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 where h.down_since is not null
@@ -71,8 +74,8 @@ type DownModelsRow struct {
 }
 
 // The models that are down. A turn probes one as long as its grant has a lease. A down_since in the future was written
-// before the clock was set back. failed_lanes are those of the message that failed last, of messages that may be at fault, and of
-// open messages that a service failed.
+// before the clock was set back. failed_lanes are those of the message that failed last, of messages that may be at
+// fault, and of open messages that a service failed.
 func (q *Queries) DownModels(ctx context.Context) ([]DownModelsRow, error) {
 	rows, err := q.db.Query(ctx, DownModels)
 	if err != nil {
@@ -162,12 +165,17 @@ with answered as (
     select distinct r.request ->> 'provider' || '/' || (r.request ->> 'model') as model
     from (select request from turnkeeper.journal where round is not null order by turn_id desc, n desc limit 1000) r
 )
-select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
-    coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
-    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.all_models(a))), '{}')::text[] as agents,
-    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.models_now(a))), '{}')::text[] as needed_by,
+select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures,
+    coalesce(h.error_class, '')::text as error_class,
+    coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn,
+    coalesce(l.grant_id::text, '')::text as probe,
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a
+        where n.model = any(turnkeeper.all_models(a))), '{}')::text[] as agents,
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a
+        where n.model = any(turnkeeper.models_now(a))), '{}')::text[] as needed_by,
     (h.model is not null or n.model in (select model from answered where model is not null))::boolean as asked
-from (select unnest(turnkeeper.all_models(a)) as model from turnkeeper.agents a union select model from turnkeeper.model_health) n
+from (select unnest(turnkeeper.all_models(a)) as model from turnkeeper.agents a union select model
+    from turnkeeper.model_health) n
 left join turnkeeper.model_health h on h.model = n.model
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 order by n.model
@@ -188,7 +196,8 @@ type ListModelsRow struct {
 	Asked      bool
 }
 
-// The models that agents use, and those that were ever down. Whether one has answered is read from the newest 1,000 rounds.
+// The models that agents use, and those that were ever down. Whether one has answered is read from the newest 1,000
+// rounds.
 func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	rows, err := q.db.Query(ctx, ListModels)
 	if err != nil {
@@ -224,25 +233,29 @@ func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 
 const NoteFault = `-- name: NoteFault :exec
 with m as (
-    update turnkeeper.messages m set faults = least(m.faults + case when $3::boolean then 1 else 0 end, 1000000), failing_since = case when cardinality($1::text[]) > 0
+    update turnkeeper.messages m set faults = least(m.faults + case when $3::boolean then 1 else 0 end, 1000000),
+        failing_since = case when cardinality($1::text[]) > 0
         then coalesce(turnkeeper.failing_from(m.id), clock_timestamp()) else m.failing_since end
-    from turnkeeper.turns t where t.id = $2::bigint and m.id = t.message_id and ($3::boolean or cardinality($1::text[]) > 0)
+    from turnkeeper.turns t where t.id = $2::bigint and m.id = t.message_id and ($3::boolean
+        or cardinality($1::text[]) > 0)
 ), w as (
-    update turnkeeper.turns t set waits_for = $1::text[] where t.id = $2::bigint and t.state = 'waiting' and cardinality($1::text[]) > 0
+    update turnkeeper.turns t set waits_for = $1::text[] where t.id = $2::bigint and t.state = 'waiting'
+        and cardinality($1::text[]) > 0
 )
 update turnkeeper.leases l set waits_for = nullif($1::text[], '{}') from turnkeeper.turns t
 where t.id = $2::bigint and t.state = 'failed' and l.lane = t.lane
 `
 
-// Runs after end_many, when a turn failed or waits for models: counts the fault on the message if @counted, notes since when a
-// service has failed it, and stores the models that its lane, or the turn itself, waits for.
+// Runs after end_many, when a turn failed or waits for models: counts the fault on the message if @counted, notes since
+// when a service has failed it, and stores the models that its lane, or the turn itself, waits for.
 func (q *Queries) NoteFault(ctx context.Context, waitsFor []string, turn int64, counted bool) error {
 	_, err := q.db.Exec(ctx, NoteFault, waitsFor, turn, counted)
 	return err
 }
 
 const NoteModels = `-- name: NoteModels :exec
-select turnkeeper.note_models($1::text[], $2::bigint[], $3::bigint, $4::text[], $5::integer[], $6::text[], $7::text[],
+select turnkeeper.note_models($1::text[], $2::bigint[], $3::bigint, $4::text[], $5::integer[],
+    $6::text[], $7::text[],
     $8::interval[], $9::integer[])
 `
 
@@ -341,14 +354,16 @@ func (q *Queries) TryAllModels(ctx context.Context) error {
 const TryModelsOfAgents = `-- name: TryModelsOfAgents :exec
 with locked as ( -- in the order of note_models
     select h.model from turnkeeper.model_health h
-    where h.model in (select unnest(turnkeeper.all_models(a)) from turnkeeper.agents a where a.name = any($1::text[]))
+    where h.model in (select unnest(turnkeeper.all_models(a)) from turnkeeper.agents a
+        where a.name = any($1::text[]))
       and h.down_since is not null and h.until > statement_timestamp()
     order by h.model for no key update
 )
 update turnkeeper.model_health set until = statement_timestamp() where model in (select l.model from locked l)
 `
 
-// Makes the scheduler probe the models of these agents at once, those of all their levels: an operator may have fixed them.
+// Makes the scheduler probe the models of these agents at once, those of all their levels: an operator may have fixed
+// them.
 func (q *Queries) TryModelsOfAgents(ctx context.Context, agents []string) error {
 	_, err := q.db.Exec(ctx, TryModelsOfAgents, agents)
 	return err
@@ -357,7 +372,8 @@ func (q *Queries) TryModelsOfAgents(ctx context.Context, agents []string) error 
 const TryModelsOfMessage = `-- name: TryModelsOfMessage :execrows
 update turnkeeper.model_health h set until = statement_timestamp()
 from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
-where m.id = $1 and m.state in ('waiting', 'running') and h.model = any(turnkeeper.models_now(a)) and h.down_since is not null
+where m.id = $1 and m.state in ('waiting', 'running') and h.model = any(turnkeeper.models_now(a))
+    and h.down_since is not null
   and h.until > statement_timestamp()
 `
 

@@ -11,7 +11,8 @@ import (
 )
 
 const Enqueue = `-- name: Enqueue :one
-select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text,
+select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer,
+    $6::text,
     $7::timestamptz, $8::text)::bigint
 `
 
@@ -43,7 +44,8 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const EnqueueBy = `-- name: EnqueueBy :one
-select turnkeeper.enqueue_by('token:' || $1::bigint, $2::boolean, $3::text, $4::text, $5::text, $6::text, $7::text, $8::integer,
+select turnkeeper.enqueue_by('token:' || $1::bigint, $2::boolean, $3::text, $4::text,
+    $5::text, $6::text, $7::text, $8::integer,
     $9::text, $10::timestamptz)::bigint
 `
 
@@ -81,7 +83,8 @@ func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, er
 const ListMessages = `-- name: ListMessages :many
 select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
-where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.user_name = $2) and ($3::text = '' or m.state = $3)
+where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.user_name = $2)
+    and ($3::text = '' or m.state = $3)
   and ($4::bigint = 0 or m.id < $4)
 order by m.id desc limit $5
 `
@@ -157,9 +160,12 @@ func (q *Queries) ListMessages(ctx context.Context, arg ListMessagesParams) ([]L
 }
 
 const ListReplies = `-- name: ListReplies :many
-select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, user_name::text as user_name, conversation::text as conversation,
-    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
-    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls, labels::text[] as labels
+select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent,
+    user_name::text as user_name, conversation::text as conversation,
+    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id,
+        0)::bigint as parent_turn_id,
+    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls,
+        labels::text[] as labels
 from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean, $5::text)
 `
 
@@ -232,7 +238,8 @@ func (q *Queries) ListReplies(ctx context.Context, arg ListRepliesParams) ([]Lis
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
 select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, labels, sent_by, created_at from turnkeeper.replies
-where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::bigint = 0 or id < $3) and (not $4::boolean or parent_turn_id is null)
+where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2)
+    and ($3::bigint = 0 or id < $3) and (not $4::boolean or parent_turn_id is null)
 order by id desc limit $5
 `
 

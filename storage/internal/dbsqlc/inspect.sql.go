@@ -11,16 +11,21 @@ import (
 )
 
 const BlockersOf = `-- name: BlockersOf :many
-select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick' else '' end)::text as reason,
+select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick'
+    else '' end)::text as reason,
     coalesce(b.since, to_timestamp(0))::timestamptz as since, coalesce(b.until, to_timestamp(0))::timestamptz as until,
-    coalesce(b.agent, '')::text as agent, coalesce(b.lane, '')::text as lane, coalesce(b.message_id, 0)::bigint as message_id,
-    coalesce(b.turn_id, 0)::bigint as turn_id, coalesce(b.turn_state, '')::text as turn_state, coalesce(b.worker_id, '')::text as worker_id,
-    coalesce(b.stopped, false)::boolean as stopped, coalesce(b.silent, interval '0')::interval as silent, coalesce(b.model, '')::text as model,
+    coalesce(b.agent, '')::text as agent, coalesce(b.lane, '')::text as lane, coalesce(b.message_id,
+        0)::bigint as message_id,
+    coalesce(b.turn_id, 0)::bigint as turn_id, coalesce(b.turn_state, '')::text as turn_state, coalesce(b.worker_id,
+        '')::text as worker_id,
+    coalesce(b.stopped, false)::boolean as stopped, coalesce(b.silent, interval '0')::interval as silent,
+    coalesce(b.model, '')::text as model,
     coalesce(b.count, 0)::integer as count, coalesce(b.why, '')::text as why
 from turnkeeper.messages m
 left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
 left join lateral turnkeeper.blockers(m.id)
-    as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent, model, count, why) on true
+    as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent,
+        model, count, why) on true
 where m.id = any($1::bigint[]) and m.closed_at is null
 `
 
@@ -80,7 +85,8 @@ func (q *Queries) BlockersOf(ctx context.Context, ids []int64) ([]BlockersOfRow,
 }
 
 const DescribeOutput = `-- name: DescribeOutput :one
-select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, expired_at
+select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved,
+    created_at, expired_at
 from turnkeeper.outputs where id = $1 and turn_id = $2
 `
 
@@ -118,8 +124,10 @@ func (q *Queries) DescribeOutput(ctx context.Context, iD string, turnID int64) (
 }
 
 const EventsAfter = `-- name: EventsAfter :many
-select seq::bigint as seq, type::text as type, round::integer as round, block::integer as block, data::json as data, at::timestamptz as at
-from turnkeeper.events_after($1::bigint, $2::bigint, $3::integer) as e (seq, type, round, block, data, at)
+select seq::bigint as seq, type::text as type, round::integer as round, block::integer as block, data::json as data,
+    at::timestamptz as at
+from turnkeeper.events_after($1::bigint, $2::bigint, $3::integer) as e (seq, type, round,
+    block, data, at)
 `
 
 type EventsAfterRow struct {
@@ -186,7 +194,8 @@ func (q *Queries) GrantBefore(ctx context.Context, grantID string, turnID int64)
 const GrantsOfTurn = `-- name: GrantsOfTurn :many
 select g.lane, g.token, g.grant_id, g.turn_id, g.job_id, g.worker_id, g.granted_at, g.lease_until, g.ended_at, g.outcome, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.lease_log g
-left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
+left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable',
+    'scheduled')
 where g.turn_id = $1 order by g.token
 `
 
@@ -246,15 +255,18 @@ func (q *Queries) HandedOnSince(ctx context.Context, turnID int64) (time.Time, e
 
 const Holders = `-- name: Holders :many
 select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
+    t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after,
+        interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
     coalesce(h.refused, '[]')::text as refused,
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
-    (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0) from turnkeeper.turn_events e
+    (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0)
+        from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
 from turnkeeper.turns_now t
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''),
+    j.attempted_by[array_upper(j.attempted_by, 1)])
 left join lateral (
     select e.seq, e.round, e.at from (
         select s.seq, s.round, s.at, s.type from turnkeeper.turn_events s
@@ -279,8 +291,8 @@ type HoldersRow struct {
 	Streamed        int64
 }
 
-// The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of an
-// unanswered round.
+// The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of
+// an unanswered round.
 func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error) {
 	rows, err := q.db.Query(ctx, Holders, ids)
 	if err != nil {
@@ -316,7 +328,8 @@ func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error
 
 const LatestTurn = `-- name: LatestTurn :one
 select t.id from turnkeeper.turns t
-where case when $1::text = '' then not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id) else t.agent = $1 end
+where case when $1::text = '' then not exists (select from turnkeeper.spawned_calls c
+    where c.message_id = t.message_id) else t.agent = $1 end
 order by t.id desc limit 1
 `
 
@@ -332,17 +345,21 @@ const ListLanes = `-- name: ListLanes :many
 select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, l.waits_for, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
-    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting,
-    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+        limit 10000) w)::bigint as waiting,
+    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m
+        where m.lane = l.lane and m.state = 'waiting'
         order by m.rank, m.id limit 1), 0)::bigint as head,
-    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null order by p.id limit 1), 0)::bigint as outside,
+    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null
+        order by p.id limit 1), 0)::bigint as outside,
     h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.turns o on o.lane = l.lane and o.ended_at is null
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''),
+    j.attempted_by[array_upper(j.attempted_by, 1)])
 where ($1::text = '' or l.agent = $1)
 order by l.grant_id is null, l.lane limit $3 offset $2
 `
@@ -463,7 +480,8 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 
 const ListTurns = `-- name: ListTurns :many
 select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
-where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::text = '' or state = $3)
+where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::text = ''
+    or state = $3)
   and ($4::bigint = 0 or id < $4)
 order by id desc limit $5
 `
@@ -737,7 +755,8 @@ func (q *Queries) PauseSchedule(ctx context.Context, paused bool, reason string,
 
 const ReadOutput = `-- name: ReadOutput :one
 select (case when o.chunked and o.bytes is null then coalesce((
-        select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), '' order by c.first_char)
+        select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), ''
+            order by c.first_char)
         from turnkeeper.output_chunks c
         where c.output_id = o.id and c.first_char < p.first_char + p.take
           and c.first_char >= (select coalesce(max(b.first_char), 0) from turnkeeper.output_chunks b
@@ -986,7 +1005,8 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 }
 
 const WaitsOfTurn = `-- name: WaitsOfTurn :many
-select e.at::timestamptz as at, coalesce((select array_agg(r) from json_array_elements_text(e.data -> 'reasons') r), '{}')::text[] as reasons
+select e.at::timestamptz as at, coalesce((select array_agg(r) from json_array_elements_text(e.data -> 'reasons') r),
+    '{}')::text[] as reasons
 from turnkeeper.turn_events e where e.turn_id = $1::bigint and e.type = 'turn_waiting' order by e.seq
 `
 

@@ -36,11 +36,15 @@ func (q *Queries) AddEvents(ctx context.Context, arg AddEventsParams) error {
 
 const AppendMany = `-- name: AppendMany :many
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[], $4::bigint[], $5::bigint[], $6::uuid[], $7::text[], $8::bigint[],
+from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[], $4::bigint[], $5::bigint[],
+    $6::uuid[], $7::text[], $8::bigint[],
     $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
-    $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
-    $23::integer[], $24::integer[], $25::integer[], $26::integer[], $27::text[], $28::text[],
-    $29::text[], $30::text[], $31::text[], $32::bigint[], $33::text[], $34::text[], $35::text[], $36::bigint[])
+    $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
+    $21::text[], $22::text[],
+    $23::integer[], $24::integer[], $25::integer[], $26::integer[],
+    $27::text[], $28::text[],
+    $29::text[], $30::text[], $31::text[], $32::bigint[], $33::text[], $34::text[],
+        $35::text[], $36::bigint[])
 `
 
 type AppendManyParams struct {
@@ -148,7 +152,8 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 
 const BindGrant = `-- name: BindGrant :one
 with turn as materialized (
-    select t.id, t.grant_id, t.state, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t where t.id = $1 for update
+    select t.id, t.grant_id, t.state, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
+        where t.id = $1 for update
 ), held as (
     select turn.id, turn.bound_to from turn where turn.grant_id = $2::uuid and turn.state = 'running'
 ), bound as (
@@ -168,8 +173,10 @@ func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, w
 }
 
 const EndMany = `-- name: EndMany :exec
-select turnkeeper.end_many($1::bigint[], nullif($2::uuid[], '{}'), $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
-    $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[],
+select turnkeeper.end_many($1::bigint[], nullif($2::uuid[], '{}'), $3::uuid[], $4::text[],
+    $5::text[], $6::text[], $7::text[],
+    $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
+    $13::boolean[],
     $14::interval[], $15::interval[], $16::bigint[]),
     turnkeeper.note_models($17::text[], $18::bigint[])
 `
@@ -221,7 +228,8 @@ func (q *Queries) EndMany(ctx context.Context, arg EndManyParams) error {
 }
 
 const HasStart = `-- name: HasStart :one
-select exists (select from turnkeeper.call_starts where turn_id = $1 and round = $2 and ordinal = $3 and nonce = $4)
+select exists (select from turnkeeper.call_starts where turn_id = $1 and round = $2 and ordinal = $3
+    and nonce = $4)
 `
 
 // Whether the call has a start with this nonce.
@@ -238,11 +246,13 @@ func (q *Queries) HasStart(ctx context.Context, turnID int64, round int32, ordin
 }
 
 const InsertFailedAttempts = `-- name: InsertFailedAttempts :exec
-insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms,
+insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text,
+    reasoning, latency_ms,
     input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated)
 select $1::bigint, a.round, a.attempt, a.provider, a.model, a.class, a.error, a.text, a.reasoning, a.latency,
     a.input, a.output, a.cached, a.reasoning_tokens, a.estimated
-from (select unnest($2::integer[]) as round, unnest($3::integer[]) as attempt, unnest($4::text[]) as provider,
+from (select unnest($2::integer[]) as round, unnest($3::integer[]) as attempt,
+    unnest($4::text[]) as provider,
     unnest($5::text[]) as model, unnest($6::text[]) as class, unnest($7::text[]) as error,
     unnest($8::text[]) as text, unnest($9::text[]) as reasoning, unnest($10::bigint[]) as latency,
     unnest($11::bigint[]) as input, unnest($12::bigint[]) as output, unnest($13::bigint[]) as cached,
@@ -296,7 +306,8 @@ select o.id, $1::bigint, o.round, o.ordinal, o.media_type,
     o.size_bytes, o.raw_bytes, o.chars, o.tokens, o.sha256, o.incomplete, o.description
 from (select unnest($2::text[]) as id, unnest($3::integer[]) as round, unnest($4::integer[]) as ordinal,
     unnest($5::text[]) as media_type, unnest($6::text[]) as content, unnest($7::bytea[]) as bytes,
-    unnest($8::boolean[]) as is_binary, unnest($9::boolean[]) as chunked, unnest($10::bigint[]) as size_bytes,
+    unnest($8::boolean[]) as is_binary, unnest($9::boolean[]) as chunked,
+    unnest($10::bigint[]) as size_bytes,
     unnest($11::bigint[]) as raw_bytes, unnest($12::bigint[]) as chars, unnest($13::bigint[]) as tokens,
     unnest($14::text[]) as sha256, unnest($15::boolean[]) as incomplete,
     unnest($16::text[]) as description) o
@@ -370,7 +381,8 @@ func (q *Queries) InsertSilentReply(ctx context.Context, turn int64) error {
 
 const InsertSummary = `-- name: InsertSummary :exec
 insert into turnkeeper.summaries (agent, user_name, conversation, up_to, turn_id, content)
-select t.agent, t.user_name, t.conversation, $1::bigint, t.id, $2::text from turnkeeper.turns t where t.id = $3::bigint
+select t.agent, t.user_name, t.conversation, $1::bigint, t.id, $2::text from turnkeeper.turns t
+    where t.id = $3::bigint
 on conflict do nothing
 `
 
@@ -380,7 +392,8 @@ func (q *Queries) InsertSummary(ctx context.Context, upTo int64, content string,
 }
 
 const LateResult = `-- name: LateResult :exec
-select turnkeeper.late_result($1::bigint, nullif($2::text, '')::uuid, $3::integer, $4::integer, $5::text, $6::text,
+select turnkeeper.late_result($1::bigint, nullif($2::text, '')::uuid, $3::integer, $4::integer,
+    $5::text, $6::text,
     $7::text, $8::text)
 `
 
@@ -412,7 +425,8 @@ func (q *Queries) LateResult(ctx context.Context, arg LateResultParams) error {
 const ReadBack = `-- name: ReadBack :one
 select t.token, t.grant_id, t.worker_id, t.state,
     (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries,
-    coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = $1::bigint), '')::text as write_id
+    coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = $1::bigint),
+        '')::text as write_id
 from turnkeeper.turns t where t.id = $2::bigint
 `
 

@@ -12,7 +12,8 @@ import (
 
 const AddLabels = `-- name: AddLabels :exec
 insert into turnkeeper.labels (kind, id, round, ordinal, label, source)
-select unnest($1::text[]), unnest($2::bigint[]), unnest($3::integer[]), unnest($4::integer[]), unnest($5::text[]), unnest($6::text[])
+select unnest($1::text[]), unnest($2::bigint[]), unnest($3::integer[]), unnest($4::integer[]),
+    unnest($5::text[]), unnest($6::text[])
 on conflict do nothing
 `
 
@@ -39,7 +40,8 @@ func (q *Queries) AddLabels(ctx context.Context, arg AddLabelsParams) error {
 
 const FileLabels = `-- name: FileLabels :many
 select distinct on (l.label) l.label, l.source from turnkeeper.labels l
-where l.kind = 'file' and (l.name = $1::text or right($1, 1) = '/' and starts_with(l.name, $1)) order by l.label, l.name
+where l.kind = 'file' and (l.name = $1::text or right($1, 1) = '/' and starts_with(l.name, $1))
+    order by l.label, l.name
 `
 
 type FileLabelsRow struct {
@@ -69,10 +71,13 @@ func (q *Queries) FileLabels(ctx context.Context, path string) ([]FileLabelsRow,
 }
 
 const JournaledCalls = `-- name: JournaledCalls :many
-select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.user_name, t.conversation, t.trigger,
-    array(select distinct l.label from turnkeeper.labels l where l.kind = 'turn' and l.id = c.turn_id and l.round < c.round order by 1)::text[] as labels
+select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.user_name,
+    t.conversation, t.trigger,
+    array(select distinct l.label from turnkeeper.labels l where l.kind = 'turn' and l.id = c.turn_id
+        and l.round < c.round order by 1)::text[] as labels
 from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
-where t.id >= turnkeeper.first_turn($1) and t.created_at >= $1 and (c.turn_id, c.round, c.ordinal) > ($2::bigint, $3::integer, $4::integer)
+where t.id >= turnkeeper.first_turn($1) and t.created_at >= $1 and (c.turn_id, c.round,
+    c.ordinal) > ($2::bigint, $3::integer, $4::integer)
 order by c.turn_id, c.round, c.ordinal limit $5
 `
 
@@ -239,10 +244,13 @@ func (q *Queries) LabelsOfReplies(ctx context.Context, messages []int64) ([]Turn
 const ListNotes = `-- name: ListNotes :many
 select n.name, length(n.content)::integer as chars, n.updated_at,
     array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as labels,
     array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as sources
-from turnkeeper.notes n where n.agent = $1 and n.user_name = $2 and n.conversation = $3 order by n.name limit 500
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as sources
+from turnkeeper.notes n where n.agent = $1 and n.user_name = $2 and n.conversation = $3
+    order by n.name limit 500
 `
 
 type ListNotesRow struct {
@@ -292,10 +300,13 @@ func (q *Queries) LockFile(ctx context.Context, path string) (string, error) {
 
 const ReadNote = `-- name: ReadNote :one
 select n.content, array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as labels,
     array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0
-        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as sources
-from turnkeeper.notes n where n.agent = $1 and n.user_name = $2 and n.conversation = $3 and n.name = $4
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name
+            order by l.label)::text[] as sources
+from turnkeeper.notes n where n.agent = $1 and n.user_name = $2 and n.conversation = $3
+    and n.name = $4
 `
 
 type ReadNoteRow struct {
@@ -331,7 +342,8 @@ func (q *Queries) RelabelFile(ctx context.Context, path string, agent string, la
 }
 
 const WriteNote = `-- name: WriteNote :exec
-select turnkeeper.write_note($1::text, $2::text, $3::text, $4::text, $5::text, $6::text[], $7::text[])
+select turnkeeper.write_note($1::text, $2::text, $3::text, $4::text, $5::text,
+    $6::text[], $7::text[])
 `
 
 type WriteNoteParams struct {

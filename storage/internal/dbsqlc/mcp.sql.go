@@ -102,9 +102,12 @@ func (q *Queries) PinMCPTools(ctx context.Context, server string, tool interface
 const SeeMCPTools = `-- name: SeeMCPTools :exec
 insert into turnkeeper.mcp_tools (server, tool, pinned_description, pinned_schema, pinned_read_only, pinned_idempotent,
     pinned_hash, description, schema, read_only, idempotent, hash)
-select $1, s.tool, s.description, s.schema, s.read_only, s.idempotent, s.hash, s.description, s.schema, s.read_only, s.idempotent, s.hash
-from (select unnest($2::text[]) as tool, unnest($3::text[]) as description, unnest($4::text[]) as schema,
-    unnest($5::boolean[]) as read_only, unnest($6::boolean[]) as idempotent, unnest($7::text[]) as hash) s
+select $1, s.tool, s.description, s.schema, s.read_only, s.idempotent, s.hash, s.description, s.schema,
+    s.read_only, s.idempotent, s.hash
+from (select unnest($2::text[]) as tool, unnest($3::text[]) as description,
+    unnest($4::text[]) as schema,
+    unnest($5::boolean[]) as read_only, unnest($6::boolean[]) as idempotent,
+        unnest($7::text[]) as hash) s
 order by s.tool
 on conflict (server, tool) do update set description = excluded.description, schema = excluded.schema,
     read_only = excluded.read_only, idempotent = excluded.idempotent, hash = excluded.hash,

@@ -12,7 +12,8 @@ import (
 
 const ClaimMCPLogin = `-- name: ClaimMCPLogin :execrows
 update turnkeeper.mcp_logins set claim = $1, claimed_until = clock_timestamp() + $2::interval
-where server = $3 and revision = $4 and lapsed is null and (claim is null or claimed_until <= clock_timestamp())
+where server = $3 and revision = $4 and lapsed is null
+    and (claim is null or claimed_until <= clock_timestamp())
 `
 
 func (q *Queries) ClaimMCPLogin(ctx context.Context, claim *string, hold time.Duration, server string, revision int64) (int64, error) {
@@ -88,7 +89,8 @@ func (q *Queries) ReleaseMCPLogin(ctx context.Context, lapsed *string, server st
 }
 
 const RenewMCPLogin = `-- name: RenewMCPLogin :execrows
-update turnkeeper.mcp_logins set revision = nextval('turnkeeper.mcp_login_revisions'), sealed = $1, scopes = $2,
+update turnkeeper.mcp_logins set revision = nextval('turnkeeper.mcp_login_revisions'), sealed = $1,
+    scopes = $2,
     expires_at = $3, renewable = $4, renewed_at = clock_timestamp(), claim = null, claimed_until = null
 where server = $5 and claim = $6
 `

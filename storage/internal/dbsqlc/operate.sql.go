@@ -20,7 +20,8 @@ func (q *Queries) AskEnd(ctx context.Context, turn int64, how string, reason str
 }
 
 const CancelMessage = `-- name: CancelMessage :one
-select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message($1::bigint, $2::text)
+select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message($1::bigint,
+    $2::text)
 `
 
 type CancelMessageRow struct {
@@ -64,7 +65,8 @@ func (q *Queries) DefinitionByHash(ctx context.Context, hash string) (string, er
 }
 
 const EndsRequested = `-- name: EndsRequested :many
-select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l, lateral turnkeeper.requested_end(l.turn_id) e
+select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l,
+    lateral turnkeeper.requested_end(l.turn_id) e
 where l.grant_id = any($1::uuid[]) and e.how is not null
 `
 
@@ -95,7 +97,8 @@ func (q *Queries) EndsRequested(ctx context.Context, grants []string) ([]EndsReq
 }
 
 const Expire = `-- name: Expire :one
-select done::bigint as done, failed::bigint as failed from turnkeeper.expire($1::text, clock_timestamp() - $2::interval, $3::integer)
+select done::bigint as done, failed::bigint as failed
+    from turnkeeper.expire($1::text, clock_timestamp() - $2::interval, $3::integer)
 `
 
 type ExpireRow struct {
@@ -115,7 +118,8 @@ const HasActed = `-- name: HasActed :one
 select (exists (select from turnkeeper.turns t join turnkeeper.call_starts s on s.turn_id = t.id
         where t.message_id = $1 and s.effect <> 'none')
     or exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
-        where t.message_id = $1 and t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))::boolean
+        where t.message_id = $1 and t.losses > 0 and c.effect = 'none' and c.starts = 0
+            and c.state = 'cancelled'))::boolean
 `
 
 // Whether a call of the message may have had an effect: see turnkeeper.Turn.MayHaveActed.
@@ -165,7 +169,8 @@ func (q *Queries) OpenSubAgents(ctx context.Context, turnID int64) ([]int64, err
 }
 
 const OpenTurns = `-- name: OpenTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)],
+    '')::text as holder
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.ended_at is null
 order by t.state <> 'running', t.granted_at nulls last, t.id
@@ -238,8 +243,11 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 }
 
 const Purge = `-- name: Purge :one
-select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
-from turnkeeper.purge($1::text, $2::text, $3::text, clock_timestamp() - $4::interval, $5::bigint, $6::integer, $7::boolean, $8::boolean)
+select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed,
+    coalesce(last, 0)::bigint as last
+from turnkeeper.purge($1::text, $2::text, $3::text,
+    clock_timestamp() - $4::interval, $5::bigint, $6::integer, $7::boolean,
+        $8::boolean)
 `
 
 type PurgeParams struct {
@@ -315,14 +323,17 @@ func (q *Queries) PurgeNotes(ctx context.Context, agent string, allOf bool, user
 const Queue = `-- name: Queue :one
 select
     (select count(*) from (
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null and rank <= statement_timestamp() limit 100000)
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null
+            and rank <= statement_timestamp() limit 100000)
         union all
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null and due_at <= statement_timestamp() limit 100000)
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null
+            and due_at <= statement_timestamp() limit 100000)
     ) w)::bigint as waiting,
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns, clock_timestamp()::timestamptz as now
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,
+        clock_timestamp()::timestamptz as now
 `
 
 type QueueRow struct {
@@ -383,7 +394,8 @@ func (q *Queries) RetryMessage(ctx context.Context, message int64, anyway bool) 
 }
 
 const RetryOf = `-- name: RetryOf :many
-select message_id, retried_as, asked_at from turnkeeper.retries where message_id = $1 or retried_as = $1 order by message_id
+select message_id, retried_as, asked_at from turnkeeper.retries where message_id = $1 or retried_as = $1
+    order by message_id
 `
 
 // The retries from and to a message.
@@ -426,9 +438,11 @@ func (q *Queries) SettleEnd(ctx context.Context, turn int64) (SettleEndRow, erro
 }
 
 const StoredParts = `-- name: StoredParts :one
-select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size('turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
+select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size(
+    'turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
         + pg_total_relation_size('turnkeeper.ended_grants'))::bigint as bytes,
-    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null order by t.ended_at limit 1),
+    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null
+        order by t.ended_at limit 1),
         to_timestamp(0))::timestamptz as oldest
 `
 
@@ -437,7 +451,8 @@ type StoredPartsRow struct {
 	Oldest time.Time
 }
 
-// The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970: there is none.
+// The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970:
+// there is none.
 func (q *Queries) StoredParts(ctx context.Context) (StoredPartsRow, error) {
 	row := q.db.QueryRow(ctx, StoredParts)
 	var i StoredPartsRow
@@ -457,7 +472,8 @@ select
 from (
     select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
         count(*) filter (where t.state = 'degraded')::bigint as degraded,
-        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
+        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens),
+            0)::bigint as tokens
     from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
     where t.ended_at > clock_timestamp() - $1::interval
 ) recent
@@ -499,7 +515,8 @@ func (q *Queries) Totals(ctx context.Context, span time.Duration) (TotalsRow, er
 }
 
 const WaitingTurns = `-- name: WaitingTurns :many
-select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since, coalesce(until, to_timestamp(0))::timestamptz as until
+select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since,
+    coalesce(until, to_timestamp(0))::timestamptz as until
 from turnkeeper.waiting_turns()
 `
 

@@ -15,7 +15,8 @@ with draft as (
 )
 insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
 select $1, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
-from (select unnest($2::bigint[]) as first_char, unnest($3::text[]) as content, unnest($4::bytea[]) as bytes) c, draft
+from (select unnest($2::bigint[]) as first_char, unnest($3::text[]) as content,
+    unnest($4::bytea[]) as bytes) c, draft
 on conflict (output_id, first_char) do nothing
 `
 

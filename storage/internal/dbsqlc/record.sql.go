@@ -66,7 +66,8 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 
 const CountPastTurns = `-- name: CountPastTurns :one
 select count(*) from (select from turnkeeper.turns p
-    where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text and p.conversation <= $3 and p.id < $4
+    where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text
+        and p.conversation <= $3 and p.id < $4
     order by p.conversation, p.id limit $5) counted
 `
 
@@ -111,7 +112,8 @@ func (q *Queries) CurrentDefinition(ctx context.Context, agent string) (CurrentD
 }
 
 const DefinitionOfTurn = `-- name: DefinitionOfTurn :one
-select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = $1
+select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash
+    where t.id = $1
 `
 
 type DefinitionOfTurnRow struct {
@@ -174,7 +176,8 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.messages m
 join turnkeeper.told_turns p on p.message_id = m.id
 left join turnkeeper.replies r on r.turn_id = p.id
-where m.agent = $1 and m.schedule = $2::text and p.user_name = $3 and p.conversation = $4 and p.id < $5
+where m.agent = $1 and m.schedule = $2::text and p.user_name = $3 and p.conversation = $4
+    and p.id < $5
 order by m.slot desc, p.id desc limit 1
 `
 
@@ -230,11 +233,15 @@ func (q *Queries) LastRun(ctx context.Context, arg LastRunParams) ([]LastRunRow,
 }
 
 const PastJournals = `-- name: PastJournals :many
-select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer, coalesce(j.calls::text, '')::text as calls,
-    coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text, '')::text as results,
+select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer,
+    coalesce(j.calls::text, '')::text as calls,
+    coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text,
+        '')::text as results,
     coalesce(j.request::text, '')::text as request
 from (select unnest($1::bigint[]) as id) w,
-    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null or q.results is not null) order by q.n offset 0) j -- offset 0: by key
+    -- offset 0: by key
+    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null
+        or q.results is not null) order by q.n offset 0) j
 order by j.turn_id, j.n
 `
 
@@ -285,7 +292,8 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.told_turns p
 join turnkeeper.messages m on m.id = p.message_id
 left join turnkeeper.replies r on r.turn_id = p.id
-where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text and p.conversation <= $3 and p.id < $4
+where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text
+    and p.conversation <= $3 and p.id < $4
 order by p.conversation desc, p.id desc limit $5
 `
 
@@ -341,9 +349,11 @@ func (q *Queries) PastTurns(ctx context.Context, arg PastTurnsParams) ([]PastTur
 }
 
 const RecentCalls = `-- name: RecentCalls :many
-select c.state::text as state, (extract(epoch from greatest(clock_timestamp() - c.ended_at, interval '0')) * 1000000)::bigint as ago_us
+select c.state::text as state, (extract(epoch from greatest(clock_timestamp() - c.ended_at,
+    interval '0')) * 1000000)::bigint as ago_us
 from (select distinct n.turn_id, n.round, n.ordinal from (
-    select r.turn_id, r.round, r.ordinal from turnkeeper.call_starts r where r.agent = $1 and r.name = $2 and r.args_hash = $3
+    select r.turn_id, r.round, r.ordinal from turnkeeper.call_starts r where r.agent = $1 and r.name = $2
+        and r.args_hash = $3
     order by r.turn_id desc limit 50) n) s
 cross join lateral (select k.turn_id, k.state, k.ended_at from turnkeeper.calls k
     where k.turn_id = s.turn_id and k.round = s.round and k.ordinal = s.ordinal) c
@@ -503,25 +513,33 @@ with wanted as materialized (
     union all select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
         lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k where k.grant_id = g.grant_id
 )
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
-    (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition,
+    coalesce(l.failures, 0)::integer as failures,
+    (extract(epoch from least(t.lease_until - clock_timestamp(),
+        t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
-    m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
+    m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts,
+    m.due_at as message_due_at,
     m.accepted_at, m.trace_parent, m.faults,
-    coalesce((select r.max_output_tokens from turnkeeper.responses r where r.message_id = t.message_id), 0)::integer as answer_limit,
+    coalesce((select r.max_output_tokens from turnkeeper.responses r where r.message_id = t.message_id),
+        0)::integer as answer_limit,
     (extract(epoch from turnkeeper.service_wait(m.id)) * 1000000)::bigint as waited_us,
     exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
     exists (select from turnkeeper.suspects s where s.message_id = t.message_id)::boolean as suspected,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
-        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
-    coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
+        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to < t.id),
+            0)::bigint as summary_up_to,
+    coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id),
+        t.created_at)::timestamptz as ready_since,
     turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
     coalesce((select e.how from turnkeeper.requested_end(t.id) e), '')::text as requested_end,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
     exists (select from turnkeeper.labels)::boolean as any_labels,
-    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = t.agent and a.levels <> '{}'), '')::text as level
+    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = t.agent and a.levels <> '{}'),
+        '')::text as level
 from wanted w,
-    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
+    -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t,
     lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
     lateral (select hash, content from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
     left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
@@ -593,8 +611,8 @@ type TurnForWorkerRow struct {
 	Level           string
 }
 
-// The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
-// lengthen the lease.
+// The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a
+// clock that was set back since the grant does not lengthen the lease.
 func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []string, grants []string) ([]TurnForWorkerRow, error) {
 	rows, err := q.db.Query(ctx, TurnForWorker, turnIds, lanes, grants)
 	if err != nil {

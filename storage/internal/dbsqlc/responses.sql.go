@@ -12,7 +12,8 @@ import (
 
 const ConversationByID = `-- name: ConversationByID :one
 select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
-where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user) and ($3::text = '' or c.user_name = $3)
+where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user)
+    and ($3::text = '' or c.user_name = $3)
 order by c.used_at nulls last limit 1
 `
 
@@ -30,7 +31,8 @@ func (q *Queries) ConversationByID(ctx context.Context, iD string, token *int64,
 }
 
 const CreateConversation = `-- name: CreateConversation :one
-select coalesce(turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint, 'role:' || session_user), $3::text, $4::jsonb, $5::jsonb), 'epoch')::timestamptz
+select coalesce(turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint,
+    'role:' || session_user), $3::text, $4::jsonb, $5::jsonb), 'epoch')::timestamptz
 `
 
 type CreateConversationParams struct {
@@ -56,7 +58,9 @@ func (q *Queries) CreateConversation(ctx context.Context, arg CreateConversation
 }
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
-select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text, $7::text,
+select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user),
+    $2::text, $3::text, $4::text, $5::text, $6::text,
+    $7::text,
     $8::jsonb, $9::bigint, $10::boolean, $11::text[], $12::text[], $13::text[])::bigint
 `
 
@@ -98,7 +102,8 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 }
 
 const ForgetConversations = `-- name: ForgetConversations :exec
-delete from turnkeeper.api_conversations c where c.used_at is null and c.created_at < clock_timestamp() - $1::interval
+delete from turnkeeper.api_conversations c where c.used_at is null
+    and c.created_at < clock_timestamp() - $1::interval
 `
 
 func (q *Queries) ForgetConversations(ctx context.Context, olderThan time.Duration) error {
@@ -107,7 +112,8 @@ func (q *Queries) ForgetConversations(ctx context.Context, olderThan time.Durati
 }
 
 const NewestMessage = `-- name: NewestMessage :many
-select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome,
+    coalesce(p.body, '')::text as reply
 from turnkeeper.messages m
 left join turnkeeper.responses r on r.message_id = m.id
 left join turnkeeper.replies p on p.message_id = m.id
@@ -151,13 +157,16 @@ func (q *Queries) NewestMessage(ctx context.Context, agent string, userName stri
 }
 
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.drafts, r.metadata::text as metadata, r.instructions, r.max_output_tokens, r.preface,
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.drafts, r.metadata::text as metadata, r.instructions,
+    r.max_output_tokens, r.preface,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
-    coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
+    coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason,
+        '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     coalesce(p.labels, '{}')::text[] as labels,
     -- of the turn's last answer, once there is a reply
-    coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
+    coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a
+        where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
@@ -253,10 +262,14 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 
 const ResponseTexts = `-- name: ResponseTexts :many
 select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply,
-    array(select l.label from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as labels,
-    array(select l.source from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as sources,
-    array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_labels,
-    array(select l.source from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_sources
+    array(select l.label from turnkeeper.labels l where l.kind = 'message' and l.id = m.id
+        order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'message' and l.id = m.id
+        order by l.label)::text[] as sources,
+    array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id
+        order by l.label)::text[] as reply_labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id
+        order by l.label)::text[] as reply_sources
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
@@ -305,8 +318,10 @@ func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, 
 }
 
 const ResponsesWithHistory = `-- name: ResponsesWithHistory :many
-select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
-from (select h.message_id, h.history_sha256 from turnkeeper.responses h where h.history_sha256 = $1 order by h.message_id desc limit 1000) r
+select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome,
+    coalesce(p.body, '')::text as reply
+from (select h.message_id, h.history_sha256 from turnkeeper.responses h where h.history_sha256 = $1
+    order by h.message_id desc limit 1000) r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
 where m.agent = $2 and m.user_name = $3
@@ -323,8 +338,8 @@ type ResponsesWithHistoryRow struct {
 	Reply         string
 }
 
-// The newest responses whose clients knew this history, and that are the newest message of their conversation, among the newest
-// 1,000: many conversations can begin with the same words.
+// The newest responses whose clients knew this history, and that are the newest message of their conversation, among
+// the newest 1,000: many conversations can begin with the same words.
 func (q *Queries) ResponsesWithHistory(ctx context.Context, history []byte, agent string, userName string) ([]ResponsesWithHistoryRow, error) {
 	rows, err := q.db.Query(ctx, ResponsesWithHistory, history, agent, userName)
 	if err != nil {

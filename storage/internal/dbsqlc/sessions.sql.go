@@ -38,7 +38,8 @@ func (q *Queries) EndSession(ctx context.Context, sha256 string) error {
 
 const TokenOfSession = `-- name: TokenOfSession :one
 select t.id, t.name, t.sha256, t.scopes, t.agents, t.user_name, t.created_at, t.expires_at, t.last_used_at from turnkeeper.page_sessions s join turnkeeper.api_tokens t on t.id = s.token_id
-where s.sha256 = $1 and s.expires_at > clock_timestamp() and (t.expires_at is null or t.expires_at > clock_timestamp())
+where s.sha256 = $1 and s.expires_at > clock_timestamp() and (t.expires_at is null
+    or t.expires_at > clock_timestamp())
 `
 
 func (q *Queries) TokenOfSession(ctx context.Context, sha256 string) (TurnkeeperApiToken, error) {

@@ -11,7 +11,8 @@ import (
 )
 
 const AgentTree = `-- name: AgentTree :one
-select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigint as used_tokens, coalesce(s.calls, 0)::bigint as used_calls,
+select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigint as used_tokens,
+    coalesce(s.calls, 0)::bigint as used_calls,
     coalesce(t.agent, '')::text as agent, coalesce(t.state, '')::text as state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens
 from turnkeeper.agent_trees a
@@ -114,7 +115,8 @@ func (q *Queries) NextMessageID(ctx context.Context) (int64, error) {
 
 const ReserveTreeSpend = `-- name: ReserveTreeSpend :one
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint, level::text,
-    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
+    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (
+        clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = $1::bigint order by f.attempt limit 1), $1)::bigint,
@@ -187,7 +189,8 @@ func (q *Queries) SettleSpawned(ctx context.Context, timely bool, maxRows int32)
 }
 
 const SpawnAgents = `-- name: SpawnAgents :exec
-select turnkeeper.spawn_agents($1::bigint, $2::integer[], $3::integer[], $4::text[], $5::bigint[],
+select turnkeeper.spawn_agents($1::bigint, $2::integer[], $3::integer[], $4::text[],
+    $5::bigint[],
     $6::text[], $7::text[], $8::bigint, $9::text[], $10::integer, $11::integer,
     $12::bigint, $13::bigint, $14::interval)
 `
@@ -230,7 +233,8 @@ func (q *Queries) SpawnAgents(ctx context.Context, arg SpawnAgentsParams) error 
 }
 
 const SpawnedBy = `-- name: SpawnedBy :many
-select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
+select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
+    '')::text as trouble,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
     coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
     coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
@@ -291,10 +295,13 @@ func (q *Queries) SpawnedBy(ctx context.Context, turnID int64) ([]SpawnedByRow, 
 }
 
 const SubAgents = `-- name: SubAgents :many
-select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
-    coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child, coalesce(t.state, '')::text as child_state,
+select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
+    '')::text as trouble,
+    coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child,
+    coalesce(t.state, '')::text as child_state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens,
-    cardinality(s.agents) - 1 as depth, s.spawned_at, s.deadline, s.ended_at, (s.dropped_at is not null)::boolean as dropped
+    cardinality(s.agents) - 1 as depth, s.spawned_at, s.deadline, s.ended_at,
+        (s.dropped_at is not null)::boolean as dropped
 from turnkeeper.spawned_calls s
 left join turnkeeper.messages m on m.id = s.message_id
 left join turnkeeper.turns_now t on t.id = coalesce(s.child, m.turn_id)

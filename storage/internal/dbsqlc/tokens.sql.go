@@ -24,7 +24,8 @@ func (q *Queries) AnyToken(ctx context.Context) (bool, error) {
 
 const CreateToken = `-- name: CreateToken :one
 insert into turnkeeper.api_tokens (name, sha256, scopes, agents, user_name, expires_at)
-values ($1, $2, $3::text[], $4::text[], $5, case when $6::interval > interval '0' then clock_timestamp() + $6 end)
+values ($1, $2, $3::text[], $4::text[], $5, case
+    when $6::interval > interval '0' then clock_timestamp() + $6 end)
 returning id, name, sha256, scopes, agents, user_name, created_at, expires_at, last_used_at
 `
 

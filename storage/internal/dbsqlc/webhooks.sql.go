@@ -68,7 +68,8 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 
 const EndDelivery = `-- name: EndDelivery :one
 with ended as (
-    update turnkeeper.webhook_deliveries set state = $1, claim = null, attempts = attempts - case when $2::boolean then 1 else 0 end,
+    update turnkeeper.webhook_deliveries set state = $1, claim = null, attempts = attempts - case
+        when $2::boolean then 1 else 0 end,
         due_at = case when $1 = 'pending' then clock_timestamp() + $3::interval end,
         last_at = case when $2 then last_at else clock_timestamp() end,
         duration_ms = case when $2 then duration_ms else $4::bigint end,
@@ -81,10 +82,12 @@ with ended as (
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,
         last_error = coalesce($6::text, w.last_error),
-        not_before = case when $9::interval > interval '0' then greatest(w.not_before, clock_timestamp() + $9::interval)
+        not_before = case when $9::interval > interval '0' then greatest(w.not_before,
+            clock_timestamp() + $9::interval)
             when ended.state = 'delivered' and w.not_before <= clock_timestamp() then null else w.not_before end,
         paused_at = case when $10::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
-        paused_reason = case when $10::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone') else w.paused_reason end
+        paused_reason = case when $10::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone')
+            else w.paused_reason end
     from ended
     where w.name = $11 and not $2 and (ended.state <> 'delivered' or w.not_before is not null
         or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
@@ -131,11 +134,13 @@ func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64
 const ListDeliveries = `-- name: ListDeliveries :many
 select d.id, d.reply_id, d.ask_id, d.webhook, d.state, d.attempts, d.due_at, d.claim, d.worker_id, d.first_at, d.last_at, d.status, d.error, d.duration_ms, d.redelivered, d.created_at, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending,
     coalesce(r.message_id, t.message_id)::bigint as message_id, coalesce(r.turn_id, t.id)::bigint as turn_id,
-    coalesce(r.agent, t.agent)::text as agent, coalesce(r.user_name, t.user_name)::text as user_name, coalesce(r.conversation, t.conversation)::text as conversation,
+    coalesce(r.agent, t.agent)::text as agent, coalesce(r.user_name, t.user_name)::text as user_name,
+    coalesce(r.conversation, t.conversation)::text as conversation,
     coalesce(r.outcome, '')::text as outcome, coalesce(r.created_at, a.opened_at)::timestamptz as written_at
 from turnkeeper.webhook_deliveries d left join turnkeeper.replies r on r.id = d.reply_id
     left join turnkeeper.asks a on a.id = d.ask_id left join turnkeeper.turns t on t.id = a.turn_id
-where d.webhook = $1 and ($2::text = '' or d.state = $2) and ($3::text = '' or coalesce(r.agent, t.agent) = $3)
+where d.webhook = $1 and ($2::text = '' or d.state = $2) and ($3::text = '' or coalesce(r.agent,
+    t.agent) = $3)
   and ($4::text = '' or coalesce(r.user_name, t.user_name) = $4)
   and ($5::bigint = 0 or d.id < $5)
 order by d.id desc limit $6
@@ -230,12 +235,16 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const ListWebhooks = `-- name: ListWebhooks :many
-select w.name, w.origin, w.agents, w.sub_agents, w.asks, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
-    (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead' limit 100000) p)::bigint as dead,
-    (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null and d.due_at > clock_timestamp())::bigint as sending
+select w.name, w.origin, w.agents, w.sub_agents, w.asks, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, clock_timestamp()::timestamptz as now, p.pending::bigint as pending,
+    p.oldest_seconds::float8 as oldest_seconds,
+    (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead'
+        limit 100000) p)::bigint as dead,
+    (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null
+        and d.due_at > clock_timestamp())::bigint as sending
 from turnkeeper.webhooks w, lateral (
     select count(*) as pending, coalesce(extract(epoch from clock_timestamp() - min(o.created_at)), 0) as oldest_seconds
-    from (select d.created_at from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'pending' limit 100000) o
+    from (select d.created_at from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'pending'
+        limit 100000) o
 ) p
 where ($1::text = '' or w.name = $1)
 order by w.name
@@ -291,7 +300,8 @@ func (q *Queries) ListWebhooks(ctx context.Context, name string) ([]ListWebhooks
 }
 
 const MendDeliveries = `-- name: MendDeliveries :execrows
-update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where state = 'pending' and due_at > clock_timestamp() + $1::interval
+update turnkeeper.webhook_deliveries set due_at = clock_timestamp()
+    where state = 'pending' and due_at > clock_timestamp() + $1::interval
 `
 
 // Makes deliveries due whose pause is impossibly long because the clock was set back.
@@ -323,7 +333,8 @@ func (q *Queries) NextDelivery(ctx context.Context, webhook string) (float64, er
 }
 
 const PauseWebhook = `-- name: PauseWebhook :execrows
-update turnkeeper.webhooks set paused_at = coalesce(paused_at, clock_timestamp()), paused_reason = $1::text where name = $2
+update turnkeeper.webhooks set paused_at = coalesce(paused_at, clock_timestamp()), paused_reason = $1::text
+    where name = $2
 `
 
 func (q *Queries) PauseWebhook(ctx context.Context, reason string, name string) (int64, error) {
@@ -337,7 +348,8 @@ func (q *Queries) PauseWebhook(ctx context.Context, reason string, name string) 
 const Redeliver = `-- name: Redeliver :execrows
 insert into turnkeeper.webhook_deliveries as d (reply_id, webhook)
 select r.id, w.name from turnkeeper.replies r, turnkeeper.webhooks w where r.id = $1 and w.name = $2
-on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
+on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0,
+    first_at = null,
     claim = null, redelivered = d.redelivered + 1
 where d.claim is null or d.due_at < clock_timestamp()
 `
@@ -353,7 +365,8 @@ func (q *Queries) Redeliver(ctx context.Context, replyID int64, webhook string) 
 }
 
 const RedeliverDead = `-- name: RedeliverDead :execrows
-update turnkeeper.webhook_deliveries set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null, redelivered = redelivered + 1
+update turnkeeper.webhook_deliveries set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
+    redelivered = redelivered + 1
 where webhook = $1 and state = 'dead'
 `
 
@@ -366,8 +379,10 @@ func (q *Queries) RedeliverDead(ctx context.Context, webhook string) (int64, err
 }
 
 const RegisterWebhook = `-- name: RegisterWebhook :exec
-insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents, asks) values ($1, $2, $3::text[], $4, $5)
-on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, asks = excluded.asks, seen_at = clock_timestamp()
+insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents, asks)
+    values ($1, $2, $3::text[], $4, $5)
+on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents,
+    asks = excluded.asks, seen_at = clock_timestamp()
 `
 
 type RegisterWebhookParams struct {
@@ -431,7 +446,8 @@ func (q *Queries) ReplyExists(ctx context.Context, id int64) (int64, error) {
 
 const ResumeWebhook = `-- name: ResumeWebhook :execrows
 with resumed as (
-    update turnkeeper.webhooks set paused_at = null, paused_reason = null, not_before = null where name = $1 returning name
+    update turnkeeper.webhooks set paused_at = null, paused_reason = null, not_before = null where name = $1
+        returning name
 ), afresh as (
     update turnkeeper.webhook_deliveries d set attempts = 0, first_at = null, due_at = clock_timestamp() from resumed
     where d.webhook = resumed.name and d.state = 'pending' and d.attempts > 0 and d.claim is null

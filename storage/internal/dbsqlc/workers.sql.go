@@ -44,7 +44,8 @@ func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
 const ForgetWorkers = `-- name: ForgetWorkers :exec
 delete from turnkeeper.worker_heartbeat h
 where coalesce(stopped_at, beat_at) < clock_timestamp() - interval '1 day'
-  and not exists (select from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id is not null and t.worker_id = h.worker_id)
+  and not exists (select from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id
+      where l.grant_id is not null and t.worker_id = h.worker_id)
 `
 
 func (q *Queries) ForgetWorkers(ctx context.Context) error {
@@ -53,7 +54,8 @@ func (q *Queries) ForgetWorkers(ctx context.Context) error {
 }
 
 const ListWorkers = `-- name: ListWorkers :many
-select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at, roles, refused::text as refused,
+select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at, roles,
+    refused::text as refused,
     (extract(epoch from greatest(clock_timestamp() - beat_at, interval '0')) * 1000)::bigint as silent_ms
 from turnkeeper.worker_heartbeat
 where stopped_at is null or stopped_at > clock_timestamp() - interval '1 hour'

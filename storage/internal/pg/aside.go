@@ -10,9 +10,9 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// BelongsToRow reports whether an error may belong to one row, such as a value that cannot be decoded, or a constraint: the row is
-// then set aside, so that it stops no others. It has the rule of the function turnkeeper.belongs_to_row; errors of this program count
-// too, unless they are of the connection or of a context.
+// BelongsToRow reports whether an error may belong to one row, such as a value that cannot be decoded, or a constraint:
+// the row is then set aside, so that it stops no others. It has the rule of the function turnkeeper.belongs_to_row;
+// errors of this program count too, unless they are of the connection or of a context.
 func BelongsToRow(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || ofConnection(err) {
 		return false
@@ -39,8 +39,8 @@ func SQLState(err error) string {
 	return ""
 }
 
-// PutAside records a failure of a row, or of a step, which is left out until its next try: see the function turnkeeper.put_aside,
-// which also reports it to logAside.
+// PutAside records a failure of a row, or of a step, which is left out until its next try: see the function
+// turnkeeper.put_aside, which also reports it to logAside.
 func (s *DB) PutAside(ctx context.Context, q *dbsqlc.Queries, kind, id string, failed error) error {
 	return Translate(q.PutAside(ctx, kind, id, SQLState(failed), s.Clean(failed.Error())))
 }
@@ -48,7 +48,8 @@ func (s *DB) PutAside(ctx context.Context, q *dbsqlc.Queries, kind, id string, f
 // asideCode is the code of the warning that the function turnkeeper.put_aside raises.
 const asideCode = "TK020"
 
-// logAside returns a handler that logs failures of rows that are set aside, and of steps. The scheduler itself logs those of its ticks.
+// logAside returns a handler that logs failures of rows that are set aside, and of steps. The scheduler itself logs
+// those of its ticks.
 func logAside(log *zap.Logger) pgconn.NoticeHandler {
 	said := map[string]string{"step": "a step of the scheduler's tick failed; the others go on", "tick": ""}
 	return func(_ *pgconn.PgConn, n *pgconn.Notice) {
@@ -58,7 +59,8 @@ func logAside(log *zap.Logger) pgconn.NoticeHandler {
 		}
 		if n.Code == asideCode && say != "" {
 			log.Error(say, zap.String("kind", n.TableName), zap.String("id", n.ColumnName),
-				zap.String("error", n.Message), zap.String("sqlstate", n.ConstraintName), zap.String("failures", n.DataTypeName))
+				zap.String("error", n.Message), zap.String("sqlstate", n.ConstraintName), zap.String("failures",
+					n.DataTypeName))
 		}
 	}
 }

@@ -39,8 +39,10 @@ func Cause(err error) string {
 		{CauseRefused, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)},
 		{CauseUnreachable, errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)},
 		{CauseTLS, ofTLS(err)},
-		{CauseTimeout, errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) || pgconn.Timeout(err) || errors.Is(err, syscall.ETIMEDOUT)},
-		{CauseClosed, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)},
+		{CauseTimeout, errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) || pgconn.Timeout(err) ||
+			errors.Is(err, syscall.ETIMEDOUT)},
+		{CauseClosed, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err,
+			syscall.ECONNRESET)},
 	} {
 		if c.holds {
 			return c.cause
@@ -56,7 +58,8 @@ func isA[E error](err error) bool {
 
 // ofTLS reports whether client and server do not agree about TLS. pgconn has no type for a server that refuses it.
 func ofTLS(err error) bool {
-	return isA[*tls.CertificateVerificationError](err) || isA[x509.UnknownAuthorityError](err) || isA[x509.HostnameError](err) ||
+	return isA[*tls.CertificateVerificationError](err) || isA[x509.UnknownAuthorityError](err) ||
+		isA[x509.HostnameError](err) ||
 		isA[tls.RecordHeaderError](err) || isA[tls.AlertError](err) || refusesTLS(err)
 }
 

@@ -54,7 +54,8 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-func connect(ctx context.Context, o Options, resets *resetter, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, o Options, resets *resetter, conns int, name string,
+	more map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		// pgx's error contains the URL with the password.
@@ -93,8 +94,9 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	return pool, nil
 }
 
-// maxStatements is the maximum number of statements that a connection keeps prepared. It is above the number of different
-// statements that the programs have; with a greater number each connection reserves more memory when it is opened.
+// maxStatements is the maximum number of statements that a connection keeps prepared. It is above the number of
+// different statements that the programs have; with a greater number each connection reserves more memory when it is
+// opened.
 const maxStatements = 256
 
 // boundCaches bounds the caches of statements, and leaves out the cache of descriptions, which only one mode uses.
@@ -106,11 +108,12 @@ func boundCaches(cfg *pgx.ConnConfig) {
 }
 
 // byKey keeps plans from depending on statistics. A statement that is planned while a table is small would scan or hash
-// the whole table, and the cached plan would stay when the table grows. A row costs a hundred times what it does by default,
-// so that ten lookups by key are cheaper than a scan of an index with thirty entries. JIT is off because the planner gives such
-// plans costs so high that it would compile the statement.
+// the whole table, and the cached plan would stay when the table grows. A row costs a hundred times what it does by
+// default, so that ten lookups by key are cheaper than a scan of an index with thirty entries. JIT is off because the
+// planner gives such plans costs so high that it would compile the statement.
 var byKey = map[string]string{
-	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "cpu_tuple_cost": "1", "cpu_index_tuple_cost": "1",
+	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "cpu_tuple_cost": "1",
+	"cpu_index_tuple_cost": "1",
 }
 
 // WholeTables returns statements that undo byKey, for queries that read whole tables. set is "set" or
@@ -124,7 +127,8 @@ func WholeTables(set string) (sql string) {
 
 // findDead makes the server detect within half a minute that a client's host is gone.
 var findDead = map[string]string{
-	"tcp_user_timeout": Millis(20 * time.Second), "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+	"tcp_user_timeout": Millis(20 * time.Second), "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5",
+	"tcp_keepalives_count": "3",
 }
 
 // The angle brackets keep the masking of errors from mistaking the form for a real password.
@@ -156,7 +160,8 @@ func PlainConnect(err error) error {
 func explainConnect(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if strings.Contains(pg.Message, "unsupported startup parameter") {
-			return fmt.Sprintf("%s (SQLSTATE %s): configure PgBouncer to allow it, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
+			return fmt.Sprintf(
+				"%s (SQLSTATE %s): configure PgBouncer to allow it, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
 		}
 		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}

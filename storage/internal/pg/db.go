@@ -60,7 +60,8 @@ const queueConns = 4
 // worker that binds it first, so the second fetch does nothing.
 var doorbellsOnly = map[string]string{"synchronous_commit": "off"}
 
-func (*DB) connect(ctx context.Context, to **pgxpool.Pool, o Options, resets *resetter, conns int, name string, more map[string]string) (err error) {
+func (*DB) connect(ctx context.Context, to **pgxpool.Pool, o Options, resets *resetter, conns int, name string,
+	more map[string]string) (err error) {
 	*to, err = connect(ctx, o, resets, conns, name, more)
 	return err
 }

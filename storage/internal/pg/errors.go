@@ -149,16 +149,18 @@ func Away(err error) bool {
 	return network || isBroken(err)
 }
 
-// Uncertain reports whether a write may or may not have been done, or was undone for a reason that may pass: the connection, a
-// timeout, a lock, resources, or a server that shuts down or has become a standby. The writer must read back and retry. Every other
-// error is the caller's: waiting does not mend a value that cannot be decoded, a constraint, or a fault of this program.
+// Uncertain reports whether a write may or may not have been done, or was undone for a reason that may pass: the
+// connection, a timeout, a lock, resources, or a server that shuts down or has become a standby. The writer must read
+// back and retry. Every other error is the caller's: waiting does not mend a value that cannot be decoded, a
+// constraint, or a fault of this program.
 func Uncertain(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) && !pgconn.Timeout(err) {
 		return false
 	}
 	if server, ok := errors.AsType[*serverError](err); ok {
 		switch class := server.code[:2]; class {
-		case "08", "53", "57", "58", "25": // connection, resources, shutdown or timeout, system, read-only after failover
+		// connection, resources, shutdown or timeout, system, read-only after failover
+		case "08", "53", "57", "58", "25":
 			return true
 		default:
 			return mayBeAnothers(server.code)
@@ -180,8 +182,8 @@ func ofConnection(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// KeyTaken reports whether a unique key refused the write: another writer has written it. The keys of ended grants are no such keys:
-// whoever ends a grant has locked it.
+// KeyTaken reports whether a unique key refused the write: another writer has written it. The keys of ended grants are
+// no such keys: whoever ends a grant has locked it.
 func KeyTaken(err error) bool {
 	server, ok := errors.AsType[*serverError](err)
 	return ok && server.code == uniqueViolation && !strings.HasPrefix(server.constraint, "ended_grants_")

@@ -15,9 +15,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// An Outage is the one place that logs that the database is unavailable: when that begins, every outageLogPause, and when it is over. It
-// learns that from the answers to all statements and connection attempts. Every part of a process fails meanwhile,
-// and logs that too: QuietLog leaves those lines out. The zero value is not ready: see NewOutage. Its methods do nothing for nil.
+// An Outage is the one place that logs that the database is unavailable: when that begins, every outageLogPause, and
+// when it is over. It learns that from the answers to all statements and connection attempts. Every part of a process
+// fails meanwhile, and logs that too: QuietLog leaves those lines out. The zero value is not ready: see NewOutage. Its
+// methods do nothing for nil.
 type Outage struct {
 	log *zap.Logger
 
@@ -35,8 +36,8 @@ func NewOutage(log *zap.Logger) *Outage { return &Outage{log: log} }
 const (
 	// outageLogPause is the time between two log lines about the same outage.
 	outageLogPause = 10 * time.Second
-	// outageEnds is how long nothing may fail before the next answer ends an outage: the answers of old connections come while new
-	// ones are refused.
+	// outageEnds is how long nothing may fail before the next answer ends an outage: the answers of old connections
+	// come while new ones are refused.
 	outageEnds = time.Second
 )
 
@@ -69,7 +70,8 @@ func (o *Outage) failed(err error) {
 		o.log.Warn("the database is unavailable; retrying", about...)
 	case now.Sub(o.said) >= outageLogPause:
 		o.said = now
-		o.log.Warn("the database is still unavailable; retrying", append(about, o.lasts(now), zap.Int("failures", o.fails))...)
+		o.log.Warn("the database is still unavailable; retrying", append(about, o.lasts(now),
+			zap.Int("failures", o.fails))...)
 	}
 }
 
@@ -91,9 +93,10 @@ func (o *Outage) lasts(until time.Time) zap.Field {
 	return zap.Duration("for", until.Sub(o.began).Round(time.Millisecond))
 }
 
-// QuietLog returns a core that logs warnings about a database that is unavailable only at level debug, because an Outage says it, and a
-// warning about a refusal that may pass at most every 10 s for each message, SQLSTATE and subject (fields that end in "_id"). A line is
-// about the error that it has as a field (zap.Error). Errors, which say what becomes of a turn or a worker, are logged in any case, and so are warnings about other servers.
+// QuietLog returns a core that logs warnings about a database that is unavailable only at level debug, because an
+// Outage says it, and a warning about a refusal that may pass at most every 10 s for each message, SQLSTATE and subject
+// (fields that end in "_id"). A line is about the error that it has as a field (zap.Error). Errors, which say what
+// becomes of a turn or a worker, are logged in any case, and so are warnings about other servers.
 func QuietLog(core zapcore.Core) zapcore.Core {
 	return quietLog{core, "", &repeated{last: map[string]time.Time{}}}
 }

@@ -15,7 +15,8 @@ import (
 
 var errAway = &brokenError{"the connection broke", errors.New("broken")}
 
-// TestWhatAnOutageLogs lets many parts of a process fail for 25 s: the log has the beginning, a line every ten seconds, and the end.
+// TestWhatAnOutageLogs lets many parts of a process fail for 25 s: the log has the beginning, a line every ten seconds,
+// and the end.
 func TestWhatAnOutageLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.InfoLevel)
@@ -44,7 +45,8 @@ func TestWhatAnOutageLogs(t *testing.T) {
 	})
 }
 
-// TestWhatDoesNotBeginAnOutage shows outcomes that say nothing about the database: the caller's context, and other errors.
+// TestWhatDoesNotBeginAnOutage shows outcomes that say nothing about the database: the caller's context, and other
+// errors.
 func TestWhatDoesNotBeginAnOutage(t *testing.T) {
 	core, logged := observer.New(zap.InfoLevel)
 	o := NewOutage(zap.New(core))

@@ -52,7 +52,8 @@ func (p *Pipeline) Queue(read func(*dbsqlc.Queries) error, sql string, args ...a
 	p.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error { return read(dbsqlc.New(answered{rows: rows})) })
 }
 
-// Rows queues a generated statement with rows. query calls it: now, to queue it, when it fails, and again to read the answer.
+// Rows queues a generated statement with rows. query calls it: now, to queue it, when it fails, and again to read the
+// answer.
 func (p *Pipeline) Rows(query func(*dbsqlc.Queries) error) error {
 	var r recorder
 	if err := query(dbsqlc.New(&r)); !errors.Is(err, errPipelineRows) {

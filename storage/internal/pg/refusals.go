@@ -12,8 +12,8 @@ import (
 	"turnkeeper/internal/presence"
 )
 
-// Refusals keeps the operations of this process that the server refuses, and that are repeated until it does them. A server that
-// cannot be reached refuses nothing: see Outage.
+// Refusals keeps the operations of this process that the server refuses, and that are repeated until it does them. A
+// server that cannot be reached refuses nothing: see Outage.
 type Refusals struct {
 	log  *zap.Logger
 	mask func(string) string // nil: nothing is masked
@@ -30,8 +30,8 @@ func newRefusals(o Options) *Refusals {
 	return &Refusals{log: o.Log, mask: o.Mask, open: map[*Operation]bool{}, counts: map[string]int64{}}
 }
 
-// An Operation is repeated until the database does it or the caller gives it up, which says nothing of the database: it counts as refused
-// until a write succeeds. The methods other than Note are for one goroutine.
+// An Operation is repeated until the database does it or the caller gives it up, which says nothing of the database: it
+// counts as refused until a write succeeds. The methods other than Note are for one goroutine.
 type Operation struct {
 	all   *Refusals
 	turn  turnkeeper.TurnID // whose journal it writes to; 0: of no turn
@@ -47,8 +47,8 @@ func (s *DB) Operation(turn turnkeeper.TurnID) *Operation {
 // refusalLogPause is the least time between two log lines about refusals.
 const refusalLogPause = 10 * time.Second
 
-// Failed notes that an attempt failed. The server's refusals are logged from the second attempt on: most are locks, and lost
-// connections whose second attempt succeeds.
+// Failed notes that an attempt failed. The server's refusals are logged from the second attempt on: most are locks, and
+// lost connections whose second attempt succeeds.
 func (o *Operation) Failed(err error) {
 	o.all.mu.Lock()
 	defer o.all.mu.Unlock()
@@ -74,8 +74,10 @@ func (o *Operation) failed(err error) {
 	o.last.Attempts++
 	if o.last.Attempts > 1 && time.Since(r.logged) >= refusalLogPause {
 		r.logged = time.Now()
-		r.log.Warn("the database refuses writes; retrying", zap.Int64("turn_id", int64(o.turn)), zap.String("sqlstate", code),
-			zap.String("error", o.last.Message), zap.Int("attempts", o.last.Attempts), zap.Duration("for", o.forNow()), zap.Int("refused", len(r.open)))
+		r.log.Warn("the database refuses writes; retrying", zap.Int64("turn_id", int64(o.turn)),
+			zap.String("sqlstate", code),
+			zap.String("error", o.last.Message), zap.Int("attempts", o.last.Attempts), zap.Duration("for", o.forNow()),
+			zap.Int("refused", len(r.open)))
 	}
 }
 
@@ -90,8 +92,8 @@ func (r *Refusals) message(err error) string {
 	return Storable(text[:min(len(text), maxRefusalMessage)])
 }
 
-// Done notes that the operation was done, or with an error that it was given up. The end of a write to a journal also ends the refusal of
-// one that was given up before.
+// Done notes that the operation was done, or with an error that it was given up. The end of a write to a journal also
+// ends the refusal of one that was given up before.
 func (o *Operation) Done(err error) {
 	o.all.mu.Lock()
 	defer o.all.mu.Unlock()
@@ -105,7 +107,8 @@ func (o *Operation) Done(err error) {
 	}
 }
 
-// Note notes an attempt of an operation that is tried again from time to time, such as a heartbeat. It is safe for concurrent use.
+// Note notes an attempt of an operation that is tried again from time to time, such as a heartbeat. It is safe for
+// concurrent use.
 func (o *Operation) Note(err error) {
 	if err != nil {
 		o.Failed(err)
@@ -152,12 +155,13 @@ func (r *Refusals) over(operations ...*Operation) {
 	}
 	if before > 0 && len(r.open) == 0 && !r.logged.IsZero() {
 		r.logged = time.Time{}
-		r.log.Info("the database accepts all writes again", zap.String("sqlstate", last), zap.Duration("for", time.Since(r.began).Round(time.Millisecond)))
+		r.log.Info("the database accepts all writes again", zap.String("sqlstate", last),
+			zap.Duration("for", time.Since(r.began).Round(time.Millisecond)))
 	}
 }
 
-// Waited returns how long ago the first attempt failed, and the SQLSTATE of the newest refusal; empty if there was none. A duration
-// of 0 means that none has failed.
+// Waited returns how long ago the first attempt failed, and the SQLSTATE of the newest refusal; empty if there was
+// none. A duration of 0 means that none has failed.
 func (o *Operation) Waited() (d time.Duration, sqlState string) {
 	if o.began.IsZero() {
 		return 0, ""
@@ -177,7 +181,9 @@ func (r *Refusals) Now() []presence.Refusal {
 		refusal.For = o.forNow()
 		all = append(all, refusal)
 	}
-	slices.SortFunc(all, func(a, b presence.Refusal) int { return cmp.Or(cmp.Compare(b.For, a.For), cmp.Compare(a.Turn, b.Turn)) })
+	slices.SortFunc(all, func(a, b presence.Refusal) int {
+		return cmp.Or(cmp.Compare(b.For, a.For), cmp.Compare(a.Turn, b.Turn))
+	})
 	return all
 }
 

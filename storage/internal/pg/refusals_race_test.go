@@ -10,8 +10,8 @@ import (
 	"turnkeeper"
 )
 
-// TestRefusalsOfManyWriters notes refusals, ends of writes and rechecks from several goroutines. The race detector, or the map itself,
-// notices a lock that is missing. In the end nothing is refused.
+// TestRefusalsOfManyWriters notes refusals, ends of writes and rechecks from several goroutines. The race detector, or
+// the map itself, notices a lock that is missing. In the end nothing is refused.
 func TestRefusalsOfManyWriters(t *testing.T) {
 	t.Parallel()
 	db := &DB{Refusals: newRefusals(Options{Log: zap.NewNop()})}

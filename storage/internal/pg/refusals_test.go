@@ -40,9 +40,15 @@ func TestOnlyASuccessEndsARefusal(t *testing.T) {
 		then func(db *DB)
 		over bool
 	}{
-		"nothing":                  {func(*DB) {}, false},
-		"another is given up":      {func(db *DB) { op := db.Operation(8); op.Failed(errFull); op.Done(gaveUp) }, false},
-		"a read succeeds":          {func(db *DB) { _ = db.Patiently(context.Background(), func() error { return nil }) }, false},
+		"nothing": {func(*DB) {}, false},
+		"another is given up": {func(db *DB) {
+			op := db.Operation(8)
+			op.Failed(errFull)
+			op.Done(gaveUp)
+		}, false},
+		"a read succeeds": {func(db *DB) {
+			_ = db.Patiently(context.Background(), func() error { return nil })
+		}, false},
 		"a write fails":            {func(db *DB) { db.Operation(8).Done(gaveUp) }, false},
 		"a write of a turn":        {func(db *DB) { db.Operation(8).Done(nil) }, true},
 		"a trial write is refused": {func(db *DB) { db.Refusals.Recheck(func() error { return errFull }) }, false},
@@ -62,7 +68,8 @@ func TestOnlyASuccessEndsARefusal(t *testing.T) {
 				if said != c.over || len(now) > 0 == c.over {
 					t.Errorf("said that it is over: %v, refused %+v", said, now)
 				}
-				if !c.over && (len(now) != 1 || now[0].Turn != 0 || now[0].For < time.Minute || now[0].SQLState != "53100") {
+				if !c.over && (len(now) != 1 || now[0].Turn != 0 || now[0].For < time.Minute ||
+					now[0].SQLState != "53100") {
 					t.Errorf("refused %+v", now)
 				}
 			})
@@ -95,7 +102,8 @@ func TestRepeatedWrites(t *testing.T) {
 			beats.Note(errReadOnly)
 			time.Sleep(6 * time.Second) //nolint:forbidigo // of the bubble
 		}
-		if now := db.Refusals.Now(); len(now) != 1 || now[0].SQLState != "25006" || now[0].For != 12*time.Second || now[0].Attempts != 2 {
+		if now := db.Refusals.Now(); len(now) != 1 || now[0].SQLState != "25006" || now[0].For != 12*time.Second ||
+			now[0].Attempts != 2 {
 			t.Errorf("refused %+v", now)
 		}
 		beats.Note(nil)
@@ -108,7 +116,8 @@ func TestRepeatedWrites(t *testing.T) {
 		if now := db.Refusals.Now(); len(now) > 0 {
 			t.Errorf("refused %+v", now)
 		}
-		if got, want := messages(logged), "the database refuses writes; retrying|the database accepts all writes again"; got != want {
+		if got, want := messages(logged),
+			"the database refuses writes; retrying|the database accepts all writes again"; got != want {
 			t.Errorf("logged %s", got)
 		}
 	})
@@ -119,7 +128,8 @@ func TestQuietLogTellsErrorsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.InfoLevel)
 		log := zap.New(core, zap.WrapCore(QuietLog))
-		full, readOnly := zap.Error(fmt.Errorf("writing: %w", errFull)), zap.Error(fmt.Errorf("writing: %w", errReadOnly))
+		full, readOnly := zap.Error(fmt.Errorf("writing: %w", errFull)),
+			zap.Error(fmt.Errorf("writing: %w", errReadOnly))
 		seven, eight := log.With(zap.Int64("turn_id", 7)), log.With(zap.Int64("turn_id", 8))
 		for range 3 {
 			seven.Warn("cannot write", full, zap.Int("attempt", logged.Len()))

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Infinite times of Postgres have no place in a time.Time, and a row with one could not be read. They are read as the times below, which
-// JSON can hold too. No function of the schema writes them, but an administrator may.
+// Infinite times of Postgres have no place in a time.Time, and a row with one could not be read. They are read as the
+// times below, which JSON can hold too. No function of the schema writes them, but an administrator may.
 var (
 	earliest = time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)
 	latest   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
@@ -19,7 +19,8 @@ var (
 
 // finiteTimes reads infinite times as finite ones on a connection.
 func finiteTimes(_ context.Context, conn *pgx.Conn) error {
-	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: finiteCodec{&pgtype.TimestamptzCodec{}}})
+	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID,
+		Codec: finiteCodec{&pgtype.TimestamptzCodec{}}})
 	return nil
 }
 

@@ -63,7 +63,8 @@ var build = sync.OnceValue(func() error {
 	// go test uses a cached result unless a file that the tests looked at has changed. The tests do not
 	// import the programs, so look at each source.
 	for name := range strings.Lines(string(names)) {
-		if _, err := os.Stat(strings.TrimSpace(name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // an overlay's file does not exist
+		// an overlay's file does not exist
+		if _, err := os.Stat(strings.TrimSpace(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -104,7 +105,8 @@ func sources() ([]byte, error) {
 // Build runs go build with these arguments in the root of the module, with the race detector if the
 // tests have it.
 func Build(args ...string) error {
-	command := []string{"build", "-buildvcs=false", "-ldflags=-s -w"} // without debug information, linking takes half as long
+	// without debug information, linking takes half as long
+	command := []string{"build", "-buildvcs=false", "-ldflags=-s -w"}
 	if testrun.RaceDetector {
 		command = append(command, "-race")
 	}

@@ -81,7 +81,8 @@ func (e *CrashEnv) RegisterFile(name string) {
 		e.T.Fatal(err)
 	}
 	defer store.Close()
-	err = store.RegisterAgents(e.T.Context(), []turnkeeper.AgentRegistration{{Name: name, Definition: d.Source, DefinitionHash: d.Hash}})
+	err = store.RegisterAgents(e.T.Context(), []turnkeeper.AgentRegistration{{Name: name, Definition: d.Source,
+		DefinitionHash: d.Hash}})
 	if err != nil {
 		e.T.Fatal(err)
 	}
@@ -113,7 +114,8 @@ func (e *CrashEnv) Gate(table, write, condition string) (open func()) {
 	e.T.Helper()
 	e.Exec(`create function gate() returns trigger language plpgsql as $$
 		begin perform pg_advisory_xact_lock_shared(4711); return coalesce(new, old); end $$;
-		create trigger gate before ` + write + ` on ` + table + ` for each row when (` + condition + `) execute function gate()`)
+		create trigger gate before ` + write + ` on ` + table + `
+		for each row when (` + condition + `) execute function gate()`)
 	holder, err := pgx.Connect(e.T.Context(), e.DatabaseURL)
 	if err != nil {
 		e.T.Fatal(err)
@@ -136,7 +138,9 @@ func (e *CrashEnv) ApproveAll() (stop func()) {
 		defer close(ended)
 		for pause.For(ctx, 20*time.Millisecond) == nil {
 			// An error means that the ask is closed, or that the server is away: it is tried again.
-			_, _ = e.DB.Exec(ctx, "select turnkeeper.answer_ask(id, 'approved', 'bob') from turnkeeper.asks where state = 'open'")
+			_,
+				_ = e.DB.Exec(ctx,
+				"select turnkeeper.answer_ask(id, 'approved', 'bob') from turnkeeper.asks where state = 'open'")
 		}
 	}()
 	return func() {

@@ -16,7 +16,8 @@ var outputID = regexp.MustCompile(`get_tool_output\("([a-z0-9]{12})", mode\)`)
 func GetOutput(r inferencetest.Recorded) inferencetest.Reply {
 	for _, m := range r.Chat().Messages {
 		if found := outputID.FindStringSubmatch(m.Text()); found != nil {
-			return inferencetest.Calls(inferencetest.Call{ID: "call_get", Name: "get_tool_output", Arguments: fmt.Sprintf(`{"id":%q,"mode":"raw"}`, found[1])})
+			return inferencetest.Calls(inferencetest.Call{ID: "call_get", Name: "get_tool_output",
+				Arguments: fmt.Sprintf(`{"id":%q,"mode":"raw"}`, found[1])})
 		}
 	}
 	return inferencetest.Text("There is no handle.")

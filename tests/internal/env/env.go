@@ -60,13 +60,17 @@ func NewOn(t testing.TB, url string) *Env {
 	e.DB = OpenPool(t, url)
 	e.Vars = map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": e.Dir, "TMPDIR": os.TempDir(), "NO_COLOR": "1",
-		"DATABASE_URL": url, "TEST_API_KEY": ModelAPIKey, "TURNKEEPER_LISTEN": "127.0.0.1:0", "MARKER_LEDGER_URL": e.Ledger.URL,
-		"TURNKEEPER_TAKEOVER_AFTER": takeoverAfter, "TURNKEEPER_POLL_INTERVAL": pollInterval, "TURNKEEPER_ASYNC_TIMEOUT": holdTime, "TURNKEEPER_MODEL_IDLE_TIMEOUT": holdTime,
+		"DATABASE_URL": url, "TEST_API_KEY": ModelAPIKey, "TURNKEEPER_LISTEN": "127.0.0.1:0",
+		"MARKER_LEDGER_URL":         e.Ledger.URL,
+		"TURNKEEPER_TAKEOVER_AFTER": takeoverAfter, "TURNKEEPER_POLL_INTERVAL": pollInterval,
+		"TURNKEEPER_ASYNC_TIMEOUT": holdTime, "TURNKEEPER_MODEL_IDLE_TIMEOUT": holdTime,
 	}
 	if err := os.Mkdir(filepath.Join(e.Dir, "agents"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	e.WriteFile("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nproviders:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n    separates_reasoning: true\n", e.ModelURL))
+	e.WriteFile("turnkeeper.yaml",
+		fmt.Sprintf(
+			"default_model: test/scripted\nproviders:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n    separates_reasoning: true\n", e.ModelURL))
 	t.Cleanup(func() { e.CheckInvariants() })
 	return e
 }

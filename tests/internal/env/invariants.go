@@ -25,7 +25,8 @@ func (e *Env) CheckInvariants() {
 	}
 	if e.ClockStepped {
 		var lanes string
-		err := e.DB.QueryRow(context.Background(), "select coalesce(string_agg(lane || ' ' || token, ', '), '') from regrants").Scan(&lanes)
+		err := e.DB.QueryRow(context.Background(),
+			"select coalesce(string_agg(lane || ' ' || token, ', '), '') from regrants").Scan(&lanes)
 		if err != nil || lanes != "" {
 			e.T.Errorf("lanes granted while they were held: %s, %v", lanes, err)
 		}
@@ -51,7 +52,8 @@ func (e *Env) BrokenInvariants(flags ...string) []BrokenInvariant {
 	r := e.inProcess("", "turnctl", append([]string{"-o", "json", "check"}, flags...)...)
 	var all []BrokenInvariant
 	if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil || len(all) == 0 {
-		return []BrokenInvariant{{"turnctl check works", []string{fmt.Sprintf("it ended with %d, %v\n%s%s", r.Code, err, r.Stdout, r.Stderr)}}}
+		return []BrokenInvariant{{"turnctl check works", []string{fmt.Sprintf("it ended with %d, %v\n%s%s", r.Code, err,
+			r.Stdout, r.Stderr)}}}
 	}
 	return slices.DeleteFunc(all, func(p BrokenInvariant) bool { return len(p.Broken) == 0 })
 }

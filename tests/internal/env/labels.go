@@ -21,8 +21,8 @@ func PayLabel(n any) string { return fmt.Sprint("pay ", n) }
 // SendLabel is the destination too.
 func SendLabel(n any) string { return fmt.Sprintf("mallory-%v@evil.com", n) }
 
-// LabelSettings are settings of tools: pages and files have both labels, mark_once changes something, and mark_keyed sends
-// to the destination that its label is.
+// LabelSettings are settings of tools: pages and files have both labels, mark_once changes something, and mark_keyed
+// sends to the destination that its label is.
 const LabelSettings = `tools:
   http_get: {labels: [untrusted, private]}
   read_file: {labels: [untrusted, private]}
@@ -32,14 +32,16 @@ const LabelSettings = `tools:
   mark_keyed: {sinks: [sends], destination: label, destinations: ["*@example.com"]}
 `
 
-// Gullible is a model that does what the lines of the newest message say, a line a round, and says "Done." after the last:
+// Gullible is a model that does what the lines of the newest message say, a line a round, and says "Done." after the
+// last:
 //
 //	TOOL ARGUMENTS    calls the tool; " && " separates the calls of one answer
 //	obey              calls what an injected text asks for, mark_once and mark_keyed, if the text is in the request
 //	repeat            answers with the injected text
 //	ANYTHING ELSE     is the answer
 //
-// In a line, $TEXT stands for the injected text in the request, and $OUTPUT for the handle of a result. Asked for a summary, the model repeats that text.
+// In a line, $TEXT stands for the injected text in the request, and $OUTPUT for the handle of a result. Asked for a
+// summary, the model repeats that text.
 func Gullible(r inferencetest.Recorded) inferencetest.Reply {
 	messages, text, number, output := r.Chat().Messages, "nothing", "", ""
 	for _, tool := range r.Chat().Tools {
@@ -75,7 +77,8 @@ func Gullible(r inferencetest.Recorded) inferencetest.Reply {
 		if !strings.HasPrefix(arguments, "{") {
 			return inferencetest.Text(line)
 		}
-		calls = append(calls, inferencetest.Call{ID: fmt.Sprintf("call_%d_%d", round, i+1), Name: tool, Arguments: arguments})
+		calls = append(calls, inferencetest.Call{ID: fmt.Sprintf("call_%d_%d", round, i+1), Name: tool,
+			Arguments: arguments})
 	}
 	return inferencetest.Calls(calls...)
 }

@@ -40,7 +40,8 @@ type Ledger struct {
 
 // NewLedger starts a ledger, which is closed when the test ends.
 func NewLedger(t testing.TB) *Ledger {
-	l := &Ledger{t: t, held: map[string]chan struct{}{}, answers: map[string]string{}, failing: map[string]bool{}, more: make(chan struct{})}
+	l := &Ledger{t: t, held: map[string]chan struct{}{}, answers: map[string]string{}, failing: map[string]bool{},
+		more: make(chan struct{})}
 	l.URL = serve(t, l)
 	t.Cleanup(l.Release)
 	return l
@@ -192,6 +193,8 @@ func (l *Ledger) WantRuns(label string, n int) {
 
 // startIsCommitted reports whether the start of the mark's call is committed.
 func (e *Env) startIsCommitted(m Mark) bool {
-	is, err := TryQuery[bool](e, `select exists (select from call_starts where turn_id = $1 and 'round-' || round || '-tool-' || ordinal = $2)`, m.Turn, m.Call)
+	is, err := TryQuery[bool](e,
+		`select exists (select from call_starts where turn_id = $1 and 'round-' || round || '-tool-' || ordinal = $2)`,
+		m.Turn, m.Call)
 	return err == nil && is
 }

@@ -38,7 +38,8 @@ func limitParallel() error {
 
 // quick lists the tests that run with -short: one for each way into the product. make quick omits
 // tests/api and tests/faults, which take longer to link.
-var quick = []string{"TestAToolCallThenText", "TestAKilledWorkersTurnIsTakenOver", "TestTheOpenAIClientOfGo", "TestWebhook"}
+var quick = []string{"TestAToolCallThenText", "TestAKilledWorkersTurnIsTakenOver", "TestTheOpenAIClientOfGo",
+	"TestWebhook"}
 
 // SkipInQuick skips a test with -short, unless quick lists it. New and NewOn call it.
 func SkipInQuick(t testing.TB) {

@@ -51,7 +51,9 @@ func Sum(families map[string]*dto.MetricFamily, name string, labels ...string) (
 // HasLabels reports whether a series has the labels, given as name and value.
 func HasLabels(m *dto.Metric, labels []string) bool {
 	for n := 0; n < len(labels); n += 2 {
-		if !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == labels[n] && l.GetValue() == labels[n+1] }) {
+		if !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {
+			return l.GetName() == labels[n] && l.GetValue() == labels[n+1]
+		}) {
 			return false
 		}
 	}

@@ -139,7 +139,8 @@ func HangOnce(reply inferencetest.Reply) inferencetest.Reply {
 
 // Drip streams the text again and again until the client disconnects.
 func Drip(text string) inferencetest.Reply {
-	chunk := fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`, text)
+	chunk := fmt.Sprintf(
+		`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`, text)
 	return func(x *inferencetest.Exchange) {
 		inferencetest.OpenSSE(chunk)(x)
 		for x.Wait(After(100 * time.Millisecond)) {

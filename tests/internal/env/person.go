@@ -52,7 +52,8 @@ func (a openAsk) key() string { return fmt.Sprintf("%s of turn %d: %s", a.Call, 
 
 // answer approves the open asks. An error means that the server is away: it is tried again.
 func (p *Person) answer(ctx context.Context) {
-	rows, err := p.e.DB.Query(ctx, `select id, turn_id as turn, 'round-' || round || '-tool-' || ordinal as call, tool, coalesce(arguments::jsonb ->> 'label', '') as label
+	rows, err := p.e.DB.Query(ctx,
+		`select id, turn_id as turn, 'round-' || round || '-tool-' || ordinal as call, tool, coalesce(arguments::jsonb ->> 'label', '') as label
 		from turnkeeper.asks where state = 'open' order by id`)
 	if err != nil {
 		return
@@ -72,8 +73,8 @@ func (p *Person) answer(ctx context.Context) {
 	}
 }
 
-// WantOnlyApproved fails the test unless each run of the tools was approved, with its label, before it ran, and each approval was
-// used by one run: one of a tool of effect once, or several with one key.
+// WantOnlyApproved fails the test unless each run of the tools was approved, with its label, before it ran, and each
+// approval was used by one run: one of a tool of effect once, or several with one key.
 func (p *Person) WantOnlyApproved(tools ...string) {
 	p.e.T.Helper()
 	p.mu.Lock()

@@ -14,7 +14,8 @@ func Spawn(all ...string) inferencetest.Reply {
 		agent, task, _ := strings.Cut(one, " ")
 		task, async := strings.CutSuffix(task, " async")
 		calls = append(calls, inferencetest.Call{
-			ID: fmt.Sprintf("call_%d", i+1), Name: "spawn_agent", Arguments: fmt.Sprintf(`{"agent":%q,"task":%q,"async":%t}`, agent, task, async),
+			ID: fmt.Sprintf("call_%d", i+1), Name: "spawn_agent",
+			Arguments: fmt.Sprintf(`{"agent":%q,"task":%q,"async":%t}`, agent, task, async),
 		})
 	}
 	return inferencetest.Calls(calls...)
@@ -29,7 +30,8 @@ func agentOf(r inferencetest.Recorded) string {
 }
 
 // ModelPerAgent returns a model that answers each agent with its own model.
-func ModelPerAgent(of map[string]func(inferencetest.Recorded) inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
+func ModelPerAgent(of map[string]func(inferencetest.Recorded) inferencetest.Reply) func(
+	inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		model := of[agentOf(r)]
 		if model == nil {
@@ -68,7 +70,8 @@ func (e *Env) WantOneReplyEach(messages int) {
 	if n := Query[int](e, "select count(*) from replies"); n != messages {
 		e.T.Errorf("%d replies, want %d", n, messages)
 	}
-	if n := Query[int](e, "select count(*) from turn_events where type = 'tool_result' and data ->> 'name' = 'spawn_agent' and data ->> 'state' <> 'denied'"); n != messages-1 {
+	if n := Query[int](e,
+		"select count(*) from turn_events where type = 'tool_result' and data ->> 'name' = 'spawn_agent' and data ->> 'state' <> 'denied'"); n != messages-1 {
 		e.T.Errorf("%d results of sub-agents, want %d", n, messages-1)
 	}
 	if n := Query[int](e, "select count(*) from spawned_calls where told_at is null or ended_at is null"); n != 0 {

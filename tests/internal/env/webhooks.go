@@ -38,7 +38,8 @@ type WebhookReceiver struct {
 
 // NewWebhookReceiver starts a receiver that is closed when the test ends. If answer is nil, it answers
 // 204.
-func NewWebhookReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, p Delivery)) *WebhookReceiver {
+func NewWebhookReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request,
+	p Delivery)) *WebhookReceiver {
 	if answer == nil {
 		answer = func(w http.ResponseWriter, _ *http.Request, _ Delivery) { w.WriteHeader(http.StatusNoContent) }
 	}

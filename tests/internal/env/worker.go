@@ -66,7 +66,8 @@ func (e *Env) Kill(w *Process) {
 // does not count. A worker without a takeover timeout is lost only at the end of its leases.
 func (e *Env) CountAsLost(w *Process) {
 	e.T.Helper()
-	e.Exec(`update worker_heartbeat set beat_at = beat_at - interval '1 hour', takeover_after = least(takeover_after, interval '1 ms')
+	e.Exec(
+		`update worker_heartbeat set beat_at = beat_at - interval '1 hour', takeover_after = least(takeover_after, interval '1 ms')
 		where pid = $1`, w.Cmd.Process.Pid)
 	e.Exec("notify turnkeeper_inbox")
 }
@@ -74,7 +75,8 @@ func (e *Env) CountAsLost(w *Process) {
 // CountAsAlive undoes CountAsLost for a worker that is about to be resumed.
 func (e *Env) CountAsAlive(w *Process) {
 	e.T.Helper()
-	e.Exec(`update worker_heartbeat set beat_at = clock_timestamp(), takeover_after = case when takeover_after > interval '0' then $2::text::interval else takeover_after end
+	e.Exec(
+		`update worker_heartbeat set beat_at = clock_timestamp(), takeover_after = case when takeover_after > interval '0' then $2::text::interval else takeover_after end
 		where pid = $1`, w.Cmd.Process.Pid, takeoverAfter)
 }
 

@@ -51,7 +51,8 @@ func (a *asker) At(ctx context.Context, label string) {
 		return
 	}
 	question := url.Values{"point": {label}, "pid": {strconv.Itoa(os.Getpid())}}
-	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, a.address+"?"+question.Encode(), http.NoBody)
+	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost,
+		a.address+"?"+question.Encode(), http.NoBody)
 	if err != nil {
 		panic(err)
 	}

@@ -45,7 +45,9 @@ func runAuth(ctx context.Context, scenario string, server mcp.Server) error {
 	case g.IDPToken != "":
 		server.OAuth.Grant = mcp.GrantEnterprise
 		server.OAuth.Identity = mcp.Identity{
-			ClientID: g.IDPClientID, TokenEndpoint: g.IDPTokenEndpoint, Token: func() (string, error) { return g.IDPToken, nil },
+			ClientID: g.IDPClientID, TokenEndpoint: g.IDPTokenEndpoint, Token: func() (string, error) {
+				return g.IDPToken, nil
+			},
 		}
 	case strings.HasPrefix(scenario, "client-credentials"):
 		server.OAuth.Grant = mcp.GrantClientCredentials
@@ -98,7 +100,9 @@ func logIn(ctx context.Context, server mcp.Server, access mcp.Access) error {
 
 // visit acts as the browser of a user whom the authorization server knows and does not ask anything.
 func visit(ctx context.Context, address string) (*url.URL, error) {
-	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err

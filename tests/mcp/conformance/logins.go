@@ -33,7 +33,8 @@ func (l *logins) SaveMCPLogin(_ context.Context, login mcpdef.Login) error {
 	return nil
 }
 
-func (l *logins) ClaimMCPLogin(_ context.Context, _ string, revision int64, claim string, _ time.Duration) (bool, error) {
+func (l *logins) ClaimMCPLogin(_ context.Context, _ string, revision int64, claim string,
+	_ time.Duration) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.claim != "" || l.login.Revision != revision {

@@ -43,23 +43,25 @@ var behaviours map[string]func(rascal)
 
 func init() {
 	behaviours = map[string]func(rascal){
-		"hang":          rascal.hang,
-		"deaf":          rascal.deaf,
-		"fork":          rascal.fork,
-		"setsid":        rascal.setsid,
-		"orphan":        rascal.orphan,
-		"orphans":       rascal.orphans,
-		"daemon":        rascal.daemon,
-		"bomb":          rascal.bomb,
-		"patricide":     rascal.patricide,
-		"panic":         func(rascal) { panic("nothing works") },
-		"endless":       func(rascal) { write(os.Stdout, -1) },
-		"complain":      func(rascal) { write(os.Stderr, -1) },
-		"gigabyte":      func(rascal) { write(os.Stdout, 1<<30) },
-		"nul":           func(rascal) { fmt.Fprint(os.Stdout, "a\x00b\x00") },
-		"broken utf-8":  func(rascal) { fmt.Fprint(os.Stdout, "a\xff\xfeb\xc3") },
-		"surrogates":    func(rascal) { fmt.Fprint(os.Stdout, `{"a":"\ud800"}`, "\xed\xa0\x80.") },
-		"deep":          func(rascal) { fmt.Fprint(os.Stdout, strings.Repeat("[", 10_000), strings.Repeat("]", 10_000)) },
+		"hang":         rascal.hang,
+		"deaf":         rascal.deaf,
+		"fork":         rascal.fork,
+		"setsid":       rascal.setsid,
+		"orphan":       rascal.orphan,
+		"orphans":      rascal.orphans,
+		"daemon":       rascal.daemon,
+		"bomb":         rascal.bomb,
+		"patricide":    rascal.patricide,
+		"panic":        func(rascal) { panic("nothing works") },
+		"endless":      func(rascal) { write(os.Stdout, -1) },
+		"complain":     func(rascal) { write(os.Stderr, -1) },
+		"gigabyte":     func(rascal) { write(os.Stdout, 1<<30) },
+		"nul":          func(rascal) { fmt.Fprint(os.Stdout, "a\x00b\x00") },
+		"broken utf-8": func(rascal) { fmt.Fprint(os.Stdout, "a\xff\xfeb\xc3") },
+		"surrogates":   func(rascal) { fmt.Fprint(os.Stdout, `{"a":"\ud800"}`, "\xed\xa0\x80.") },
+		"deep": func(rascal) {
+			fmt.Fprint(os.Stdout, strings.Repeat("[", 10_000), strings.Repeat("]", 10_000))
+		},
 		"orphan parent": rascal.haveOrphan,
 	}
 }

@@ -1,6 +1,6 @@
-// Command bookingserver is an MCP server of protocol 2026-07-28 over standard input and output. Its tool book asks which seat
-// to book, and goes on in any process: all that it remembers is in the state that the client returns. Each part of a call
-// is a line of the ledger, the file that its argument names.
+// Command bookingserver is an MCP server of protocol 2026-07-28 over standard input and output. Its tool book asks
+// which seat to book, and goes on in any process: all that it remembers is in the state that the client returns. Each
+// part of a call is a line of the ledger, the file that its argument names.
 package main
 
 import (
@@ -37,8 +37,9 @@ func book(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, err
 		return &mcp.CallToolResult{
 			RequestState: "a seat in " + args.Train,
 			InputRequests: mcp.InputRequestMap{"seat": &mcp.ElicitParams{
-				Message:         "Which seat in " + args.Train + "?",
-				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"seat":{"type":"integer","minimum":1}},"required":["seat"]}`),
+				Message: "Which seat in " + args.Train + "?",
+				RequestedSchema: json.RawMessage(
+					`{"type":"object","properties":{"seat":{"type":"integer","minimum":1}},"required":["seat"]}`),
 			}},
 		}, record("asked about " + args.Train)
 	case answer.Action != "accept":

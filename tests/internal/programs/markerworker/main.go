@@ -44,7 +44,8 @@ func main() {
 		misbehave("misbehave", misbehaveTimeout), misbehave("overdo", 0),
 		poison(),
 		tools.New(tools.Spec{
-			Name: "mark_tx", Description: "Makes a mark in the database.", Effect: turnkeeper.EffectOnce, Transactional: true,
+			Name: "mark_tx", Description: "Makes a mark in the database.", Effect: turnkeeper.EffectOnce,
+			Transactional: true,
 		}, markInTransaction),
 	)
 	os.Exit(shell.Main(program.WithFaults(faultpoint.Hook())))
@@ -57,7 +58,8 @@ func markInTransaction(ctx context.Context, call tools.Call, args mark) (tools.R
 	if !ok {
 		return tools.Result{}, errors.New("no transaction")
 	}
-	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('marks', $1, $1)", args.Label); err != nil {
+	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('marks', $1, $1)",
+		args.Label); err != nil {
 		return tools.Result{}, err
 	}
 	return report(ctx, newEntry("mark_tx", call, args))
@@ -137,7 +139,8 @@ type large struct{ tools.Tool }
 
 func (l large) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	result, err := l.Tool.Run(ctx, call)
-	result.Body = io.MultiReader(iotest.OneByteReader(strings.NewReader(result.Text+"\n")), io.LimitReader(forever{}, 1<<20))
+	result.Body = io.MultiReader(iotest.OneByteReader(strings.NewReader(result.Text+"\n")),
+		io.LimitReader(forever{}, 1<<20))
 	return result, err
 }
 

@@ -48,7 +48,8 @@ func misbehave(name string, timeout time.Duration) tools.Tool {
 		case "surrogates":
 			return tools.Result{Text: `{"a":"\ud800"}` + "\xed\xa0\x80."}, nil
 		case "deep":
-			return tools.Result{Text: strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), MediaType: "application/json"}, nil
+			return tools.Result{Text: strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000),
+				MediaType: "application/json"}, nil
 		}
 		return tools.Result{Text: "no such behaviour", IsError: true}, nil
 	})

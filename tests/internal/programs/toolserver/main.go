@@ -1,6 +1,6 @@
-// Command toolserver is an MCP server over standard input and output. Its first argument names a file with
-// its tools: {"NAME": "DESCRIPTION"}. A call returns the name of the tool and its text in the file that the second argument
-// names, {"NAME": "TEXT"}, or its description without one. For "many ITEM" it returns an array of these items, of 15 MB.
+// Command toolserver is an MCP server over standard input and output. Its first argument names a file with its tools:
+// {"NAME": "DESCRIPTION"}. A call returns the name of the tool and its text in the file that the second argument names,
+// {"NAME": "TEXT"}, or its description without one. For "many ITEM" it returns an array of these items, of 15 MB.
 package main
 
 import (
@@ -67,14 +67,16 @@ func answer(method, tool string, tools, results map[string]string) object {
 	switch method {
 	case "initialize":
 		return object{
-			"protocolVersion": "2025-11-25", "serverInfo": object{"name": "toolserver", "version": "1"}, "capabilities": object{"tools": object{}},
+			"protocolVersion": "2025-11-25", "serverInfo": object{"name": "toolserver", "version": "1"},
+			"capabilities": object{"tools": object{}},
 		}
 	case "ping":
 		return object{}
 	case "tools/list":
 		list := []object{}
 		for name, description := range tools {
-			list = append(list, object{"name": name, "description": description, "inputSchema": object{"type": "object"}})
+			list = append(list, object{"name": name, "description": description,
+				"inputSchema": object{"type": "object"}})
 		}
 		return object{"tools": list}
 	case "tools/call":
