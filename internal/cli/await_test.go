@@ -15,7 +15,8 @@ import (
 	"turnkeeper/internal/golden"
 )
 
-// closeByConversation closes each message as the name of its conversation says: STATE, "quiet" without a reply, "silent" with an empty one.
+// closeByConversation closes each message as the name of its conversation says: STATE, "quiet" without a reply,
+// "silent" with an empty one.
 const closeByConversation = `set local session_replication_role = replica;
 	update turnkeeper.messages set state = split_part(conversation, ' ', 1), closed_at = now(), attempts = 1,
 		last_error = case when conversation = 'failed' then E'the model\nsaid no' end;
@@ -35,10 +36,12 @@ func TestWhatAWaitSays(t *testing.T) {
 	t.Parallel()
 	env, db := somewhere(t)
 	outcomes := []string{
-		"succeeded", "succeeded quiet", "degraded", "degraded silent", "failed", "failed quiet", "cancelled", "cancelled quiet",
+		"succeeded", "succeeded quiet", "degraded", "degraded silent", "failed", "failed quiet", "cancelled",
+		"cancelled quiet",
 	}
 	send := func(outcome string, more ...string) ran {
-		args := append([]string{"--agent", "echo", "--user", "anna", "--conversation", outcome, "--key", outcome}, more...)
+		args := append([]string{"--agent", "echo", "--user", "anna", "--conversation", outcome, "--key", outcome},
+			more...)
 		return run(t, enqueue.Program(), env, "", append(args, "hi")...)
 	}
 	for _, outcome := range outcomes {
@@ -64,7 +67,8 @@ func TestWhatAWaitSays(t *testing.T) {
 	golden.File(t, "testdata/await.txt", strings.ReplaceAll(b.String(), "\x1b", "^"))
 }
 
-// await runs enqueue --wait, calls seen with each line of its standard error, and returns its exit code and these lines.
+// await runs enqueue --wait, calls seen with each line of its standard error, and returns its exit code and these
+// lines.
 func await(ctx context.Context, env map[string]string, seen func(line string)) (code int, said []string) {
 	output, stderr := io.Pipe()
 	var waiting sync.WaitGroup
@@ -83,7 +87,8 @@ func await(ctx context.Context, env map[string]string, seen func(line string)) (
 	return code, said
 }
 
-// TestAMessageIsPurgedMeanwhile deletes a message while enqueue waits for its reply: it ends at once, with the exit code of what is not there.
+// TestAMessageIsPurgedMeanwhile deletes a message while enqueue waits for its reply: it ends at once, with the exit
+// code of what is not there.
 func TestAMessageIsPurgedMeanwhile(t *testing.T) {
 	t.Parallel()
 	env, db := somewhere(t)
@@ -97,7 +102,8 @@ func TestAMessageIsPurgedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAWaitTellsWhyOnce waits for a message whose attempts have failed and that the scheduler holds up. Each is told once.
+// TestAWaitTellsWhyOnce waits for a message whose attempts have failed and that the scheduler holds up. Each is told
+// once.
 func TestAWaitTellsWhyOnce(t *testing.T) {
 	t.Parallel()
 	env, db := somewhere(t)
@@ -124,7 +130,8 @@ func TestAWaitTellsWhyOnce(t *testing.T) {
 		}
 	}
 	want := []string{
-		"attempt 2 failed: the model said no; it is retried after a pause", "the message waits: the scheduler has been paused since <time>: repairs",
+		"attempt 2 failed: the model said no; it is retried after a pause",
+		"the message waits: the scheduler has been paused since <time>: repairs",
 		"attempt 3 failed: no again; it is retried after a pause",
 	}
 	if !slices.Equal(told, want) {

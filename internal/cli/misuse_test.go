@@ -2,11 +2,11 @@ package cli_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"turnkeeper/internal/cli/enqueue"
 	"turnkeeper/internal/cli/shell"
@@ -27,11 +27,13 @@ var oddValues = map[string][]string{
 
 // unrun are commands that act without a database.
 var unrun = map[string]bool{
-	"turnctl init": true, "turnctl mcp key": true, "turnctl completion": true, "turnctl help": true, "worker": true, "worker bench": true,
+	"turnctl init": true, "turnctl mcp key": true, "turnctl completion": true, "turnctl help": true, "worker": true,
+	"worker bench":    true,
 	"turnctl migrate": true,
 }
 
-// TestEveryMisuse gives each command too few and too many arguments, and each flag odd values, without a database. It compares what is
+// TestEveryMisuse gives each command too few and too many arguments, and each flag odd values, without a database.
+// It compares what is
 // refused, and how, with testdata. All else wants a database.
 func TestEveryMisuse(t *testing.T) {
 	t.Parallel()
@@ -61,23 +63,25 @@ func TestEveryMisuse(t *testing.T) {
 			var enough []string
 			for n := range 4 {
 				few := strings.Fields(strings.Repeat("7 ", n))
-				if err := cmd.ValidateArgs(few); err == nil && (enough == nil || len(enough) == 0 && n > 0 && cmd.ValidateArgs(nil) != nil) {
+				if err := cmd.ValidateArgs(few); err == nil && (enough == nil || len(enough) == 0 && n > 0 &&
+					cmd.ValidateArgs(nil) != nil) {
 					enough = few
 				}
-				try(fmt.Sprintf("%d arguments", n), append(path[:len(path):len(path)], few...)...)
+				try(fmt.Sprintf("%d arguments", n), slices.Concat(path, few)...)
 			}
-			base := append(path[:len(path):len(path)], enough...)
+			base := slices.Concat(path, enough)
 			if p := cmd.CommandPath(); p == "enqueue" {
 				base = []string{"--agent", "echo", "hi"}
 			}
-			cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			for _, f := range each(cmd.LocalNonPersistentFlags().VisitAll) {
 				if f.Name == "help" || f.Name == "version" {
-					return
+					continue
 				}
 				for _, value := range oddValues[f.Value.Type()] {
-					try(fmt.Sprintf("--%s=%q", f.Name, value), append(base[:len(base):len(base)], "--"+f.Name+"="+value)...)
+					try(fmt.Sprintf("--%s=%q", f.Name, value), slices.Concat(base,
+						[]string{"--" + f.Name + "=" + value})...)
 				}
-			})
+			}
 		}
 		walk(p.Tree())
 	}

@@ -10,11 +10,13 @@ import (
 // Now is the present of filled values: all their times lie before it.
 var Now = time.Date(2026, 3, 4, 9, 40, 0, 0, time.UTC)
 
-// A filler fills values: each text with the name of its field, and each number with another one. Times and durations differ by
+// A filler fills values: each text with the name of its field, and each number with another one. Times and durations
+// differ by
 // minutes, below an hour, so that none is rounded to that of another field.
 type filler int
 
-// Filled returns a value without empty fields. A map stays empty. Values that are filled from other numbers differ in all fields.
+// Filled returns a value without empty fields. A map stays empty. Values that are filled from other numbers differ
+// in all fields.
 func Filled[T any](n int) (value T) {
 	Fill(&value, n)
 	return value

@@ -13,7 +13,8 @@ import (
 	"turnkeeper/internal/views"
 )
 
-// TestWhatASenderSeesOfEachEvent compares what those who may only send see of each event, with data of which no field is empty.
+// TestWhatASenderSeesOfEachEvent compares what those who may only send see of each event, with data of which no
+// field is empty.
 func TestWhatASenderSeesOfEachEvent(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -63,7 +64,8 @@ func TestWhatASenderDoesNotSee(t *testing.T) {
 		{turnkeeper.EventBlockDelta, `[1]`, ""},
 		{turnkeeper.EventNotice, `{"text":"a"}`, ""},
 		{turnkeeper.EventBlockStart, `{"kind":"tool_use","tool":"secret"}`, `{"kind":"tool_use","tool":"secret"}`},
-		{turnkeeper.EventBlockStart, `{"kind":"tool_use","tool":"secret","unknown":true}`, `{"kind":"tool_use","tool":"(unknown tool)"}`},
+		{turnkeeper.EventBlockStart, `{"kind":"tool_use","tool":"secret","unknown":true}`,
+			`{"kind":"tool_use","tool":"(unknown tool)"}`},
 		{turnkeeper.EventToolStarted, `{"name":"secret","unknown":true}`, `{"name":"(unknown tool)"}`},
 		{turnkeeper.EventBlockStop, "", "nothing"},
 		{"later", `{"text":"a"}`, ""},

@@ -35,58 +35,69 @@ func change[N any](f func(*N)) N { return golden.With(100, f) }
 
 func shown() map[string]any {
 	agent := turnkeeper.AgentRegistration{
-		Name: "clerk", Definition: []byte("---\ntools: [clock, order]\nsub_agents: [scout]\nmcp_servers: {files: [read], mail: [send]}\n---\nHi.\n"),
+		Name:       "clerk",
+		Definition: []byte("---\ntools: [clock, order]\nsub_agents: [scout]\nmcp_servers: {files: [read], mail: [send]}\n---\nHi.\n"),
 	}
-	schedules := []turnkeeper.Schedule{{Agent: "clerk", Name: "one"}, {Agent: "other", Name: "two"}, {Agent: "clerk", Name: "three"}}
+	schedules := []turnkeeper.Schedule{{Agent: "clerk", Name: "one"}, {Agent: "other", Name: "two"}, {Agent: "clerk",
+		Name: "three"}}
 	levels := operate.Levels{Agents: []operate.AgentLevel{{Agent: "other", Held: 1}, {Agent: "clerk", Held: 2}}}
 	priority := 7
 	return map[string]any{
 		"OfWholeAgent": []any{
 			views.OfWholeAgent(agent, schedules, levels),
-			views.OfWholeAgent(turnkeeper.AgentRegistration{Name: "odd", Definition: []byte("---\nnone\n---\n")}, schedules, levels),
+			views.OfWholeAgent(turnkeeper.AgentRegistration{Name: "odd", Definition: []byte("---\nnone\n---\n")},
+				schedules, levels),
 		},
 		"OfAside": both(views.OfAside),
 		"OfAsk": cases(views.OfAsk, golden.Filled[operate.Ask](100), operate.Ask{}, change(func(a *operate.Ask) {
 			a.Arguments, a.Schema, a.Answer, a.Edited = `{"a":1}`, `{"b":2}`, `"c"`, `{"d":3}`
 			a.Call.Ordinal, a.Path[1].Call.Ordinal = 0, 0
 		})),
-		"OfOpenedAsk": cases(views.OfOpenedAsk, golden.Filled[outbox.OpenedAsk](100), outbox.OpenedAsk{}, change(func(o *outbox.OpenedAsk) {
-			o.Arguments, o.Schema = `{"a":1}`, `{"b":2}`
-		})),
+		"OfOpenedAsk": cases(views.OfOpenedAsk, golden.Filled[outbox.OpenedAsk](100), outbox.OpenedAsk{},
+			change(func(o *outbox.OpenedAsk) {
+				o.Arguments, o.Schema = `{"a":1}`, `{"b":2}`
+			})),
 		"AskPath":     views.AskPath(7),
 		"OfDiagnosis": both(views.OfDiagnosis),
 		"Millis":      cases(views.Millis, -time.Second, 0, 1999*time.Microsecond, 2*time.Second),
 		"OfEvent":     both(views.OfEvent),
 		"OfLevels":    both(views.OfLevels),
 		"OfPin":       cases(views.OfPin, nil, new(golden.Filled[operate.Pin](100)), new(operate.Pin)),
-		"OfAgentLevel": cases(views.OfAgentLevel, golden.Filled[operate.AgentLevel](100), change(func(a *operate.AgentLevel) {
-			a.Used.Tokens, a.Used.TokenLimit, a.Used.Calls, a.Used.CallLimit = 25, 100, 3, 4
-			a.Rules = survival.Rules{
-				survival.Critical: {NoSchedules: true}, survival.Low: {MinPriority: &priority}, survival.Normal: {Models: []string{"a", "b"}},
-			}
-		}), operate.AgentLevel{}),
+		"OfAgentLevel": cases(views.OfAgentLevel, golden.Filled[operate.AgentLevel](100),
+			change(func(a *operate.AgentLevel) {
+				a.Used.Tokens, a.Used.TokenLimit, a.Used.Calls, a.Used.CallLimit = 25, 100, 3, 4
+				a.Rules = survival.Rules{
+					survival.Critical: {NoSchedules: true}, survival.Low: {MinPriority: &priority},
+					survival.Normal: {Models: []string{"a", "b"}},
+				}
+			}), operate.AgentLevel{}),
 		"OfMessage":     both(views.OfMessage),
 		"OfExchange":    both(views.OfExchange),
 		"OfReply":       both(views.OfReply),
 		"OfPushedReply": both(views.OfPushedReply),
 		"EndOfReply":    both(views.EndOfReply),
 		"OfReplyCalls":  both(views.OfReplyCalls),
-		"OfModel": cases(views.OfModel, golden.Filled[modelhealth.Health](100), change(func(h *modelhealth.Health) { h.Probe = "" }),
-			modelhealth.Health{Model: "unused"}, modelhealth.Health{Agents: []string{"a"}}, modelhealth.Health{Agents: []string{"a"}, Asked: true}),
+		"OfModel": cases(views.OfModel, golden.Filled[modelhealth.Health](100),
+			change(func(h *modelhealth.Health) { h.Probe = "" }),
+			modelhealth.Health{Model: "unused"}, modelhealth.Health{Agents: []string{"a"}},
+			modelhealth.Health{Agents: []string{"a"}, Asked: true}),
 		"ErrorClasses":  views.ErrorClasses(),
 		"OfBulkRetried": both(views.OfBulkRetried),
-		"OfLane": cases(views.OfLane, golden.Filled[operate.LaneView](100), change(func(l *operate.LaneView) { l.OpenTurn = 0 }),
+		"OfLane": cases(views.OfLane, golden.Filled[operate.LaneView](100),
+			change(func(l *operate.LaneView) { l.OpenTurn = 0 }),
 			operate.LaneView{}, operate.LaneView{OpenTurn: 7, Remaining: -time.Second}),
 		"OfSchedule": cases(views.OfSchedule, golden.Filled[turnkeeper.Schedule](100), turnkeeper.Schedule{},
 			change(func(s *turnkeeper.Schedule) { s.PausedAt, s.CronOverride = time.Time{}, "" }),
 			change(func(s *turnkeeper.Schedule) { s.PausedAt, s.Active = time.Time{}, false })),
-		"OfScheduler":     both(views.OfScheduler),
-		"OfWorker":        both(views.OfWorker),
-		"OfAgent":         both(views.OfAgent),
-		"OfCancelled":     both(views.OfCancelled),
-		"OfFinished":      both(views.OfFinished),
-		"OfRetried":       []views.Retried{views.OfRetried(5, golden.Filled[operate.Retried](100)), views.OfRetried(5, operate.Retried{Message: 5})},
-		"OfRequest":       cases(views.OfRequest, nil, new(golden.Filled[turnkeeper.Recipe](100)), new(turnkeeper.Recipe)),
+		"OfScheduler": both(views.OfScheduler),
+		"OfWorker":    both(views.OfWorker),
+		"OfAgent":     both(views.OfAgent),
+		"OfCancelled": both(views.OfCancelled),
+		"OfFinished":  both(views.OfFinished),
+		"OfRetried": []views.Retried{views.OfRetried(5, golden.Filled[operate.Retried](100)), views.OfRetried(5,
+			operate.Retried{Message: 5})},
+		"OfRequest": cases(views.OfRequest, nil, new(golden.Filled[turnkeeper.Recipe](100)),
+			new(turnkeeper.Recipe)),
 		"OfRound":         both(views.OfRound),
 		"OfFailedAttempt": both(views.OfFailedAttempt),
 		"OfCall": cases(views.OfCall, golden.Filled[turnkeeper.ToolCall](100), turnkeeper.ToolCall{},
@@ -98,7 +109,8 @@ func shown() map[string]any {
 		"OfUsage":     both(views.OfUsage),
 		"OfUnderWay": cases(views.OfUnderWay, nil, new(golden.Filled[turnkeeper.UnderWay](100)),
 			new(turnkeeper.UnderWay)),
-		"OfSilence":     cases(views.OfSilence, nil, new(golden.Filled[turnkeeper.Silence](100)), new(turnkeeper.Silence)),
+		"OfSilence": cases(views.OfSilence, nil, new(golden.Filled[turnkeeper.Silence](100)),
+			new(turnkeeper.Silence)),
 		"OfTurn":        both(views.OfTurn),
 		"OfDispatch":    both(views.OfDispatch),
 		"OfAwaitedCall": both(views.OfAwaitedCall),
@@ -110,7 +122,8 @@ func shown() map[string]any {
 	}
 }
 
-// TestEveryView compares the JSON of filled and of empty values with testdata: a field with another field's value, one that is missing,
+// TestEveryView compares the JSON of filled and of empty values with testdata: a field with another field's value,
+// one that is missing,
 // and a null that is none are seen.
 func TestEveryView(t *testing.T) {
 	t.Parallel()
@@ -151,7 +164,8 @@ func exported(t *testing.T) (names []string) {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && !strings.HasPrefix(f.Name.Name, "Test") {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() &&
+				!strings.HasPrefix(f.Name.Name, "Test") {
 				names = append(names, f.Name.Name)
 			}
 		}

@@ -55,7 +55,8 @@ func TestAgo(t *testing.T) {
 		{time.Second, "in 1 s", "10:40:01 (in 1 s)", "2026-03-04 10:40:01 +01:00 (in 1 s)"},
 		// The day is that of the zone: there it is already the fourth.
 		{-10*time.Hour - 40*time.Minute, "10 h ago", "00:00:00 (10 h ago)", "2026-03-04 00:00:00 +01:00 (10 h ago)"},
-		{-10*time.Hour - 41*time.Minute, "10 h ago", "2026-03-03 23:59 (10 h ago)", "2026-03-03 23:59:00 +01:00 (10 h ago)"},
+		{-10*time.Hour - 41*time.Minute, "10 h ago", "2026-03-03 23:59 (10 h ago)",
+			"2026-03-03 23:59:00 +01:00 (10 h ago)"},
 		{14 * time.Hour, "in 14 h", "2026-03-05 00:40 (in 14 h)", "2026-03-05 00:40:00 +01:00 (in 14 h)"},
 	} {
 		at := golden.Now.Add(row.from)
@@ -79,7 +80,8 @@ func TestObeyed(t *testing.T) {
 	t.Parallel()
 	obeyed := map[rune]bool{}
 	for _, span := range [][2]rune{
-		{0, 8}, {0xb, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x2029}, {0x202a, 0x202e}, {0x2066, 0x2069},
+		{0, 8}, {0xb, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x2029}, {0x202a, 0x202e},
+		{0x2066, 0x2069},
 	} {
 		for r := span[0]; r <= span[1]; r++ {
 			obeyed[r] = true
@@ -95,7 +97,8 @@ func TestObeyed(t *testing.T) {
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"\r\n\t": "\\r\n\t", "\x1b": `\x1b`, "\x7f": `\x7f`, "\u0080": `\u0080`, "\u009b": `\u009b`, "\u2028": `\u2028`, "a\xffb": "a\ufffdb",
+		"\r\n\t": "\\r\n\t", "\x1b": `\x1b`, "\x7f": `\x7f`, "\u0080": `\u0080`, "\u009b": `\u009b`,
+		"\u2028": `\u2028`, "a\xffb": "a\ufffdb",
 		"\u2028\r\x00": `\u2028\r\x00`,
 	} {
 		if got := words.Plain(text); got != want {
@@ -114,11 +117,15 @@ func TestPlain(t *testing.T) {
 func TestNumbersAndLists(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string]string{
-		"0 rows": words.Plural(0, "row"), "1 row": words.Plural(1, "row"), "1,000 rows": words.Plural(1000, "row"), "-1 rows": words.Plural(-1, "row"),
-		"-999": words.Thousands(-999), "-1,000": words.Thousands(-1000), "999,999": words.Thousands(999999), "1,000,000": words.Thousands(1000000),
-		"": words.Enumerate(nil), "a": words.Enumerate([]string{"a"}), "a and b": words.Enumerate([]string{"a", "b"}),
-		"a, b and c": words.Enumerate([]string{"a", "b", "c"}), "main": words.Conversation("", "main"), "main of anna": words.Conversation("anna", "main"),
-		"a b c": words.State("a_b_c"),
+		"0 rows": words.Plural(0, "row"), "1 row": words.Plural(1, "row"), "1,000 rows": words.Plural(1000, "row"),
+		"-1 rows": words.Plural(-1, "row"),
+		"-999":    words.Thousands(-999), "-1,000": words.Thousands(-1000), "999,999": words.Thousands(999999),
+		"1,000,000": words.Thousands(1000000),
+		"":          words.Enumerate(nil), "a": words.Enumerate([]string{"a"}),
+		"a and b":    words.Enumerate([]string{"a", "b"}),
+		"a, b and c": words.Enumerate([]string{"a", "b", "c"}), "main": words.Conversation("", "main"),
+		"main of anna": words.Conversation("anna", "main"),
+		"a b c":        words.State("a_b_c"),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -126,12 +133,14 @@ func TestNumbersAndLists(t *testing.T) {
 	}
 }
 
-// TestWordsForStates compares the sign of each state, the text of each stop reason and the advice on each code with testdata.
+// TestWordsForStates compares the sign of each state, the text of each stop reason and the advice on each code with
+// testdata.
 func TestWordsForStates(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, state := range []string{
-		"waiting", "queued", "running", "succeeded", "degraded", "failed", "cancelled", "planned", "started", "denied", "skipped", "unknown", "",
+		"waiting", "queued", "running", "succeeded", "degraded", "failed", "cancelled", "planned", "started",
+		"denied", "skipped", "unknown", "",
 	} {
 		fmt.Fprintf(&b, "%s %s\n", words.Sign(state), state)
 	}
@@ -155,7 +164,8 @@ func TestWordsForStates(t *testing.T) {
 		codes[code[1]] = true
 	}
 	for _, code := range slices.Sorted(maps.Keys(codes)) {
-		fmt.Fprintf(&b, "%s: %s\n  to write: %s\n", code, words.DatabaseAdvice(code, "nothing else"), words.WriteAdvice(code))
+		fmt.Fprintf(&b, "%s: %s\n  to write: %s\n", code, words.DatabaseAdvice(code, "nothing else"),
+			words.WriteAdvice(code))
 	}
 	golden.File(t, "testdata/words.txt", b.String())
 }
@@ -194,13 +204,16 @@ func TestSilenceAndRefusals(t *testing.T) {
 	stopped := silent
 	stopped.Stopped = true
 	refused := turnkeeper.UnderWay{
-		Round: 2, OutputTokens: 7, Calls: []turnkeeper.OpenCall{{Name: "a"}}, RefusedFor: 3 * time.Minute, RefusedTimes: 4, RefusedCode: "53100",
+		Round: 2, OutputTokens: 7, Calls: []turnkeeper.OpenCall{{Name: "a"}}, RefusedFor: 3 * time.Minute,
+		RefusedTimes: 4, RefusedCode: "53100",
 	}
 	four := turnkeeper.UnderWay{Calls: []turnkeeper.OpenCall{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}}
 	three := turnkeeper.UnderWay{Calls: four.Calls[:3], OutputTokens: 7}
 	for _, c := range []struct{ got, want string }{
-		{words.Silence("host-1", silent, "its turn", moment), "worker host-1 has been silent for 1 min; its turn is taken over at 09:40:00"},
-		{words.Silence("host. ", stopped, "turn 7", moment), "worker host has stopped; turn 7 is taken over at 09:40:00"},
+		{words.Silence("host-1", silent, "its turn", moment),
+			"worker host-1 has been silent for 1 min; its turn is taken over at 09:40:00"},
+		{words.Silence("host. ", stopped, "turn 7", moment),
+			"worker host has stopped; turn 7 is taken over at 09:40:00"},
 		{words.Silence("", silent, "it", moment), "its worker has been silent for 1 min; it is taken over at 09:40:00"},
 		{words.SilentFor(silent), "worker silent for 1 min"}, {words.SilentFor(stopped), "worker stopped"},
 		{words.Refusing(90*time.Second, 1, "53100"), "it has refused to write for 1 min (53100, 1 attempt)"},
@@ -208,10 +221,12 @@ func TestSilenceAndRefusals(t *testing.T) {
 		{words.Refused(90*time.Second, ""), "the database was unavailable for 1 min"},
 		{words.UnderWay(refused), "waits for the database: it has refused to write for 3 min (53100, 4 attempts)"},
 		{words.UnderWay(three), "runs a, b, c"}, {words.UnderWay(four), "runs a, b, c, 1 more"},
-		{words.UnderWay(turnkeeper.UnderWay{Calls: []turnkeeper.OpenCall{{Name: strings.Repeat("x", 41)}}}), "runs " + strings.Repeat("x", 39) + "…"},
+		{words.UnderWay(turnkeeper.UnderWay{Calls: []turnkeeper.OpenCall{{Name: strings.Repeat("x", 41)}}}),
+			"runs " + strings.Repeat("x", 39) + "…"},
 		{words.Doing(turnkeeper.Turn{}), ""}, {words.Doing(turnkeeper.Turn{UnderWay: &three}), "runs a, b, c"},
 		{words.Doing(turnkeeper.Turn{UnderWay: &three, Silence: &silent}), "worker silent for 1 min"},
-		{words.Clause("a. b. "), "a. b"}, {words.Clause("a..."), "a..."}, {words.Sentence("a…"), "a…"}, {words.Sentence("a.. ."), "a."},
+		{words.Clause("a. b. "), "a. b"}, {words.Clause("a..."), "a..."}, {words.Sentence("a…"), "a…"},
+		{words.Sentence("a.. ."), "a."},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
@@ -224,13 +239,15 @@ func TestWhatRetentionDeleted(t *testing.T) {
 	t.Parallel()
 	moment := func(at time.Time) string { return at.Format(time.TimeOnly) }
 	at := func(minutes int) time.Time { return golden.Now.Add(time.Duration(minutes) * time.Minute) }
-	outputs := []turnkeeper.Output{{ID: "a", ExpiredAt: at(1)}, {ID: "b", ExpiredAt: at(3)}, {ID: "c", ExpiredAt: at(2)}, {ID: "d"}}
+	outputs := []turnkeeper.Output{{ID: "a", ExpiredAt: at(1)}, {ID: "b", ExpiredAt: at(3)}, {ID: "c",
+		ExpiredAt: at(2)}, {ID: "d"}}
 	if got := words.Expired(turnkeeper.Turn{}, outputs[3:], moment); got != nil {
 		t.Errorf("nothing was deleted, and it says %q", got)
 	}
 	got := words.Expired(turnkeeper.Turn{EventsExpiredAt: at(4), LeasesExpiredAt: at(5)}, outputs, moment)
 	want := []string{
-		"outputs: their content was deleted by retention at 09:43:00", "events: all but the last were deleted by retention at 09:44:00",
+		"outputs: their content was deleted by retention at 09:43:00",
+		"events: all but the last were deleted by retention at 09:44:00",
 		"leases: the log of ended dispatches was deleted by retention at 09:45:00",
 	}
 	if !slices.Equal(got, want) {

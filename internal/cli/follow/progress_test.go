@@ -104,21 +104,26 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: with data of which no field, and of which each
+// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: with data of which no
+// field, and of which each
 // field, is empty.
 func TestProgressOfEachEvent(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, verbose := range []bool{false, true} {
 		for kind, data := range map[turnkeeper.EventType]any{
-			turnkeeper.EventTurnStart: &turnevents.TurnStartData{}, turnkeeper.EventRoundStart: &turnevents.RoundStartData{},
-			turnkeeper.EventBlockStart: &turnevents.BlockStartData{}, turnkeeper.EventBlockDelta: &turnevents.BlockDeltaData{},
+			turnkeeper.EventTurnStart:   &turnevents.TurnStartData{},
+			turnkeeper.EventRoundStart:  &turnevents.RoundStartData{},
+			turnkeeper.EventBlockStart:  &turnevents.BlockStartData{},
+			turnkeeper.EventBlockDelta:  &turnevents.BlockDeltaData{},
 			turnkeeper.EventToolStarted: &turnevents.ToolData{}, turnkeeper.EventToolResult: &turnevents.ToolData{},
 			turnkeeper.EventNotice: &turnevents.NoticeData{}, turnkeeper.EventRoundStop: &turnevents.RoundStopData{},
 			turnkeeper.EventRoundRollback: &turnevents.RollbackData{}, turnkeeper.EventAskOpened: &turnevents.AskData{},
-			turnkeeper.EventAskClosed: &turnevents.AskData{}, turnkeeper.EventTurnWaiting: &turnevents.TurnWaitingData{},
-			turnkeeper.EventTurnResumed: &turnevents.TurnResumedData{}, turnkeeper.EventTurnComplete: &turnevents.TurnEndData{},
-			turnkeeper.EventTurnError: &turnevents.TurnEndData{},
+			turnkeeper.EventAskClosed:    &turnevents.AskData{},
+			turnkeeper.EventTurnWaiting:  &turnevents.TurnWaitingData{},
+			turnkeeper.EventTurnResumed:  &turnevents.TurnResumedData{},
+			turnkeeper.EventTurnComplete: &turnevents.TurnEndData{},
+			turnkeeper.EventTurnError:    &turnevents.TurnEndData{},
 		} {
 			golden.Fill(data, 100)
 			full, err := json.Marshal(data)
@@ -151,7 +156,8 @@ type source struct{ events []turnkeeper.Event }
 
 func (s source) Subscribe() (<-chan struct{}, func()) { return nil, func() {} }
 
-func (s source) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) (found []turnkeeper.Event, _ error) {
+func (s source) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) (found []turnkeeper.Event,
+	_ error) {
 	for _, e := range s.events {
 		if e.TurnID == turn && e.Seq > after {
 			found = append(found, e)
@@ -167,8 +173,10 @@ func TestWatcher(t *testing.T) {
 		return turnkeeper.Event{TurnID: turn, Seq: seq, Type: kind, Round: 1, Data: json.RawMessage(data)}
 	}
 	events := source{[]turnkeeper.Event{
-		event(7, 1, turnkeeper.EventRoundStart, `{"of":3}`), event(7, 2, turnkeeper.EventTurnError, `{"state":"failed","retry":true}`),
-		event(8, 1, turnkeeper.EventRoundStart, `{"of":4}`), event(8, 2, turnkeeper.EventTurnComplete, `{"state":"succeeded","stop_reason":"none","rounds":1}`),
+		event(7, 1, turnkeeper.EventRoundStart, `{"of":3}`), event(7, 2, turnkeeper.EventTurnError,
+			`{"state":"failed","retry":true}`),
+		event(8, 1, turnkeeper.EventRoundStart, `{"of":4}`), event(8, 2, turnkeeper.EventTurnComplete,
+			`{"state":"succeeded","stop_reason":"none","rounds":1}`),
 	}}
 	const first = "turn 7\n  round 1 of 3\n  the turn failed; another turn will retry the message\n"
 	const second = "turn 8\n  round 1 of 4\n  succeeded after 1 round and 0 tool calls\n"

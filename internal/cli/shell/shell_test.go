@@ -29,11 +29,16 @@ func TestExitCodes(t *testing.T) {
 		code    int
 		printed string
 	}{
-		{nil, 0, ""}, {plain, 1, "p: it broke\n"}, {Misused("%d is odd", 7), 2, "p: 7 is odd\n"}, {NotFound("no %s", "such"), 3, "p: no such\n"},
-		{Wrong(plain), 2, "p: it broke\n"}, {Refused(plain), 6, "p: it broke\n"}, {Exit(7, plain), 7, "p: it broke\n"}, {Silent(5), 5, ""},
-		{turnkeeper.ErrEmptyMessage, 2, "p: message cannot be empty\n"}, {turnkeeper.ErrInvalidMessage, 2, ""}, {turnkeeper.ErrUnknownAgent, 2, ""},
-		{turnkeeper.ErrAgentRetired, 2, ""}, {turnkeeper.ErrKeyConflict, 2, ""}, {turnkeeper.ErrNotFound, 3, ""}, {ErrInterrupted, 130, "p: stopped by a signal\n"},
-		{context.Canceled, 130, ""}, {context.DeadlineExceeded, 1, ""}, {syscall.EPIPE, 1, "nothing"}, {errors.New(" a\x1b "), 1, "p: a\\x1b\n"},
+		{nil, 0, ""}, {plain, 1, "p: it broke\n"}, {Misused("%d is odd", 7), 2, "p: 7 is odd\n"}, {NotFound("no %s",
+			"such"), 3, "p: no such\n"},
+		{Wrong(plain), 2, "p: it broke\n"}, {Refused(plain), 6, "p: it broke\n"}, {Exit(7, plain), 7,
+			"p: it broke\n"}, {Silent(5), 5, ""},
+		{turnkeeper.ErrEmptyMessage, 2, "p: message cannot be empty\n"}, {turnkeeper.ErrInvalidMessage, 2, ""},
+		{turnkeeper.ErrUnknownAgent, 2, ""},
+		{turnkeeper.ErrAgentRetired, 2, ""}, {turnkeeper.ErrKeyConflict, 2, ""}, {turnkeeper.ErrNotFound, 3, ""},
+		{ErrInterrupted, 130, "p: stopped by a signal\n"},
+		{context.Canceled, 130, ""}, {context.DeadlineExceeded, 1, ""}, {syscall.EPIPE, 1, "nothing"},
+		{errors.New(" a\x1b "), 1, "p: a\\x1b\n"},
 	} {
 		var out bytes.Buffer
 		p := Program{Command: func(*Session) *cobra.Command {
@@ -45,7 +50,8 @@ func TestExitCodes(t *testing.T) {
 		if c.err == nil {
 			continue
 		}
-		if c.printed == "nothing" && out.Len() > 0 || c.printed != "nothing" && c.printed != "" && out.String() != c.printed {
+		if c.printed == "nothing" && out.Len() > 0 || c.printed != "nothing" && c.printed != "" &&
+			out.String() != c.printed {
 			t.Errorf("%v: it prints %q, want %q", c.err, out.String(), c.printed)
 		}
 		if got := exitCode(fmt.Errorf("beyond: %w", c.err), true); got != c.code {
@@ -64,8 +70,10 @@ func TestExitCodes(t *testing.T) {
 func TestWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		Silent(1): true, syscall.EPIPE: true, turnkeeper.ErrEmptyMessage: true, turnkeeper.ErrInvalidMessage: true, turnkeeper.ErrUnknownAgent: true,
-		turnkeeper.ErrAgentRetired: true, turnkeeper.ErrKeyConflict: true, turnkeeper.ErrNotFound: false, errors.New("a"): false,
+		Silent(1): true, syscall.EPIPE: true, turnkeeper.ErrEmptyMessage: true, turnkeeper.ErrInvalidMessage: true,
+		turnkeeper.ErrUnknownAgent: true,
+		turnkeeper.ErrAgentRetired: true, turnkeeper.ErrKeyConflict: true, turnkeeper.ErrNotFound: false,
+		errors.New("a"): false,
 	} {
 		if got := known(fmt.Errorf("beyond: %w", err)); got != want {
 			t.Errorf("%v: %v", err, got)
@@ -77,7 +85,8 @@ func TestWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestJSONIsHarmless checks that JSON has no character that a terminal obeys, keeps others, and is one line or indented.
+// TestJSONIsHarmless checks that JSON has no character that a terminal obeys, keeps others, and is one line or
+// indented.
 func TestJSONIsHarmless(t *testing.T) {
 	t.Parallel()
 	value := map[string]string{"a": "<b>\x1b\u009b\u202e日\n"}
@@ -85,7 +94,8 @@ func TestJSONIsHarmless(t *testing.T) {
 		write func(*bytes.Buffer) error
 		want  string
 	}{
-		{func(b *bytes.Buffer) error { return WriteJSON(b, value) }, "{\n  \"a\": \"<b>\\u001b\\u009b\\u202e日\\n\"\n}\n"},
+		{func(b *bytes.Buffer) error { return WriteJSON(b, value) },
+			"{\n  \"a\": \"<b>\\u001b\\u009b\\u202e日\\n\"\n}\n"},
 		{func(b *bytes.Buffer) error { return WriteJSONLine(b, value) }, "{\"a\":\"<b>\\u001b\\u009b\\u202e日\\n\"}\n"},
 	} {
 		var out bytes.Buffer
@@ -102,14 +112,16 @@ func TestJSONIsHarmless(t *testing.T) {
 func TestNewNeedsOfAFile(t *testing.T) {
 	t.Parallel()
 	old := &agentdef.Definition{
-		Model: "openai/a", Tools: []string{"clock"}, MCPServers: []agentdef.MCPServer{{Name: "files"}}, FallbackModels: []string{"demo/b"},
+		Model: "openai/a", Tools: []string{"clock"}, MCPServers: []agentdef.MCPServer{{Name: "files"}},
+		FallbackModels: []string{"demo/b"},
 	}
 	for want, file := range map[string]*agentdef.Definition{
-		"":                                 old,
-		"tool order":                       {Tools: []string{"clock", "order"}},
-		"MCP server mail":                  {MCPServers: []agentdef.MCPServer{{Name: "files"}, {Name: "mail"}}},
-		"provider vllm":                    {Model: "vllm/a", FallbackModels: []string{"vllm/b", "openai/c", "demo/d"}},
-		"tool a, MCP server b, provider c": {Tools: []string{"a"}, MCPServers: []agentdef.MCPServer{{Name: "b"}}, Model: "openai/x", FallbackModels: []string{"c/d"}},
+		"":                old,
+		"tool order":      {Tools: []string{"clock", "order"}},
+		"MCP server mail": {MCPServers: []agentdef.MCPServer{{Name: "files"}, {Name: "mail"}}},
+		"provider vllm":   {Model: "vllm/a", FallbackModels: []string{"vllm/b", "openai/c", "demo/d"}},
+		"tool a, MCP server b, provider c": {Tools: []string{"a"}, MCPServers: []agentdef.MCPServer{{Name: "b"}},
+			Model: "openai/x", FallbackModels: []string{"c/d"}},
 	} {
 		if got := strings.Join(needsOf(file, old), ", "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -117,13 +129,16 @@ func TestNewNeedsOfAFile(t *testing.T) {
 	}
 	reload := AdviceOfChange(fileChanged)
 	restart := AdviceOfChange(fileChanged + "; new in it: tool a")
-	if !strings.Contains(reload, "SIGHUP") || !strings.Contains(reload, "their log says why") || strings.Contains(reload, "restart") ||
-		!strings.Contains(restart, "SIGHUP") || !strings.Contains(restart, "restart workers") || strings.Contains(restart, "their log") {
+	if !strings.Contains(reload, "SIGHUP") || !strings.Contains(reload, "their log says why") ||
+		strings.Contains(reload, "restart") ||
+		!strings.Contains(restart, "SIGHUP") || !strings.Contains(restart, "restart workers") ||
+		strings.Contains(restart, "their log") {
 		t.Errorf("%q\n%q", reload, restart)
 	}
 }
 
-// TestCompletionsThatFit drops completions that do not begin as typed, or that a terminal would obey, and cuts descriptions.
+// TestCompletionsThatFit drops completions that do not begin as typed, or that a terminal would obey, and cuts
+// descriptions.
 func TestCompletionsThatFit(t *testing.T) {
 	t.Parallel()
 	got := withPrefix("ab", []string{"abc", "ab\tone\nline\x1b", "b", "ab\x1b", "abd\t" + strings.Repeat("x", 130), ""})
@@ -171,7 +186,8 @@ func TestDurations(t *testing.T) {
 	var d time.Duration
 	DurationFlag(cmd.Flags(), &d, "for", 90*time.Second, "how long")
 	flag := cmd.Flags().Lookup("for")
-	if d != 90*time.Second || flag.Value.String() != "1m30s" || flag.DefValue != "1m30s" || flag.Value.Type() != "duration" {
+	if d != 90*time.Second || flag.Value.String() != "1m30s" || flag.DefValue != "1m30s" ||
+		flag.Value.Type() != "duration" {
 		t.Errorf("at first %s, %+v", d, flag)
 	}
 	for text, want := range map[string]time.Duration{"0": 0, "7": 7 * time.Second, "2m": 2 * time.Minute} {

@@ -62,13 +62,17 @@ func TestScreen(t *testing.T) {
 		t.Errorf("a buffer is %+v", s)
 	}
 	s := &Screen{Colour: true}
-	if got := s.Paint(Bad, "a") + s.Paint(normal, "b") + s.Paint(Bad, "") + (&Screen{}).Paint(Bad, "c"); got != "\x1b[31ma\x1b[0mbc" {
+	if got := s.Paint(Bad, "a") + s.Paint(normal, "b") + s.Paint(Bad, "") + (&Screen{}).Paint(Bad,
+		"c"); got != "\x1b[31ma\x1b[0mbc" {
 		t.Errorf("painted %q", got)
 	}
 	for tone, states := range map[Tone][]string{
-		Good: {string(turnkeeper.TurnSucceeded)}, Bad: {string(turnkeeper.TurnFailed)}, Active: {string(turnkeeper.TurnRunning), string(turnkeeper.CallStarted)},
-		Warned: {string(turnkeeper.TurnDegraded), string(turnkeeper.CallUnknown), string(turnkeeper.CallSkipped), string(turnkeeper.CallDenied)},
-		Dim:    {string(turnkeeper.TurnQueued), string(turnkeeper.TurnWaiting), string(turnkeeper.TurnCancelled), string(turnkeeper.CallPlanned), ""},
+		Good: {string(turnkeeper.TurnSucceeded)}, Bad: {string(turnkeeper.TurnFailed)},
+		Active: {string(turnkeeper.TurnRunning), string(turnkeeper.CallStarted)},
+		Warned: {string(turnkeeper.TurnDegraded), string(turnkeeper.CallUnknown), string(turnkeeper.CallSkipped),
+			string(turnkeeper.CallDenied)},
+		Dim: {string(turnkeeper.TurnQueued), string(turnkeeper.TurnWaiting), string(turnkeeper.TurnCancelled),
+			string(turnkeeper.CallPlanned), ""},
 	} {
 		for _, state := range states {
 			if got := ToneOf(state); got != tone {
@@ -111,10 +115,14 @@ func TestScrolling(t *testing.T) {
 		step LiveStep
 		top  int
 	}{
-		{"j", LiveDraw, 1}, {"jj", LiveDraw, 3}, {"k", LiveDraw, 2}, {"kkkkk", LiveDraw, 0}, {"\x1b[B", LiveDraw, 1}, {"\x1bOB", LiveDraw, 2},
-		{"\x1b[A", LiveDraw, 1}, {"\x1bOA", LiveDraw, 0}, {"\x1b[6~", LiveDraw, 23}, {"\x1b[6~\x1b[6~\x1b[6~\x1b[6~", LiveDraw, 77},
-		{"\x1b[5~", LiveDraw, 54}, {"g", LiveDraw, 0}, {"G", LiveDraw, 77}, {"j", LiveDraw, 77}, {"\x1b[H", LiveDraw, 0}, {"\x1b[F", LiveDraw, 77},
-		{"\x1b[1~", LiveDraw, 0}, {"\x1b[4~", LiveDraw, 77}, {" ", LiveLook, 77}, {"r", LiveLook, 77}, {"kx", LiveDraw, 76}, {" k", LiveLook, 75},
+		{"j", LiveDraw, 1}, {"jj", LiveDraw, 3}, {"k", LiveDraw, 2}, {"kkkkk", LiveDraw, 0}, {"\x1b[B", LiveDraw, 1},
+		{"\x1bOB", LiveDraw, 2},
+		{"\x1b[A", LiveDraw, 1}, {"\x1bOA", LiveDraw, 0}, {"\x1b[6~", LiveDraw, 23}, {"\x1b[6~\x1b[6~\x1b[6~\x1b[6~",
+			LiveDraw, 77},
+		{"\x1b[5~", LiveDraw, 54}, {"g", LiveDraw, 0}, {"G", LiveDraw, 77}, {"j", LiveDraw, 77}, {"\x1b[H", LiveDraw,
+			0}, {"\x1b[F", LiveDraw, 77},
+		{"\x1b[1~", LiveDraw, 0}, {"\x1b[4~", LiveDraw, 77}, {" ", LiveLook, 77}, {"r", LiveLook, 77}, {"kx",
+			LiveDraw, 76}, {" k", LiveLook, 75},
 		{"q", LiveQuit, 75}, {"Q", LiveQuit, 75}, {"kq", LiveQuit, 74}, {"\x1b", LiveDraw, 74},
 	} {
 		if step := live.typed(c.keys); step != c.step || live.top != c.top {
@@ -122,17 +130,20 @@ func TestScrolling(t *testing.T) {
 		}
 	}
 	live.out.Columns = 80
-	if got := drawn(t, live, &out, 100, Cell{}); !strings.HasPrefix(got, "^[Hline 75^[K\n") || !strings.Contains(got, "lines 75 to 97 of 100^[K") {
+	if got := drawn(t, live, &out, 100, Cell{}); !strings.HasPrefix(got, "^[Hline 75^[K\n") || !strings.Contains(got,
+		"lines 75 to 97 of 100^[K") {
 		t.Errorf("scrolled:\n%s", got)
 	}
 	for lines, more := range map[int]bool{22: false, 23: false, 24: true} {
 		live.top = 0
 		last := fmt.Sprintf("line %d^[K\n^[J", min(lines, 23))
-		if got := drawn(t, live, &out, lines, Cell{}); strings.Contains(got, "scroll") != more || !strings.Contains(got, last) {
+		if got := drawn(t, live, &out, lines, Cell{}); strings.Contains(got, "scroll") != more ||
+			!strings.Contains(got, last) {
 			t.Errorf("%d lines:\n%s", lines, got)
 		}
 	}
-	if got := drawn(t, live, &out, 3, Cell{"no answer", Bad}); !strings.HasSuffix(got, "^[24;1Hno answer^[K") || live.top != 0 {
+	if got := drawn(t, live, &out, 3, Cell{"no answer", Bad}); !strings.HasSuffix(got, "^[24;1Hno answer^[K") ||
+		live.top != 0 {
 		t.Errorf("with a fault, from line %d:\n%s", live.top, got)
 	}
 }
@@ -146,7 +157,8 @@ func TestClip(t *testing.T) {
 		want    string
 	}{
 		{"abc", 3, "abc"}, {"abcd", 3, "abc\x1b[0m"}, {"日本語", 5, "日本\x1b[0m"}, {"日本", 4, "日本"},
-		{"\x1b[31mabc\x1b[0m", 3, "\x1b[31mabc\x1b[0m"}, {"\x1b[31mabcd\x1b[0m", 3, "\x1b[31mabc\x1b[0m"}, {"a\x1b[31", 3, "a"}, {"", 3, ""},
+		{"\x1b[31mabc\x1b[0m", 3, "\x1b[31mabc\x1b[0m"}, {"\x1b[31mabcd\x1b[0m", 3, "\x1b[31mabc\x1b[0m"},
+		{"a\x1b[31", 3, "a"}, {"", 3, ""},
 	} {
 		if got := clip(c.line, c.columns); got != c.want {
 			t.Errorf("%q in %d columns: %q, want %q", c.line, c.columns, got, c.want)

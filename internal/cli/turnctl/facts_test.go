@@ -30,24 +30,31 @@ func endedTurn() *explainer {
 	x := &explainer{TurnView: answeredTurn(), Clock: utcNow}
 	x.workers = []presence.Heartbeat{{WorkerID: "host-1", Slots: 10, TakeoverAfter: time.Minute, StartedAt: began}}
 	x.Turn.Trigger, x.Message.Trigger = turnkeeper.TriggerMessage, turnkeeper.TriggerMessage
-	x.Message.Agent, x.Message.Conversation, x.Message.State, x.Message.TurnID = "watcher", "main", turnkeeper.MessageSucceeded, 42
+	x.Message.Agent, x.Message.Conversation, x.Message.State, x.Message.TurnID = "watcher", "main",
+		turnkeeper.MessageSucceeded, 42
 	x.Message.Body = "What is new?"
 	x.Turn.GrantedAt, x.Turn.DueAt, x.Turn.Dispatches, x.Turn.ExecutedCalls = after(9*time.Minute), time.Time{}, 1, 1
-	x.Turn.InferenceRounds, x.Turn.ChargedRounds, x.Turn.Usage = 2, 2, turnkeeper.Usage{InputTokens: 1200, OutputTokens: 34}
+	x.Turn.InferenceRounds, x.Turn.ChargedRounds, x.Turn.Usage = 2, 2, turnkeeper.Usage{InputTokens: 1200,
+		OutputTokens: 34}
 	x.Rounds = append([]turnkeeper.Round{{
-		Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls", Text: "I look.", Latency: time.Second,
+		Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls",
+		Text: "I look.", Latency: time.Second,
 		Usage: turnkeeper.Usage{InputTokens: 500, OutputTokens: 20},
 		Recipe: &turnkeeper.Recipe{
-			Window: turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: 120, Tools: 800, History: 2500, Turn: 300, Notice: 7, Factor: 1},
+			Window: turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: 120, Tools: 800, History: 2500,
+				Turn: 300, Notice: 7, Factor: 1},
 		},
 		Calls: []turnkeeper.ToolCall{{
-			Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Name: "look", Arguments: `{"at":"all"}`, Effect: turnkeeper.EffectOnce,
-			State: turnkeeper.CallSucceeded, Starts: 1, Shown: "Nothing.", Preview: "Nothing.", Duration: 20 * time.Millisecond,
+			Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Name: "look", Arguments: `{"at":"all"}`,
+			Effect: turnkeeper.EffectOnce,
+			State:  turnkeeper.CallSucceeded, Starts: 1, Shown: "Nothing.", Preview: "Nothing.",
+			Duration: 20 * time.Millisecond,
 		}},
 	}}, x.Rounds...)
 	x.Rounds[1].Number = 2
 	x.Dispatches = []turnkeeper.Dispatch{{
-		Token: 3, GrantID: "g", TurnID: 42, JobID: 77, WorkerID: "host-1", GrantedAt: after(9 * time.Minute), Until: after(13 * time.Minute),
+		Token: 3, GrantID: "g", TurnID: 42, JobID: 77, WorkerID: "host-1", GrantedAt: after(9 * time.Minute),
+		Until:   after(13 * time.Minute),
 		EndedAt: x.Turn.EndedAt, Outcome: "finished",
 	}}
 	return x
@@ -69,7 +76,8 @@ func call(x *explainer) *turnkeeper.ToolCall { return &x.Rounds[0].Calls[0] }
 func failed(n int) (all []turnlog.FailedAttempt) {
 	for i := range n {
 		all = append(all, turnlog.FailedAttempt{
-			Round: 1 + i/4, Attempt: 1 + i, Provider: "test", Model: fmt.Sprintf("model-%d", i), Class: "transport", Error: fmt.Sprintf("error %d", i),
+			Round: 1 + i/4, Attempt: 1 + i, Provider: "test", Model: fmt.Sprintf("model-%d", i), Class: "transport",
+			Error:   fmt.Sprintf("error %d", i),
 			Latency: time.Duration(i) * time.Second, Usage: turnkeeper.Usage{InputTokens: int64(i)},
 		})
 	}
@@ -88,7 +96,8 @@ func lines(n int) string {
 func endedFacts() (all []fact) {
 	add := func(name string, change func(*explainer)) { all = append(all, fact{name, change}) }
 	for _, reason := range []turnkeeper.StopReason{
-		turnkeeper.StopMaxRounds, turnkeeper.StopMaxDuration, turnkeeper.StopMaxToolCalls, turnkeeper.StopInferenceError, turnkeeper.StopBudget,
+		turnkeeper.StopMaxRounds, turnkeeper.StopMaxDuration, turnkeeper.StopMaxToolCalls,
+		turnkeeper.StopInferenceError, turnkeeper.StopBudget,
 		turnkeeper.StopCancelled, turnkeeper.StopWorkerLost, turnkeeper.StopFinished, turnkeeper.StopWithheld, "later",
 	} {
 		for _, state := range []turnkeeper.TurnState{turnkeeper.TurnDegraded, turnkeeper.TurnFailed} {
@@ -100,17 +109,20 @@ func endedFacts() (all []fact) {
 	}
 	add("a limit that is not known", func(x *explainer) { x.Turn.StopReason = turnkeeper.StopMaxRounds })
 	add("degraded before a tool ran", func(x *explainer) {
-		x.Turn.State, x.Turn.StopReason, x.Turn.ExecutedCalls = turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, 0
+		x.Turn.State, x.Turn.StopReason, x.Turn.ExecutedCalls = turnkeeper.TurnDegraded,
+			turnkeeper.StopInferenceError, 0
 	})
 	add("finished as asked", func(x *explainer) { x.Turn.StopReason = turnkeeper.StopFinished })
 	for losses := range 3 {
 		add(fmt.Sprintf("%d workers lost", losses), func(x *explainer) {
-			x.Turn.State, x.Turn.StopReason, x.Turn.Losses, x.Turn.ErrorClass = turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost, losses, "worker_lost"
+			x.Turn.State, x.Turn.StopReason, x.Turn.Losses, x.Turn.ErrorClass = turnkeeper.TurnDegraded,
+				turnkeeper.StopWorkerLost, losses, "worker_lost"
 		})
 	}
 	for _, class := range []string{"auth", "bad_output"} {
 		add("failed by the class "+class, func(x *explainer) {
-			x.Turn.State, x.Turn.StopReason, x.Turn.ErrorClass, x.Turn.Error = turnkeeper.TurnFailed, turnkeeper.StopInferenceError, class, "no\nuse\x1b[2J."
+			x.Turn.State, x.Turn.StopReason, x.Turn.ErrorClass, x.Turn.Error = turnkeeper.TurnFailed,
+				turnkeeper.StopInferenceError, class, "no\nuse\x1b[2J."
 		})
 	}
 	return slices.Concat(all, messageFacts(), roundFacts(), callFacts(), treeFacts())
@@ -126,7 +138,8 @@ func messageFacts() (all []fact) {
 	add("a third attempt", func(x *explainer) { x.Turn.Attempt = 3 })
 	add("a long body", func(x *explainer) { x.Message.Body = strings.Repeat("word ", 80) + "\nend" })
 	add("a schedule", func(x *explainer) {
-		x.Turn.Trigger, x.Message.Trigger, x.Message.Schedule, x.Message.Slot = turnkeeper.TriggerSchedule, turnkeeper.TriggerSchedule, "nightly", after(time.Minute)
+		x.Turn.Trigger, x.Message.Trigger, x.Message.Schedule, x.Message.Slot = turnkeeper.TriggerSchedule,
+			turnkeeper.TriggerSchedule, "nightly", after(time.Minute)
 	})
 	for _, end := range []turnkeeper.TurnState{turnkeeper.TurnSucceeded, turnkeeper.TurnFailed} {
 		add(fmt.Sprintf("a schedule, %s without a reply", end), func(x *explainer) {
@@ -141,7 +154,11 @@ func messageFacts() (all []fact) {
 	add("retried as a message", func(x *explainer) { x.as = 88 })
 	add("a retry", func(x *explainer) { x.of = 77 })
 	add("retried in a turn", func(x *explainer) { x.Message.TurnID = 43 })
-	add("failed, and waiting", func(x *explainer) { x.Reply = nil; state(x, turnkeeper.TurnFailed, turnkeeper.MessageWaiting) })
+	add("failed, and waiting", func(x *explainer) {
+		x.Reply = nil
+		state(x, turnkeeper.TurnFailed,
+			turnkeeper.MessageWaiting)
+	})
 	add("failed, and waiting for models", func(x *explainer) {
 		state(x, turnkeeper.TurnFailed, turnkeeper.MessageWaiting)
 		x.Message.WaitsFor = []string{"test/one", "test/two"}
@@ -151,13 +168,17 @@ func messageFacts() (all []fact) {
 		state(x, turnkeeper.TurnCancelled, turnkeeper.MessageCancelled)
 		x.Turn.Dispatches, x.Dispatches = 0, nil
 	})
-	add("cancelled after an effect", func(x *explainer) { state(x, turnkeeper.TurnCancelled, turnkeeper.MessageCancelled) })
+	add("cancelled after an effect", func(x *explainer) {
+		state(x, turnkeeper.TurnCancelled,
+			turnkeeper.MessageCancelled)
+	})
 	add("cancelled without an effect", func(x *explainer) {
 		state(x, turnkeeper.TurnCancelled, turnkeeper.MessageCancelled)
 		call(x).Effect = turnkeeper.EffectNone
 	})
 	for _, r := range []operate.RequestedEnd{
-		{How: turnlog.EndCancel, Turn: 42, AskedAt: after(9 * time.Minute)}, {How: turnlog.EndFinish, Turn: 40, Reason: "enough...", AskedAt: after(9 * time.Minute)},
+		{How: turnlog.EndCancel, Turn: 42, AskedAt: after(9 * time.Minute)}, {How: turnlog.EndFinish, Turn: 40,
+			Reason: "enough...", AskedAt: after(9 * time.Minute)},
 		{How: turnlog.EndCancel, Turn: 40, Reason: "no need.", AskedAt: after(9 * time.Minute)},
 	} {
 		add(fmt.Sprintf("asked to %s, with turn %d", r.How, r.Turn), func(x *explainer) { x.End = &r })
@@ -166,16 +187,19 @@ func messageFacts() (all []fact) {
 		})
 	}
 	add("tokens of each kind", func(x *explainer) {
-		x.Turn.Usage = turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3000, ReasoningTokens: 4000, Estimated: true}
+		x.Turn.Usage = turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3000, ReasoningTokens: 4000,
+			Estimated: true}
 	})
 	add("no tokens", func(x *explainer) { x.Turn.Usage = turnkeeper.Usage{} })
-	add("a trace", func(x *explainer) { x.Message.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" })
+	add("a trace",
+		func(x *explainer) { x.Message.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" })
 	add("deleted rows", func(x *explainer) {
 		x.Turn.EventsExpiredAt, x.Turn.LeasesExpiredAt, x.Dispatches = after(time.Minute), after(2*time.Minute), nil
 		x.Outputs = []turnkeeper.Output{{ID: "out", ExpiredAt: after(3 * time.Minute)}}
 	})
 	add("a database that was away", func(x *explainer) {
-		x.Refused = []turnlog.RefusedWrite{{For: 90 * time.Second, EndedAt: after(9 * time.Minute)}, {For: 3 * time.Second, SQLState: "53100", EndedAt: after(8 * time.Minute)}}
+		x.Refused = []turnlog.RefusedWrite{{For: 90 * time.Second, EndedAt: after(9 * time.Minute)},
+			{For: 3 * time.Second, SQLState: "53100", EndedAt: after(8 * time.Minute)}}
 	})
 	add("an expired ask", func(x *explainer) {
 		ask := operate.Ask{}
@@ -208,7 +232,8 @@ func roundFacts() (all []fact) {
 	}
 	add("one round", func(x *explainer) { x.Rounds, x.Turn.InferenceRounds = x.Rounds[1:], 1 })
 	add("repeated calls of two models", func(x *explainer) {
-		x.Rounds[0].Attempts, x.Rounds[1].Attempts, x.Rounds[1].Model, x.Rounds[1].Latency = 2, 3, "other", 3*time.Second
+		x.Rounds[0].Attempts, x.Rounds[1].Attempts, x.Rounds[1].Model, x.Rounds[1].Latency = 2, 3, "other",
+			3*time.Second
 	})
 	add("no attempt", func(x *explainer) { x.Rounds[0].Attempts = 0 })
 	add("a round that is not charged", func(x *explainer) { x.Rounds[0].Charged, x.Rounds[0].FinishReason = false, "" })
@@ -251,15 +276,24 @@ func callFacts() (all []fact) {
 	tool("with long arguments", func(c *turnkeeper.ToolCall) {
 		c.Arguments, c.RunArgs = strings.Repeat("x", 200), strings.Repeat("y", 200)
 	})
-	tool("with model calls", func(c *turnkeeper.ToolCall) { c.Usage = turnkeeper.Usage{InputTokens: 3000, OutputTokens: 4} })
-	tool("with a late result", func(c *turnkeeper.ToolCall) { c.LateResult = "done\x1b[2J " + strings.Repeat("late ", 60) })
+	tool("with model calls", func(c *turnkeeper.ToolCall) {
+		c.Usage = turnkeeper.Usage{InputTokens: 3000,
+			OutputTokens: 4}
+	})
+	tool("with a late result", func(c *turnkeeper.ToolCall) {
+		c.LateResult = "done\x1b[2J " + strings.Repeat("late ",
+			60)
+	})
 	tool("with an output that is not there", func(c *turnkeeper.ToolCall) { c.OutputID = "out" })
 	output := turnkeeper.Output{ID: "out", SizeBytes: 5000, MediaType: "text/html", Tokens: 1250, Retrieved: 1}
 	other := turnkeeper.Output{ID: "other", SizeBytes: 1}
 	expired := output
 	expired.ExpiredAt = after(time.Minute)
 	for name, o := range map[string]turnkeeper.Output{"an output": output, "an expired output": expired} {
-		add("call: with "+name, func(x *explainer) { call(x).OutputID, x.Outputs = "out", []turnkeeper.Output{other, o} })
+		add("call: with "+name, func(x *explainer) {
+			call(x).OutputID, x.Outputs = "out", []turnkeeper.Output{other,
+				o}
+		})
 	}
 	tool("in the background", func(c *turnkeeper.ToolCall) {
 		c.OutputID, c.Shown = "out", "Tool Output ID: out\nTool: look\nStatus: running"
@@ -270,7 +304,10 @@ func callFacts() (all []fact) {
 		a.State, b.Name, b.Duration = turnkeeper.CallFailed, "order\x1b", 0
 		x.Rounds[0].Calls = append(x.Rounds[0].Calls, a, b, a)
 	})
-	slices.SortStableFunc(all, func(a, b fact) int { return strings.Compare(a.name, b.name) }) // the order of a map is random
+	slices.SortStableFunc(all, func(a, b fact) int {
+		return strings.Compare(a.name,
+			b.name)
+	}) // the order of a map is random
 	return all
 }
 
@@ -298,14 +335,18 @@ func openFacts() (all []fact) {
 		return func(x *explainer) { x.Message.Waits = []waiting.Wait{w} }
 	}
 	add("queued", func(x *explainer) { x.Turn.State, x.Turn.WorkerID = turnkeeper.TurnQueued, "" })
-	add("queued until a time", func(x *explainer) { x.Turn.State, x.Turn.DueAt = turnkeeper.TurnQueued, after(20*time.Minute) })
+	add("queued until a time", func(x *explainer) {
+		x.Turn.State, x.Turn.DueAt = turnkeeper.TurnQueued,
+			after(20*time.Minute)
+	})
 	add("deferred for a budget", func(x *explainer) {
 		x.Turn.State, x.Turn.DueAt = turnkeeper.TurnQueued, after(20*time.Minute)
 		x.Message.Waits = []waiting.Wait{{Reason: waiting.BudgetSpent, Turn: 41}, {Reason: waiting.ModelDown, Turn: 42}}
 	})
 	add("not taken up", func(x *explainer) { x.Turn.WorkerID = "" })
 	for state, name := range map[turnkeeper.TurnState]string{
-		turnkeeper.TurnQueued: "queued again", turnkeeper.TurnRunning: "running again", turnkeeper.TurnWaiting: "waiting again",
+		turnkeeper.TurnQueued: "queued again", turnkeeper.TurnRunning: "running again",
+		turnkeeper.TurnWaiting: "waiting again",
 	} {
 		add(name, func(x *explainer) {
 			x.Turn.State, x.Turn.Error, x.Turn.ErrorClass = state, "the worker stopped", "handed_back"
@@ -318,12 +359,16 @@ func openFacts() (all []fact) {
 		x.Turn.UnderWay = &turnkeeper.UnderWay{Round: 2, Calls: []turnkeeper.OpenCall{{Name: "order\x1b"}}}
 	})
 	add("a refused write", func(x *explainer) {
-		x.Turn.UnderWay = &turnkeeper.UnderWay{RefusedFor: time.Minute, RefusedTimes: 3, RefusedCode: "53100", RefusedWith: "disk\nfull"}
+		x.Turn.UnderWay = &turnkeeper.UnderWay{RefusedFor: time.Minute, RefusedTimes: 3, RefusedCode: "53100",
+			RefusedWith: "disk\nfull"}
 	})
 	add("no workers", func(x *explainer) { x.workers = nil })
 	add("a silent worker beside it", func(x *explainer) { x.workers[0].Silent = time.Hour })
 	for _, how := range []turnlog.WantedEnd{turnlog.EndCancel, turnlog.EndFinish} {
-		add("asked to "+string(how), func(x *explainer) { x.End = &operate.RequestedEnd{How: how, Turn: 42, AskedAt: after(9 * time.Minute)} })
+		add("asked to "+string(how), func(x *explainer) {
+			x.End = &operate.RequestedEnd{How: how, Turn: 42,
+				AskedAt: after(9 * time.Minute)}
+		})
 	}
 	for _, row := range waiting.Rows {
 		w := golden.Filled[waiting.Wait](100)
@@ -340,10 +385,14 @@ func openFacts() (all []fact) {
 	least := 5
 	add("a level of the agent", func(x *explainer) {
 		x.levels = []operate.AgentLevel{
-			{Agent: "other", Level: survival.Critical}, {Agent: "watcher", Level: survival.Low, Rules: survival.Rules{survival.Low: {MinPriority: &least}}},
+			{Agent: "other", Level: survival.Critical}, {Agent: "watcher", Level: survival.Low,
+				Rules: survival.Rules{survival.Low: {MinPriority: &least}}},
 		}
 	})
-	add("a level without rules", func(x *explainer) { x.levels = []operate.AgentLevel{{Agent: "watcher", Level: survival.Low}} })
+	add("a level without rules", func(x *explainer) {
+		x.levels = []operate.AgentLevel{{Agent: "watcher",
+			Level: survival.Low}}
+	})
 	add("a call of unknown outcome", func(x *explainer) { call(x).State = turnkeeper.CallUnknown })
 	add("no time in models and tools", func(x *explainer) { x.Rounds[0].Latency, call(x).Duration = 0, 0 })
 	add("no time in tools", func(x *explainer) { call(x).Duration = 0 })
@@ -419,17 +468,20 @@ func TestWhatIsUncertain(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, state := range []turnkeeper.CallState{
-		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallSkipped,
+		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded,
+		turnkeeper.CallFailed, turnkeeper.CallSkipped,
 		turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
 	} {
-		for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
+		for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed,
+			turnkeeper.EffectOnce} {
 			for i := range 8 {
 				x := endedTurn()
 				x.Turn.State = turnkeeper.TurnDegraded
 				c := call(x)
 				c.State, c.Effect, c.Starts, c.Duration = state, effect, i&1, time.Duration(i&2)*time.Second
 				x.Turn.Losses = i & 4 / 4
-				fmt.Fprintf(&b, "%s, effect %s, %d starts, %s, %d losses: %q, %q\n", state, effect, c.Starts, c.Duration, x.Turn.Losses, x.uncertain(), x.next())
+				fmt.Fprintf(&b, "%s, effect %s, %d starts, %s, %d losses: %q, %q\n", state, effect, c.Starts,
+					c.Duration, x.Turn.Losses, x.uncertain(), x.next())
 			}
 		}
 	}

@@ -53,10 +53,12 @@ func exampleScreens() map[string]func(*term.Screen) {
 			showWebhook(s, utcNow, operate.WebhookView{Webhook: outbox.Webhook{Name: "lost"}, Now: began}, nil)
 		},
 		"tokens": func(s *term.Screen) {
-			showTokens(s, utcNow, []operate.Token{golden.Filled[operate.Token](100), {Name: "all", Scopes: []string{"read"}, CreatedAt: began}})
+			showTokens(s, utcNow, []operate.Token{golden.Filled[operate.Token](100), {Name: "all",
+				Scopes: []string{"read"}, CreatedAt: began}})
 		},
 		"aside": func(s *term.Screen) {
-			showAside(s, utcNow, []granting.Aside{golden.Filled[granting.Aside](100), {Subject: granting.Subject{Kind: granting.AsideTick}, Since: began}})
+			showAside(s, utcNow, []granting.Aside{golden.Filled[granting.Aside](100),
+				{Subject: granting.Subject{Kind: granting.AsideTick}, Since: began}})
 		},
 		"levels": func(s *term.Screen) {
 			showLevels(s, utcNow, []operate.AgentLevel{
@@ -170,11 +172,13 @@ func takesScreen(f *ast.FuncDecl) bool {
 // painted finds text in a colour.
 var painted = regexp.MustCompile(`\x1b\[(\d+)m(.*?)\x1b\[0m`)
 
-// TestColours compares the colours of all screens with testdata, and the text without them with that of a screen without colours.
+// TestColours compares the colours of all screens with testdata, and the text without them with that of a screen
+// without colours.
 func TestColours(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{
-		string(term.Bold): "bold", string(term.Dim): "dim", string(term.Good): "good", string(term.Warned): "warned", string(term.Bad): "bad",
+		string(term.Bold): "bold", string(term.Dim): "dim", string(term.Good): "good", string(term.Warned): "warned",
+		string(term.Bad):    "bad",
 		string(term.Active): "active",
 	}
 	screens := exampleScreens()

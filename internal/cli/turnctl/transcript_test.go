@@ -68,7 +68,8 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// TestEveryEventIsPrinted compares what is printed of each kind of event with testdata, with data of which no field, and of which each
+// TestEveryEventIsPrinted compares what is printed of each kind of event with testdata, with data of which no field,
+// and of which each
 // field, is empty.
 func TestEveryEventIsPrinted(t *testing.T) {
 	t.Parallel()
@@ -101,7 +102,8 @@ func TestEveryEventIsPrinted(t *testing.T) {
 // TestATranscriptReportsLostWrites checks that an event that cannot be written is an error, whatever it is.
 func TestATranscriptReportsLostWrites(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []turnkeeper.EventType{turnkeeper.EventTurnStart, turnkeeper.EventNotice, turnkeeper.EventTurnComplete} {
+	for _, kind := range []turnkeeper.EventType{turnkeeper.EventTurnStart, turnkeeper.EventNotice,
+		turnkeeper.EventTurnComplete} {
 		paper := newTranscript(&term.Screen{W: broken{}})
 		data := json.RawMessage(`{"text":"a","reply":"b"}`)
 		if err := paper.show(turnkeeper.Event{Type: kind, Data: data}); !errors.Is(err, errBroken) {

@@ -28,7 +28,8 @@ func session(out *bytes.Buffer) *shell.Session {
 // coloured returns a text with visible escape characters.
 func coloured(out *bytes.Buffer) string { return strings.ReplaceAll(out.String(), "\x1b", "^") }
 
-// TestReports compares reports of the benchmark with testdata: one of which no field, and one of which each field, is empty, and figures
+// TestReports compares reports of the benchmark with testdata: one of which no field, and one of which each field,
+// is empty, and figures
 // of several sections, systems and numbers of lanes.
 func TestReports(t *testing.T) {
 	t.Parallel()
@@ -41,12 +42,16 @@ func TestReports(t *testing.T) {
 	}))
 	out.WriteString("\n== sections\n")
 	figure := func(section, system string, lanes int, cpu map[string]float64) bench.Figure {
-		return bench.Figure{Section: section, System: system, Lanes: lanes, Turns: 7, TurnsPerS: float64(lanes) + 0.5, CPU: cpu}
+		return bench.Figure{Section: section, System: system, Lanes: lanes, Turns: 7, TurnsPerS: float64(lanes) + 0.5,
+			CPU: cpu}
 	}
 	printBench(s, bench.Report{Figures: []bench.Figure{
-		figure(bench.SectionLanes, bench.Turnkeeper, 1, map[string]float64{"worker": 1, "river": 2, "total": 3, "postgres": 4, "sender": 5, "model": 6}),
-		figure(bench.SectionLanes, bench.River, 1, map[string]float64{"river": 7}), figure(bench.SectionLanes, bench.Floor, 10, map[string]float64{"floor": 8}),
-		figure(bench.SectionLanes, bench.GroupFloor, 10, map[string]float64{"group-commit": 9}), figure(bench.SectionIdle, bench.Turnkeeper, 10, nil),
+		figure(bench.SectionLanes, bench.Turnkeeper, 1, map[string]float64{"worker": 1, "river": 2, "total": 3,
+			"postgres": 4, "sender": 5, "model": 6}),
+		figure(bench.SectionLanes, bench.River, 1, map[string]float64{"river": 7}), figure(bench.SectionLanes,
+			bench.Floor, 10, map[string]float64{"floor": 8}),
+		figure(bench.SectionLanes, bench.GroupFloor, 10, map[string]float64{"group-commit": 9}),
+		figure(bench.SectionIdle, bench.Turnkeeper, 10, nil),
 	}})
 	out.WriteString("\n== comparison\n")
 	printComparison(s, []bench.Ratio{golden.Filled[bench.Ratio](100), {}})
@@ -63,18 +68,25 @@ func TestLimitsOfABenchmark(t *testing.T) {
 		"none": {func(o *bench.Options) {
 			o.Idle, o.Turns, o.Watched, o.History, o.WarmUp, o.Retention = 0, 0, 0, 0, 0, 0
 		}, ""},
-		"idle":          {func(o *bench.Options) { o.Idle = -1 }, "--idle is -1: it must not be negative; 0 means none"},
-		"turns":         {func(o *bench.Options) { o.Turns = -1 }, "--turns is -1: it must not be negative; 0 means none"},
-		"watched":       {func(o *bench.Options) { o.Watched = -1 }, "--watched is -1: it must not be negative; 0 means none"},
-		"history":       {func(o *bench.Options) { o.History = -1 }, "--history is -1: it must not be negative; 0 means none"},
-		"warm-up":       {func(o *bench.Options) { o.WarmUp = -1 }, "--warm-up is -1: it must not be negative; 0 means none"},
-		"retention":     {func(o *bench.Options) { o.Retention = -1 }, "--retention is -1: it must not be negative; 0 means none"},
-		"workers":       {func(o *bench.Options) { o.Workers = []int{1, 100} }, ""},
-		"no workers":    {func(o *bench.Options) { o.Workers = []int{1, 0} }, "--workers has 0: it must be 1 to 100"},
-		"many workers":  {func(o *bench.Options) { o.Workers = []int{101} }, "--workers has 101: it must be 1 to 100"},
-		"lanes":         {func(o *bench.Options) { o.Lanes = []int{1, 10_000} }, ""},
-		"no lanes":      {func(o *bench.Options) { o.Lanes = []int{1, 0} }, "--lanes has 0: it must be 1 to 10000"},
-		"too many lane": {func(o *bench.Options) { o.Lanes = []int{10_001} }, "--lanes has 10001: it must be 1 to 10000"},
+		"idle": {func(o *bench.Options) { o.Idle = -1 },
+			"--idle is -1: it must not be negative; 0 means none"},
+		"turns": {func(o *bench.Options) { o.Turns = -1 },
+			"--turns is -1: it must not be negative; 0 means none"},
+		"watched": {func(o *bench.Options) { o.Watched = -1 },
+			"--watched is -1: it must not be negative; 0 means none"},
+		"history": {func(o *bench.Options) { o.History = -1 },
+			"--history is -1: it must not be negative; 0 means none"},
+		"warm-up": {func(o *bench.Options) { o.WarmUp = -1 },
+			"--warm-up is -1: it must not be negative; 0 means none"},
+		"retention": {func(o *bench.Options) { o.Retention = -1 },
+			"--retention is -1: it must not be negative; 0 means none"},
+		"workers":      {func(o *bench.Options) { o.Workers = []int{1, 100} }, ""},
+		"no workers":   {func(o *bench.Options) { o.Workers = []int{1, 0} }, "--workers has 0: it must be 1 to 100"},
+		"many workers": {func(o *bench.Options) { o.Workers = []int{101} }, "--workers has 101: it must be 1 to 100"},
+		"lanes":        {func(o *bench.Options) { o.Lanes = []int{1, 10_000} }, ""},
+		"no lanes":     {func(o *bench.Options) { o.Lanes = []int{1, 0} }, "--lanes has 0: it must be 1 to 10000"},
+		"too many lane": {func(o *bench.Options) { o.Lanes = []int{10_001} },
+			"--lanes has 10001: it must be 1 to 10000"},
 	} {
 		o := bench.Default()
 		c.change(&o)
@@ -88,7 +100,8 @@ func TestLimitsOfABenchmark(t *testing.T) {
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{
-		"1d": 24 * time.Hour, "7d": 168 * time.Hour, "36500d": 36500 * 24 * time.Hour, "12h": 12 * time.Hour, "90": 90 * time.Second,
+		"1d": 24 * time.Hour, "7d": 168 * time.Hour, "36500d": 36500 * 24 * time.Hour, "12h": 12 * time.Hour,
+		"90":     90 * time.Second,
 		"36501d": 0, "0d": 0, "-1d": 0, "0": 0, "-1s": 0, "": 0, "d": 0, "soon": 0,
 	} {
 		got, err := periodOf(text)
@@ -106,7 +119,8 @@ func TestWhichRuleIsTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ rule, file, setting, want string }{
-		{"given", file, "set", "given"}, {"", file, "set", "of a file"}, {"", "", "set", "set"}, {"", "", "", ""}, {"", file + "none", "set", ""},
+		{"given", file, "set", "given"}, {"", file, "set", "of a file"}, {"", "", "set", "set"}, {"", "", "", ""},
+		{"", file + "none", "set", ""},
 	} {
 		got, err := ruleOf(c.rule, c.file, c.setting)
 		if got != c.want || (err == nil) != (c.want != "") {
@@ -119,7 +133,8 @@ func TestWhichRuleIsTested(t *testing.T) {
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	view := policyView{}
-	for i, verdict := range []policy.Verdict{policy.Allow, policy.Ask, policy.Ask, policy.Deny, policy.Deny, policy.Deny, ""} {
+	for i, verdict := range []policy.Verdict{policy.Allow, policy.Ask, policy.Ask, policy.Deny, policy.Deny,
+		policy.Deny, ""} {
 		call := golden.Filled[operate.JournaledCall](100 * (i + 1))
 		view.add(call, policy.Decision{Verdict: verdict, Reason: strings.Repeat("why ", i*5)})
 	}
@@ -149,7 +164,8 @@ func TestWhatAWorkerSays(t *testing.T) {
 	say("no API, another database", all, ready)
 	say("no turns", &config.Config{Roles: []string{config.RoleScheduler}}, ready)
 	var out bytes.Buffer
-	showFindings(session(&out), []app.ProbeFinding{golden.Filled[app.ProbeFinding](100), {Verdict: "ok", Name: "a", Found: "b"}})
+	showFindings(session(&out), []app.ProbeFinding{golden.Filled[app.ProbeFinding](100), {Verdict: "ok", Name: "a",
+		Found: "b"}})
 	showFindings(session(&out), nil)
 	golden.File(t, "testdata/ready.txt", b.String()+"== probe\n"+coloured(&out))
 }
