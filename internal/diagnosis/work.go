@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -75,10 +76,11 @@ func examineWaits(ctx context.Context, d *Report, store Store, c words.Clock) {
 		d.Unread("waiting", err)
 		return
 	}
+	var unread error
 	for _, w := range waits {
 		m, err := store.WaitingMessage(ctx, w.Message)
 		if err != nil {
-			d.AddAbout(w.Agent, Fail, "waiting "+w.Agent, err.Error(), "")
+			unread = cmp.Or(unread, err)
 			continue
 		}
 		if len(m.Waits) == 0 {
@@ -96,6 +98,9 @@ func examineWaits(ctx context.Context, d *Report, store Store, c words.Clock) {
 		}
 		d.AddAbout(w.Agent, Warn, "waiting "+w.Agent, found,
 			fmt.Sprintf("what you can do: turnctl explain --message %d", w.Message))
+	}
+	if unread != nil {
+		d.Unread("waiting", unread)
 	}
 }
 

@@ -131,6 +131,10 @@ func choose(found []install, want int) (install, error) {
 	if len(found) == 0 {
 		return install{}, errors.New("no Postgres server is installed")
 	}
+	if want != 0 && want < oldestMajor {
+		return install{}, fmt.Errorf("the data was created by Postgres %d, but version %d or newer is required; installed is %s",
+			want, oldestMajor, names(found))
+	}
 	if want != 0 {
 		return install{}, fmt.Errorf("the data was created by Postgres %d, but only %s is installed",
 			want, names(found))

@@ -59,7 +59,7 @@ func TestPlainErrors(t *testing.T) {
 		},
 		"data of a version that is not installed and cannot be had": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "data", "PG_VERSION"), "12\n") },
-			want: []string{"the data was created by Postgres 12, but only Postgres", "apt-get install postgresql",
+			want: []string{"the data was created by Postgres 12, but version 13 or newer is required", "apt-get install postgresql",
 				"set DATABASE_URL"},
 		},
 		"data without a version": {

@@ -272,7 +272,7 @@ func (r *AgentsReport) checkSubAgents(file *agentdef.Reading, names map[string]b
 				name)
 		}
 	}
-	if slices.Contains(d.Tools, turnkeeper.ToolSpawnAgent) {
+	if len(d.SubAgents) > 0 && slices.Contains(d.Tools, turnkeeper.ToolSpawnAgent) {
 		r.warn(file.Path, file.Line("tools", turnkeeper.ToolSpawnAgent),
 			"%s can be removed from tools: an agent with sub_agents always has it", turnkeeper.ToolSpawnAgent)
 	}
