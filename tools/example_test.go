@@ -49,7 +49,7 @@ func Example() {
 		fmt.Println(ending.Outcome, ending.Result.Text)
 	}
 	// Output:
-	// succeeded 69.8 °F invalid arguments: "celsius": is of type "string", it must be "number". Nothing was run. Send
-	// one JSON object that fits the tool's schema; required: "celsius". failed tool error: the unit must be fahrenheit
-	// or kelvin
+	// succeeded 69.8 °F
+	// invalid arguments: "celsius": is of type "string", it must be "number". Nothing was run. Send one JSON object that fits the tool's schema; required: "celsius".
+	// failed tool error: the unit must be fahrenheit or kelvin
 }

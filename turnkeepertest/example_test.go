@@ -105,8 +105,7 @@ func ExampleRun_defect() {
 		RealTime: true,
 	})
 	// Output:
-	// error: tool pay (none), call round-1-tool-1 of turn 1: it had the effect "payment to Ann"; a tool that only reads
-	// has none, and may be run again at any time
+	// error: tool pay (none), call round-1-tool-1 of turn 1: it had the effect "payment to Ann"; a tool that only reads has none, and may be run again at any time
 }
 
 // TestPay is the test to write for your own tool: it crashes the worker everywhere.

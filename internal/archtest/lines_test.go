@@ -57,6 +57,8 @@ func TestLongLines(t *testing.T) {
 		{"a.go", text(40) + "\n" + text(41), []string{"a.go:1 has"}},
 		{"a.go", "x(`\n" + strings.Repeat("y", 200) + "\n`)\n// " + strings.Repeat("c", 118),
 			[]string{"a.go:4 has 121"}},
+		{"a.go", "\t// Output:\n\t// " + strings.Repeat("o", 200) + "\n}\n\t// " + strings.Repeat("c", 114),
+			[]string{"a.go:4 has 121"}},
 		{"a.sql", line(120) + "\n" + line(121), []string{"a.sql:2 has 121"}},
 		{"a.sql", line(121) + " '" + strings.Repeat("y", 39) + "'", nil},
 	} {
