@@ -148,10 +148,10 @@ func cutDetached(c turnlog.ClaimedCall, took time.Duration) turnlog.CallResult {
 func LostCall(c granting.LostCall) turnlog.CallResult {
 	text := ""
 	switch {
-	case c.Trouble == granting.CallOverdue:
+	case c.Failure == granting.CallOverdue:
 		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name,
 			strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
-	case c.Trouble == granting.CallUnclaimed:
+	case c.Failure == granting.CallUnclaimed:
 		text = fmt.Sprintf("tool error: '%s' did not start within %s: no worker had the tool and a free slot", c.Name,
 			turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():

@@ -113,7 +113,7 @@ func (f family) isAncestor(agent string) bool {
 	return f.record.Lineage.Ancestor(f.record.Turn.Agent, agent)
 }
 
-// Reasons why no agent was spawned, in addition to those of turnlog.SpawnTrouble.
+// Reasons why no agent was spawned, in addition to those of turnlog.SpawnFailure.
 const (
 	refusedCycle  = "cycle"
 	refusedDepth  = "max_sub_agent_depth"
@@ -288,7 +288,7 @@ func (w *tooling) replyResult(ctx context.Context, call *calls.Call, arrived tur
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
 	failure := ""
 	if result.State != turnkeeper.CallSucceeded {
-		failure = cmp.Or(string(end.Trouble), string(end.Outcome))
+		failure = cmp.Or(string(end.Failure), string(end.Outcome))
 	}
 	w.observeSpawn(ctx, call, result.State, result.Duration, failure)
 	return result
@@ -327,10 +327,10 @@ func replyText(end turnlog.SpawnEnd) string {
 		return fmt.Sprintf("[The agent %s has replied, and its reply was removed since.]", end.Agent)
 	}
 	failure := spawnFailure{
-		Error: "the agent gave no answer", Agent: end.Agent, Reason: cmp.Or(string(end.Trouble), string(end.Outcome)),
-		Detail: cmp.Or(troubleTexts[end.Trouble], end.Reply), Running: end.Open, Message: end.Message, Turn: end.Turn,
+		Error: "the agent gave no answer", Agent: end.Agent, Reason: cmp.Or(string(end.Failure), string(end.Outcome)),
+		Detail: cmp.Or(failureTexts[end.Failure], end.Reply), Running: end.Open, Message: end.Message, Turn: end.Turn,
 	}
-	if end.Trouble.Refused() {
+	if end.Failure.Refused() {
 		failure.Error = "the agent was not spawned"
 	}
 	return string(prompt.Canonical(failure))
@@ -348,7 +348,7 @@ func callLines(calls []turnkeeper.ReplyCall) string {
 	return lines.String()
 }
 
-var troubleTexts = map[turnlog.SpawnTrouble]string{
+var failureTexts = map[turnlog.SpawnFailure]string{
 	turnlog.SpawnUnknownAgent: "no worker has had this agent",
 	turnlog.SpawnTreeFull:     "this tree of agents has spawned as many agents as it may",
 	turnlog.SpawnTooLong:      "the task is longer than a message may be",

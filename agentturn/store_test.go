@@ -98,7 +98,7 @@ func (s *store) accept() {
 
 func (s *store) tick(f func(scheduler.Tick) error) {
 	err := s.conn.InTick(context.Background(), func(t scheduler.Tick) error {
-		if _, _, err := t.Look(context.Background(), true); err != nil {
+		if _, _, err := t.Snapshot(context.Background(), true); err != nil {
 			return err
 		}
 		return f(t)

@@ -197,7 +197,7 @@ func (h *env) dispatch(agent string) *dispatch {
 		h.t.Fatal(err)
 	}
 	err := h.InTick(ctx, func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(ctx, true); err != nil {
+		if _, _, err := tick.Snapshot(ctx, true); err != nil {
 			return err
 		}
 		ready, err := tick.ReadyMessages(ctx, 1, nil)

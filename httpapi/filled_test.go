@@ -52,7 +52,7 @@ var choices = map[string][]string{
 	"survival.Level":       texts(survival.Low, survival.Critical, survival.Normal),
 	"outbox.DeliveryState": texts(outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
 	"turnlog.WantedEnd":    texts(turnlog.EndFinish, turnlog.EndCancel),
-	"turnlog.SpawnTrouble": {string(turnlog.SpawnUnknownAgent), ""},
+	"turnlog.SpawnFailure": {string(turnlog.SpawnUnknownAgent), ""},
 	"granting.SubjectKind": texts(granting.AsideMessage, granting.AsideTurn, granting.AsideCall, granting.AsideAsk,
 		granting.AsideSubAgent, granting.AsideSchedule),
 	"waiting.Reason": reasons(),

@@ -258,7 +258,7 @@ func (s *standIn) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.T
 			v.Tree.SubAgents[0].Message, v.Tree.SubAgents[1].State, v.Tree.SubAgents[1].TurnState = 0, "", ""
 			v.Tree.State, v.Tree.SubAgents[1].Parent = "", v.Tree.Root
 		case 5:
-			v.Tree.Root, v.Tree.SubAgents[1].Trouble, v.Tree.SubAgents[1].Dropped, v.Tree.SubAgents[1].EndedAt = id, "",
+			v.Tree.Root, v.Tree.SubAgents[1].Failure, v.Tree.SubAgents[1].Dropped, v.Tree.SubAgents[1].EndedAt = id, "",
 				true, time.Time{}
 		case 7:
 			v.Tree.SubAgents[1].Agent, v.Tree.SubAgents[1].Turn, v.Tree.Limits = "desk", id, turnlog.TreeLimits{}

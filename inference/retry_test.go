@@ -74,7 +74,7 @@ func TestRetryStopsWhereRetryingIsNoUse(t *testing.T) {
 			retry: inference.Retry{MaxAttempts: 2}, want: outcome{2, inference.ClassOverloaded}},
 		"transient first, then final": {steps: []inferencetest.Step{fail(inference.ClassTransport),
 			fail(inference.ClassInvalid)}, want: outcome{2, inference.ClassInvalid}},
-		"bad output between other trouble": {steps: []inferencetest.Step{fail(inference.ClassBadOutput),
+		"bad output between other failure": {steps: []inferencetest.Step{fail(inference.ClassBadOutput),
 			fail(inference.ClassTransport), fail(inference.ClassBadOutput), inferencetest.Answer(answer)},
 			want: outcome{Calls: 4}},
 	}

@@ -238,7 +238,7 @@ type tickOf = interface {
 func (b *bells) tick(part func(tickOf) error) {
 	b.t.Helper()
 	b.fatal(b.dispatcher().InTick(b.t.Context(), func(tick scheduler.Tick) error {
-		if _, locked, err := tick.Look(b.t.Context(), true); err != nil || !locked {
+		if _, locked, err := tick.Snapshot(b.t.Context(), true); err != nil || !locked {
 			b.t.Errorf("locked %v, error %v", locked, err)
 		}
 		return part(tick)

@@ -911,21 +911,22 @@ create table turnkeeper.spawned_calls (
     agents     text[] not null,          -- the path from the root's agent to this one
     spawned_at timestamptz not null default clock_timestamp(),
     deadline   timestamptz not null,     -- for the reply
-    trouble    text,                     -- why the call has no reply
+    failure    text,                     -- why the call has no reply
     child      bigint,                   -- the turn that replied
     outcome    text check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
     stop       text,
     ended_at   timestamptz,              -- when it got its reply, or was refused
-    told_at    timestamptz,              -- when the call got its result, or stopped waiting for one
+    notified_at    timestamptz,              -- when the call got its result, or stopped waiting for one
     dropped_at timestamptz,              -- when the call stopped waiting before the reply: the sub-agent is cancelled
     primary key (turn_id, round, ordinal),
     check (cardinality(agents) > 1),
-    check (message_id is not null or (trouble is not null and ended_at is not null)),
+    check (message_id is not null or (failure is not null and ended_at is not null)),
     check (outcome is null or ended_at is not null)
 ) with (fillfactor = 70);
 create index spawned_calls_tree on turnkeeper.spawned_calls (root);
-create index spawned_calls_untold on turnkeeper.spawned_calls (ended_at) where ended_at is not null and told_at is null;
-create index spawned_calls_open on turnkeeper.spawned_calls (deadline) where ended_at is null and told_at is null;
+create index spawned_calls_unnotified on turnkeeper.spawned_calls (ended_at) where ended_at is not null
+    and notified_at is null;
+create index spawned_calls_open on turnkeeper.spawned_calls (deadline) where ended_at is null and notified_at is null;
 create index spawned_calls_dropped on turnkeeper.spawned_calls (dropped_at) where dropped_at is not null
     and ended_at is null;
 

@@ -71,7 +71,7 @@ begin
         when 'sub_agent' then not exists (select from turnkeeper.spawned_calls c
             where (c.turn_id, c.round, c.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/',
                 2)::integer, split_part(s.id, '/', 3)::integer)
-              and (c.told_at is null or c.ended_at is null))
+              and (c.notified_at is null or c.ended_at is null))
         when 'schedule' then not exists (select from turnkeeper.schedules c
             where c.agent = split_part(s.id, '/', 1) and c.name = substr(s.id, length(split_part(s.id, '/', 1)) + 2)
                 and c.active)
@@ -715,7 +715,7 @@ create function turnkeeper.lease_over(granted_at timestamptz, lease_until timest
 stable language sql return lease_until <= statement_timestamp() or granted_at > statement_timestamp() + interval '10 s';
 
 -- Whether a worker has been silent for takeover_after; never if that is 0.
-create function turnkeeper.heart_silent(beat_at timestamptz, takeover_after interval) returns boolean
+create function turnkeeper.heartbeat_overdue(beat_at timestamptz, takeover_after interval) returns boolean
 stable language sql return takeover_after > interval '0'
     and (beat_at + takeover_after <= statement_timestamp() or beat_at > statement_timestamp() + interval '10 s');
 
@@ -727,7 +727,7 @@ stable language sql return greatest(beat_at, (select silence_from from turnkeepe
 -- Whether a worker has stopped or is silent. Null: the worker is unknown.
 create function turnkeeper.worker_gone(stopped_at timestamptz, beat_at timestamptz,
     takeover_after interval) returns boolean
-stable language sql return stopped_at is not null or turnkeeper.heart_silent(beat_at, takeover_after);
+stable language sql return stopped_at is not null or turnkeeper.heartbeat_overdue(beat_at, takeover_after);
 
 -- Whether the worker's process is connected. A process holds this lock on the connection that listens for doorbells: it
 -- is free once the process has died, while a process that is only slow keeps it.
@@ -749,7 +749,7 @@ end $$;
 
 -- Whether a lost grant counts against its message. It does if the lease expired. Otherwise its worker was silent: that
 -- counts if no heartbeat has come since, and the worker's process has died or has been silent for a whole lease.
-create function turnkeeper.loss_counts(
+create function turnkeeper.counts_as_loss(
     p_worker text, p_granted timestamptz, p_until timestamptz, p_ended timestamptz, p_stopped timestamptz,
         p_beat timestamptz
 ) returns boolean stable language sql return p_until <= p_ended
@@ -1088,7 +1088,8 @@ create type turnkeeper.blocker as (
 -- The live workers that take turns, and their slots.
 create function turnkeeper.live_workers(out workers bigint, out slots bigint) stable language sql as $$
     select count(*), coalesce(sum(h.slots), 0) from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
+        greatest(h.takeover_after,
         interval '15 s'))
 $$;
 
@@ -1156,7 +1157,8 @@ end $$;
 -- The newest live worker that has not handed a turn back yet; null: there is none.
 create function turnkeeper.other_worker(p_turn bigint) returns text stable language sql as $$
     select h.worker_id from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
+        greatest(h.takeover_after,
         interval '15 s'))
       and not exists (select from turnkeeper.ended_grants g where g.turn_id = p_turn and g.worker_id = h.worker_id
           and g.outcome = 'handed_back')

@@ -5,7 +5,7 @@ drop trigger tree_spend_settled on turnkeeper.spend_reservations;
 drop function turnkeeper.end_many, turnkeeper.settle_tree_spend, turnkeeper.reserve_tree_spend,
     turnkeeper.settle_spend, turnkeeper.reserve_spend, turnkeeper.forget_spawned, turnkeeper.settle_spawned,
     turnkeeper.settle_spawned_call,
-    turnkeeper.dropped_because, turnkeeper.note_spawned_reply, turnkeeper.tell_parent,
+    turnkeeper.drop_reason, turnkeeper.note_spawned_reply, turnkeeper.notify_parent,
     turnkeeper.spawn_agents, turnkeeper.stop_awaiting, turnkeeper.run_detached_again, turnkeeper.end_detached,
     turnkeeper.arrive_call, turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.sweep_drafts,
     turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after,

@@ -468,7 +468,7 @@ begin
         perform pg_notify('turnkeeper_calls', '');
     end if;
     with dropped as (
-        update turnkeeper.spawned_calls s set dropped_at = clock_timestamp(), told_at = coalesce(s.told_at,
+        update turnkeeper.spawned_calls s set dropped_at = clock_timestamp(), notified_at = coalesce(s.notified_at,
             clock_timestamp())
         from unnest(p_rounds, p_ordinals) as c(round, ordinal)
         where s.turn_id = p_turn and s.round = c.round and s.ordinal = c.ordinal and s.ended_at is null
@@ -477,13 +477,13 @@ begin
     )
     select array_agg(message_id) into messages from dropped;
     if messages is not null then
-        perform turnkeeper.ask_end(t.id, 'cancel', turnkeeper.dropped_because(p_turn))
+        perform turnkeeper.ask_end(t.id, 'cancel', turnkeeper.drop_reason(p_turn))
         from turnkeeper.turns t where t.message_id = any(messages) and t.ended_at is null;
         perform pg_notify('turnkeeper_cancels', ''), pg_notify('turnkeeper_inbox', '');
     end if;
 end $$;
 
-create function turnkeeper.dropped_because(p_parent bigint) returns text immutable language sql
+create function turnkeeper.drop_reason(p_parent bigint) returns text immutable language sql
     return format('its parent, turn %s, no longer waits for it', p_parent);
 
 ----------------------------------------------------------------------------------------------------
@@ -538,12 +538,12 @@ begin
                 least(parent.due_at, date_trunc('second', clock_timestamp())), parent.trace_parent, 'turn:' || p_turn);
         end if;
         insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline,
-            trouble, ended_at)
+            failure, ended_at)
         values (p_turn, s.round, s.ordinal, case when refused is null then s.message end, s.name, p_root,
             p_agents || s.name,
             clock_timestamp() + p_within, refused, case when refused is not null then clock_timestamp() end);
         if refused is not null then
-            perform turnkeeper.tell_parent(p_turn, s.round, s.ordinal);
+            perform turnkeeper.notify_parent(p_turn, s.round, s.ordinal);
         end if;
     end loop;
     perform pg_notify('turnkeeper_inbox', '');
@@ -551,7 +551,7 @@ end $$;
 
 -- Record the outcome of a sub-agent as the result of its parent's call. The function waits for no lock: if the parent's
 -- row is locked, the scheduler does it later. Returns whether nothing is left to record.
-create function turnkeeper.tell_parent(p_turn bigint, p_round integer,
+create function turnkeeper.notify_parent(p_turn bigint, p_round integer,
     p_ordinal integer) returns boolean language plpgsql as $$
 declare
     s       record;
@@ -563,7 +563,7 @@ begin
     end if;
     select * into s from turnkeeper.spawned_calls where turn_id = p_turn and round = p_round
         and ordinal = p_ordinal for update;
-    if s.told_at is not null then
+    if s.notified_at is not null then
         return true;
     end if;
     select nonce into v_nonce from turnkeeper.awaited_calls
@@ -571,10 +571,10 @@ begin
     if found then
         perform turnkeeper.arrive_call(p_turn, p_round, p_ordinal, v_nonce,
             case when s.outcome in ('succeeded', 'degraded') then 'succeeded' else 'failed' end,
-            format('the agent %s: %s', s.agent, coalesce(s.outcome, s.trouble)),
+            format('the agent %s: %s', s.agent, coalesce(s.outcome, s.failure)),
             greatest(extract(epoch from clock_timestamp() - s.spawned_at) * 1000, 0)::bigint, null);
     end if;
-    update turnkeeper.spawned_calls set told_at = clock_timestamp() where turn_id = p_turn and round = p_round
+    update turnkeeper.spawned_calls set notified_at = clock_timestamp() where turn_id = p_turn and round = p_round
         and ordinal = p_ordinal;
     return true;
 end $$;
@@ -595,7 +595,7 @@ begin
     where message_id = new.message_id and ended_at is null
     returning turn_id, round, ordinal into s;
     if found then
-        if not turnkeeper.tell_parent(s.turn_id, s.round, s.ordinal) then
+        if not turnkeeper.notify_parent(s.turn_id, s.round, s.ordinal) then
             perform pg_notify('turnkeeper_inbox', '');
         end if;
         -- Keep nothing if the parent's records were purged.
@@ -618,13 +618,13 @@ declare
 begin
     for s in
         select * from (select c.turn_id, c.round, c.ordinal, 'told' as work from turnkeeper.spawned_calls c
-            where c.ended_at is not null and c.told_at is null
+            where c.ended_at is not null and c.notified_at is null
               and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
             order by c.ended_at limit p_limit for update skip locked) told
         union all
         select * from (select c.turn_id, c.round, c.ordinal, 'overdue' from turnkeeper.spawned_calls c
             join turnkeeper.turns t on t.id = c.turn_id
-            where p_timely and c.ended_at is null and c.told_at is null and c.deadline <= statement_timestamp()
+            where p_timely and c.ended_at is null and c.notified_at is null and c.deadline <= statement_timestamp()
               and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
             order by c.deadline limit p_limit for update skip locked) overdue
         union all
@@ -663,20 +663,20 @@ declare
 begin
     select * into s from turnkeeper.spawned_calls where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     if p_work = 'overdue' then
-        update turnkeeper.spawned_calls set trouble = 'timeout' where turn_id = p_turn and round = p_round
+        update turnkeeper.spawned_calls set failure = 'timeout' where turn_id = p_turn and round = p_round
             and ordinal = p_ordinal;
     end if;
     if p_work <> 'dropped' then
-        return turnkeeper.tell_parent(p_turn, p_round, p_ordinal);
+        return turnkeeper.notify_parent(p_turn, p_round, p_ordinal);
     end if;
     select m.state, m.turn_id into v_state, v_turn from turnkeeper.messages m where m.id = s.message_id
         for update skip locked;
     if v_state = 'waiting' then
-        perform turnkeeper.cancel_waiting(s.message_id, turnkeeper.dropped_because(s.turn_id));
+        perform turnkeeper.cancel_waiting(s.message_id, turnkeeper.drop_reason(s.turn_id));
         return true;
     elsif v_state = 'running' then
         if not exists (select from turnkeeper.requested_ends where turn_id = v_turn and how = 'cancel') then
-            perform turnkeeper.ask_end(v_turn, 'cancel', turnkeeper.dropped_because(s.turn_id));
+            perform turnkeeper.ask_end(v_turn, 'cancel', turnkeeper.drop_reason(s.turn_id));
         end if;
         select t.state into v_state from turnkeeper.turns t where t.id = v_turn for update skip locked;
         if v_state in ('queued', 'waiting') then

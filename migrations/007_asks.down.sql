@@ -4,7 +4,7 @@ drop trigger push_ask on turnkeeper.asks;
 drop function turnkeeper.drop_closed_asks, turnkeeper.push_ask;
 drop trigger turn_unparks on turnkeeper.turns;
 drop function turnkeeper.service_wait, turnkeeper.failing_from, turnkeeper.tree_path, turnkeeper.move_held,
-    turnkeeper.held_lane, turnkeeper.lane_asks, turnkeeper.conversation_held, turnkeeper.unpark_turn,
+    turnkeeper.held_lane, turnkeeper.parked_turn_blocks, turnkeeper.conversation_held, turnkeeper.unpark_turn,
     turnkeeper.park_turn,
     turnkeeper.withdraw_asks, turnkeeper.expire_asks, turnkeeper.held_locked, turnkeeper.answer_ask,
         turnkeeper.wake_turn, turnkeeper.may_wait,

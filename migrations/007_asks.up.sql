@@ -412,7 +412,8 @@ return exists (select from turnkeeper.turns t where t.agent = p_agent and t.user
 
 -- Whether a parked turn blocks a waiting message: one that returns to the message's lane and has the lower rank, or one
 -- that holds the message's conversation.
-create function turnkeeper.lane_asks(p_agent text, p_user text, p_conversation text, p_lane text, p_rank timestamptz,
+create function turnkeeper.parked_turn_blocks(p_agent text, p_user text, p_conversation text, p_lane text,
+    p_rank timestamptz,
     p_id bigint)
 returns boolean stable language sql
 return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued'

@@ -22,7 +22,7 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, _ granting.Snapshot, 
 		again := RunAgain(call)
 		s.Log.Warn("a detached call was lost", zap.Int64("turn_id", int64(call.Ref.TurnID)),
 			zap.Stringer("call", call.Ref.Key),
-			zap.String("tool", call.Name), zap.String("trouble", string(call.Trouble)),
+			zap.String("tool", call.Name), zap.String("failure", string(call.Failure)),
 			zap.String("worker", string(call.WorkerID)),
 			zap.Int("attempt", call.Ref.Attempt), zap.Bool("runs_again", again))
 		end := t.EndCall
@@ -45,7 +45,7 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, _ granting.Snapshot, 
 // started call does if its effect is repeatable, but only a limited number of times,
 // because the tool may be what kills its workers.
 func RunAgain(call granting.LostCall) bool {
-	switch call.Trouble {
+	switch call.Failure {
 	case granting.CallJobMissing:
 		return true
 	case granting.CallLost:

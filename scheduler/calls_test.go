@@ -14,7 +14,7 @@ import (
 func TestWhatBecomesOfALostCall(t *testing.T) {
 	last := granting.MaxDetachedLosses - 1
 	for name, c := range map[string]struct {
-		trouble granting.CallFailure
+		failure granting.CallFailure
 		effect  turnkeeper.Effect
 		losses  int
 		again   bool
@@ -31,7 +31,7 @@ func TestWhatBecomesOfALostCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
-				w.calls = []granting.LostCall{{Name: "it", Trouble: c.trouble, Effect: c.effect, Losses: c.losses}}
+				w.calls = []granting.LostCall{{Name: "it", Failure: c.failure, Effect: c.effect, Losses: c.losses}}
 				report := w.tick(t, w.scheduler())
 				var again, ended []string
 				if c.again {
@@ -63,13 +63,13 @@ func TestManyLostCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
-				w.sit.Room, w.sit.Paused = 0, true
+				w.sit.FreeSlots, w.sit.Paused = 0, true
 				for i := range c.grants {
 					w.lost = append(w.lost, granting.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
 				}
 				for i := range c.calls {
 					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)),
-						Trouble: granting.CallUnclaimed})
+						Failure: granting.CallUnclaimed})
 				}
 				report := w.tick(t, w.scheduler())
 				if report.More != c.more || report.Calls != c.calls {
@@ -117,7 +117,7 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 				}
 				for i := range c.calls {
 					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)),
-						Trouble: granting.CallUnclaimed})
+						Failure: granting.CallUnclaimed})
 				}
 				for i := range c.schedules {
 					w.schedules = append(w.schedules, granting.DueSchedule{Name: string(rune('A' + i)),
@@ -143,7 +143,7 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 	for name, end := range map[string]func(*testEnv){
 		"a call": func(w *testEnv) {
-			w.calls = []granting.LostCall{{Name: "it", Trouble: granting.CallUnclaimed}}
+			w.calls = []granting.LostCall{{Name: "it", Failure: granting.CallUnclaimed}}
 		},
 		"a sub-agent": func(w *testEnv) { w.sit.Spawns = true },
 	} {
@@ -152,7 +152,7 @@ func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 				w.wakes = []granting.Candidate{{TurnID: 7, MessageID: 7, Lane: "x"}}
 				w.messages = inLanes(1)
 				w.messages[0].Rank = w.now()
-				w.sit.Room, w.sit.Waiting = 1, 1
+				w.sit.FreeSlots, w.sit.Waiting = 1, 1
 				end(w)
 				report := w.tick(t, w.scheduler())
 				if len(w.granted) != 1 || len(w.granted[0]) != 1 || w.granted[0][0].TurnID != 7 || !report.Left {
@@ -166,7 +166,7 @@ func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 // While the clock is not trusted, a silent worker and a passed deadline have no effect.
 func TestAHoldOffKeepsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
-		w.calls = []granting.LostCall{{Name: "it", Trouble: granting.CallLost, Effect: turnkeeper.EffectOnce}}
+		w.calls = []granting.LostCall{{Name: "it", Failure: granting.CallLost, Effect: turnkeeper.EffectOnce}}
 		w.sit.HoldUntil, w.sit.HoldReason = time.Now().Add(time.Minute), "a step"
 		s := scheduler.New(scheduler.Config{Store: w})
 		if report := w.tick(t, s); report.Calls != 0 || len(w.calls) != 1 {

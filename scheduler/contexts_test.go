@@ -79,11 +79,11 @@ type gatedTick struct {
 	gate *gate
 }
 
-func (t *gatedTick) Look(ctx context.Context, everything bool) (granting.Snapshot, bool, error) {
-	if err := t.gate.pass(ctx, "Look"); err != nil {
+func (t *gatedTick) Snapshot(ctx context.Context, everything bool) (granting.Snapshot, bool, error) {
+	if err := t.gate.pass(ctx, "Snapshot"); err != nil {
 		return granting.Snapshot{}, false, err
 	}
-	return t.tick.Look(ctx, everything)
+	return t.tick.Snapshot(ctx, everything)
 }
 
 // Try ends the tick if its context ends, as a store does.
@@ -202,8 +202,8 @@ func busyGate(hold int, stop context.CancelCauseFunc) *gate {
 		s.sit.HoldUntil = w.now().Add(-time.Second)
 		s.lost = []granting.LostGrant{{TurnID: 1, Lane: "a", Lapsed: true}, {TurnID: 2, Lane: "b", WorkerID: "gone",
 			Lapsed: true, Losses: 9}}
-		s.calls = []granting.LostCall{{Name: "again", Trouble: granting.CallJobMissing},
-			{Name: "over", Trouble: granting.CallOverdue}}
+		s.calls = []granting.LostCall{{Name: "again", Failure: granting.CallJobMissing},
+			{Name: "over", Failure: granting.CallOverdue}}
 		s.schedules = []granting.DueSchedule{{Name: "s", Cron: "* * * * *", NextDue: w.now()}}
 		s.sit.Down = []modelhealth.Health{{Model: "m"}}
 		s.messages = inLanes(3)

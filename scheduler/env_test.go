@@ -70,7 +70,7 @@ type state struct {
 
 func newEnv() *testEnv {
 	w := &testEnv{began: time.Now()}
-	w.sit = granting.Snapshot{Timeline: "00000001", Room: 1000}
+	w.sit = granting.Snapshot{Timeline: "00000001", FreeSlots: 1000}
 	return w
 }
 
@@ -138,17 +138,17 @@ type tick struct {
 
 func (t *tick) Handed() []granting.Handed { return t.over }
 
-func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool, error) {
+func (t *tick) Snapshot(_ context.Context, everything bool) (granting.Snapshot, bool, error) {
 	if t.world.looking != nil {
 		t.world.looking(t.world.now().Sub(t.world.began), &t.state)
 	}
 	sit := t.sit
 	sit.Now = t.world.now()
 	sit.Calls = len(t.calls) > 0
-	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
+	sit.Lost, sit.DueSchedules, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
 	if !everything {
 		t.world.partial++
-		sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant, sit.Took = false, false, false, false,
+		sit.Lost, sit.DueSchedules, sit.Calls, sit.Lanes, sit.NewestGrant, sit.QueryTime = false, false, false, false,
 			time.Time{}, 0
 	} else {
 		t.world.full = append(t.world.full, time.Since(t.world.began))
@@ -302,7 +302,7 @@ func (t *tick) Dispatch(_ context.Context, ready []granting.Candidate) error {
 		t.turns = slices.DeleteFunc(slices.Clone(t.turns), same)
 		t.messages = slices.DeleteFunc(slices.Clone(t.messages), same)
 	}
-	t.sit.Room -= len(ready)
+	t.sit.FreeSlots -= len(ready)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func TestRoomBoundsGrants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.messages, w.lost = inLanes(5), c.lost
-				w.sit.Room, w.sit.MaxDispatches = c.room, c.set
+				w.sit.FreeSlots, w.sit.MaxDispatches = c.room, c.set
 				s := scheduler.New(scheduler.Config{Store: w, MaxDispatches: c.configured})
 				if report := w.tick(t, s); report.Granted != c.want {
 					t.Errorf("granted %d, want %d", report.Granted, c.want)

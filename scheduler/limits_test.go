@@ -117,13 +117,15 @@ func TestLimits(t *testing.T) {
 			}, scheduler.Config{}) - time.Millisecond
 		})},
 		"leastLookEvery": {At: 250, Takes: passes(func(t *testing.T) time.Duration {
-			return secondLook(t, true, func(w *testEnv) { w.sit.Took = 2500 * time.Microsecond }, scheduler.Config{})
+			return secondLook(t, true, func(w *testEnv) {
+				w.sit.QueryTime = 2500 * time.Microsecond
+			}, scheduler.Config{})
 		})},
 		"lookShare": {At: 300, Takes: passes(func(t *testing.T) time.Duration { // a hundred times 3 ms
-			return secondLook(t, true, func(w *testEnv) { w.sit.Took = 3 * time.Millisecond }, scheduler.Config{})
+			return secondLook(t, true, func(w *testEnv) { w.sit.QueryTime = 3 * time.Millisecond }, scheduler.Config{})
 		})},
 		"mostLookEvery": {At: 5000, Takes: passes(func(t *testing.T) time.Duration {
-			return secondLook(t, true, func(w *testEnv) { w.sit.Took = time.Minute }, scheduler.Config{})
+			return secondLook(t, true, func(w *testEnv) { w.sit.QueryTime = time.Minute }, scheduler.Config{})
 		})},
 		"clockTolerance": {At: 2000, Takes: func(t *testing.T, ms int) (taken bool) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
@@ -146,7 +148,7 @@ func TestLimits(t *testing.T) {
 		}, func(_ *testEnv, r scheduler.Report) int { return r.Requeued })},
 		"callBatch": {At: 100, Takes: batch(func(w *testEnv, n int) {
 			for i := range n {
-				w.calls = append(w.calls, granting.LostCall{Name: fmt.Sprint(i), Trouble: granting.CallOverdue})
+				w.calls = append(w.calls, granting.LostCall{Name: fmt.Sprint(i), Failure: granting.CallOverdue})
 			}
 		}, func(_ *testEnv, r scheduler.Report) int { return r.Calls })},
 		"slotBatch": {At: 100, Takes: batch(func(w *testEnv, n int) {
@@ -228,7 +230,7 @@ func probedBehind(t *testing.T, n int) (probed bool) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		h := modelhealth.Health{Model: "m", Due: true, DownSince: w.now()}
-		w.sit.Room = 10 * n // an agent gets three quarters of the slots
+		w.sit.FreeSlots = 10 * n // an agent gets three quarters of the slots
 		for i := range n + 1 {
 			lane := turnkeeper.Lane(fmt.Sprint("lane ", i))
 			w.messages = append(w.messages, granting.Candidate{New: true, MessageID: turnkeeper.MessageID(i + 1),
@@ -256,7 +258,7 @@ func TestAFullBatchOfAnyKindAsksForMore(t *testing.T) {
 			w.lost = slices.Repeat([]granting.LostGrant{{TurnID: 1, Lane: "a"}}, n)
 		},
 		"lost calls": func(w *testEnv, n int) {
-			w.calls = slices.Repeat([]granting.LostCall{{Name: "c", Trouble: granting.CallOverdue}}, n)
+			w.calls = slices.Repeat([]granting.LostCall{{Name: "c", Failure: granting.CallOverdue}}, n)
 		},
 		"schedules": func(w *testEnv, n int) {
 			w.schedules = slices.Repeat([]granting.DueSchedule{{Cron: "* * * * *"}}, n)
@@ -323,7 +325,7 @@ func TestEachKindOfWorkCounts(t *testing.T) {
 		"Closed": {func(w *testEnv) {
 			w.lost = []granting.LostGrant{{TurnID: 1, Lane: "a", WorkerID: "w", Losses: 2}}
 		}, true},
-		"Calls":  {func(w *testEnv) { w.calls = []granting.LostCall{{Trouble: granting.CallOverdue}} }, true},
+		"Calls":  {func(w *testEnv) { w.calls = []granting.LostCall{{Failure: granting.CallOverdue}} }, true},
 		"Asks":   {func(w *testEnv) { w.sit.Asks, w.expired = true, 1 }, true},
 		"Spawns": {set: func(w *testEnv) { w.sit.Spawns = true }},
 		"Slots": {func(w *testEnv) {
@@ -344,10 +346,10 @@ func TestEachKindOfWorkCounts(t *testing.T) {
 				w.tick(t, s)
 				time.Sleep(2 * time.Second)
 				before := w.notes
-				w.sit.Room = 1
+				w.sit.FreeSlots = 1
 				row.set(w)
 				if name == "Requeued" {
-					w.sit.Room = -1 // no slot is free for it
+					w.sit.FreeSlots = -1 // no slot is free for it
 				}
 				report := w.tick(t, s)
 				for field, value := range reflect.ValueOf(report).Fields() {

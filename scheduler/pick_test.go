@@ -41,7 +41,7 @@ func TestWhatIsPicked(t *testing.T) {
 		"a lane's turn and message take no place of another lane": {func(w *testEnv) {
 			w.turns, w.messages = inLanes(1), inLanes(2)
 			w.turns[0].New, w.messages[0].MessageID, w.messages[1].MessageID = false, 3, 5
-			w.sit.Queued, w.sit.Room = true, 2
+			w.sit.Queued, w.sit.FreeSlots = true, 2
 		}, []turnkeeper.MessageID{1, 5}},
 		"an agent with a healthy model": {func(w *testEnv) {
 			w.messages, w.sit.Down, w.chains = of("a"), down,
@@ -50,16 +50,16 @@ func TestWhatIsPicked(t *testing.T) {
 		"work behind that of an agent without one": {func(w *testEnv) {
 			w.messages, w.sit.Down, w.chains = of("a", "a", "a", "b"), down,
 				[]modelhealth.Chain{{Agent: "a", Models: []string{"p/down"}}}
-			w.sit.Room = 1
+			w.sit.FreeSlots = 1
 			for i := range 3 {
 				w.messages[i].MaxRunning = 9
 			}
 		}, []turnkeeper.MessageID{4}},
 		"no more than there are slots while a model is down": {func(w *testEnv) {
-			w.messages, w.sit.Down, w.sit.Room = of("a", "b", "c"), down, 1
+			w.messages, w.sit.Down, w.sit.FreeSlots = of("a", "b", "c"), down, 1
 		}, []turnkeeper.MessageID{1}},
 		"others beside an agent that has its bound": {func(w *testEnv) {
-			w.messages, w.sit.Room = of("a", "a", "a", "b", "c"), 3
+			w.messages, w.sit.FreeSlots = of("a", "a", "a", "b", "c"), 3
 			for i := range 3 {
 				w.messages[i].MaxRunning = 1
 			}

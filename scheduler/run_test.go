@@ -72,7 +72,7 @@ func TestRunLooksAgain(t *testing.T) {
 			freed:  seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
 		},
 		"when a turn ended and an open one waits for its time": {
-			set:   func(w *testEnv) { w.sit.Room, w.turns = 0, inLanes(1) },
+			set:   func(w *testEnv) { w.sit.FreeSlots, w.turns = 0, inLanes(1) },
 			freed: seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
 		},
 		"once for the turns that ended before it looked": {
@@ -160,7 +160,7 @@ func TestRareWorkIsFoundWhileDoorbellsRing(t *testing.T) {
 func TestRunLooksForEverythingMoreSeldomIfThatTakesLong(t *testing.T) {
 	for took, want := range map[time.Duration]int{time.Millisecond: 40, 10 * time.Millisecond: 10, time.Minute: 2} {
 		inBubble(t, func(t *testing.T, w *testEnv) {
-			w.sit.Took = took
+			w.sit.QueryTime = took
 			wake := make(chan struct{}, 1)
 			for at := time.Duration(0); at < 10*time.Second; at += 10 * time.Millisecond {
 				time.AfterFunc(at, func() {

@@ -37,11 +37,11 @@ type Store interface {
 
 // A Tick is one pass, in its transaction.
 type Tick interface {
-	// Look tries to take the scheduler's lock, and returns the state of the work. If locked
+	// Snapshot tries to take the scheduler's lock, and returns the state of the work. If locked
 	// is false, another scheduler holds the lock, and the tick must change nothing. Unless
 	// everything is set, Lost, Slots, Calls, Lanes and NewestGrant may be missing. Spawns may not:
 	// a sub-agent that nobody waits for any more must not be granted.
-	Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error)
+	Snapshot(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error)
 	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error
 	// CountSilence makes this and later ticks count the silence of workers from the given
@@ -68,7 +68,7 @@ type Tick interface {
 	LostCalls(ctx context.Context, limit int) ([]granting.LostCall, error)
 	// RunAgain makes a lost call run again, on any worker.
 	RunAgain(ctx context.Context, call granting.LostCall) error
-	// EndCall gives a lost call its final result, depending on its trouble, and queues its turn.
+	// EndCall gives a lost call its final result, depending on its failure, and queues its turn.
 	EndCall(ctx context.Context, call granting.LostCall) error
 
 	// SettleSpawned reports ended sub-agents to their parents, gives up overdue ones if

@@ -44,7 +44,7 @@ func TestShares(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
-				w.sit.Room, w.sit.Running = c.room, strings.Fields(c.running)
+				w.sit.FreeSlots, w.sit.Running = c.room, strings.Fields(c.running)
 				for _, agent := range strings.Fields(c.lost) {
 					w.lost = append(w.lost, granting.LostGrant{TurnID: 100, MessageID: 100,
 						Lane: turnkeeper.Lane(agent), WorkerID: "dead"})

@@ -156,7 +156,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 // pass does the work of a tick in its transaction.
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	asked, answered := time.Now(), s.clock.answered
-	sit, locked, err := t.Look(ctx, !s.partial)
+	sit, locked, err := t.Snapshot(ctx, !s.partial)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	}
 	report.Left, report.Looked = true, sit.Now
 	if !s.partial {
-		s.lookTook = sit.Took
+		s.lookTook = sit.QueryTime
 	}
 	if !locked {
 		s.clock.observeBusy(sit.Now, asked, time.Now())
@@ -202,7 +202,7 @@ func (s *Scheduler) steps(ctx context.Context, t Tick, sit granting.Snapshot, tr
 	}{
 		{"lost turns", trust.time && sit.Lost, s.reclaim},
 		{"lost calls", trust.time && sit.Calls, s.lostCalls},
-		{"schedules", trust.time && sit.Slots && !sit.Paused, s.slots},
+		{"schedules", trust.time && sit.DueSchedules && !sit.Paused, s.slots},
 		{"asks", trust.time && sit.Asks, s.expired},
 		{"sub-agents", trust.state && sit.Spawns, spawned},
 		{"lanes", sit.Lanes, moveLanes},
@@ -351,7 +351,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 		limit = sit.MaxDispatches
 	}
 	// The turns reclaimed in this tick free their slots.
-	limit = min(limit, sit.Room+report.Requeued+report.Closed)
+	limit = min(limit, sit.FreeSlots+report.Requeued+report.Closed)
 	if limit <= 0 {
 		return nil
 	}
@@ -392,7 +392,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 // no slot is left. What is left then goes to agents that have their share.
 func (s *Scheduler) pick(ctx context.Context, t Tick, sit granting.Snapshot, held []string, limit int,
 	turns bool) (picked []granting.Candidate, err error) {
-	shares := newShares(sit.Running, sit.Room+len(sit.Running))
+	shares := newShares(sit.Running, sit.FreeSlots+len(sit.Running))
 	for _, lost := range s.reclaimed {
 		shares.running[lost.agent]--
 	}

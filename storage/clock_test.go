@@ -73,15 +73,15 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 func TestLostGrantsWhenTheClockWasSetBack(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	if sit, lost := h.Look(); sit.Lost || len(lost) > 0 {
+	if sit, lost := h.Snapshot(); sit.Lost || len(lost) > 0 {
 		t.Fatal("a fresh grant is lost")
 	}
 	h.setBack(3 * time.Second)
-	if sit, lost := h.Look(); sit.Lost || len(lost) > 0 {
+	if sit, lost := h.Snapshot(); sit.Lost || len(lost) > 0 {
 		t.Error("a grant is lost because the clock was adjusted by three seconds")
 	}
 	h.setBack(time.Hour)
-	sit, lost := h.Look()
+	sit, lost := h.Snapshot()
 	if !sit.Lost || len(lost) != 1 || lost[0].GrantID != d.Grant.GrantID || !lost[0].Lapsed {
 		t.Errorf("a grant of an hour ahead is not lost: %+v", lost)
 	}
@@ -95,18 +95,18 @@ func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
 	h.HeartBeat("worker-1", 5, 15*time.Second)
 	h.HeartBeat("patient", 5, 0) // is taken over only when its leases end
 	d := h.Turn("x")
-	if sit, _ := h.Look(); sit.Room != 9 {
-		t.Fatalf("room for %d turns, want 9", sit.Room)
+	if sit, _ := h.Snapshot(); sit.FreeSlots != 9 {
+		t.Fatalf("room for %d turns, want 9", sit.FreeSlots)
 	}
 	h.setBack(time.Hour)
 	h.Exec(
 		"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
-	sit, lost := h.Look()
+	sit, lost := h.Snapshot()
 	if len(lost) != 1 || lost[0].GrantID != d.Grant.GrantID || lost[0].Lapsed {
 		t.Errorf("the worker's last beat is an hour ahead: lost are %+v", lost)
 	}
-	if sit.Room != -1 {
-		t.Errorf("room for %d turns, but nobody is known to live", sit.Room)
+	if sit.FreeSlots != -1 {
+		t.Errorf("room for %d turns, but nobody is known to live", sit.FreeSlots)
 	}
 	workers, err := h.Workers(t.Context())
 	for _, w := range workers {
@@ -115,7 +115,7 @@ func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
 		}
 	}
 	h.HeartBeat("worker-1", 5, 15*time.Second)
-	if _, lost := h.Look(); err != nil || len(lost) != 0 {
+	if _, lost := h.Snapshot(); err != nil || len(lost) != 0 {
 		t.Errorf("the worker beats again; lost are %+v, %v", lost, err)
 	}
 }

@@ -108,8 +108,8 @@ func (c *caller) invoke(ctx context.Context, store any, m reflect.Method) error 
 	switch store.(type) {
 	case *grants.Tick:
 		return c.far.InTick(ctx, func(tick *grants.Tick) error {
-			if m.Name != "Look" {
-				if _, _, err := tick.Look(ctx, true); err != nil {
+			if m.Name != "Snapshot" {
+				if _, _, err := tick.Snapshot(ctx, true); err != nil {
 					return err
 				}
 			}
@@ -289,8 +289,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 					continue
 				}
 				first := 1
-				if strings.HasPrefix(m.name, "grants.Tick.") && m.name != "grants.Tick.Look" {
-					first = 2 // after Look
+				if strings.HasPrefix(m.name, "grants.Tick.") && m.name != "grants.Tick.Snapshot" {
+					first = 2 // after Snapshot
 				}
 				for n := first; n <= mostStatements && c.interrupt(t, m, n); n++ {
 					if t.Failed() {

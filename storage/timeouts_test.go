@@ -61,7 +61,7 @@ func TestADeadConnectionDelaysATick(t *testing.T) {
 	happened := p.CutNext(storagetest.Freeze, func(s storagetest.Sent) bool { return s.Has("name: LostGrants") })
 	began := time.Now()
 	err := far.InTick(ctx, func(tick *grants.Tick) error {
-		if _, locked, err := tick.Look(ctx, true); err != nil || !locked {
+		if _, locked, err := tick.Snapshot(ctx, true); err != nil || !locked {
 			t.Fatalf("locked %v, error %v", locked, err)
 		}
 		_, err := tick.Lost(ctx, 10)
@@ -73,7 +73,7 @@ func TestADeadConnectionDelaysATick(t *testing.T) {
 	}
 	for locked := false; !locked && time.Since(began) < storagetest.Patience; {
 		err := far.InTick(ctx, func(tick *grants.Tick) (err error) {
-			_, locked, err = tick.Look(ctx, true)
+			_, locked, err = tick.Snapshot(ctx, true)
 			return err
 		})
 		if err != nil {

@@ -62,11 +62,11 @@ func (p Turn) below(turn turnkeeper.TurnID) (all []Branch) {
 func noteOn(a turnlog.SubAgent) string {
 	switch {
 	case a.Message == 0:
-		return "not spawned: " + string(a.Trouble)
+		return "not spawned: " + string(a.Failure)
 	case a.State == "":
 		return "purged"
-	case a.Trouble != "":
-		return "given up: " + string(a.Trouble)
+	case a.Failure != "":
+		return "given up: " + string(a.Failure)
 	case a.Dropped && a.EndedAt.IsZero():
 		return "no longer waited for"
 	}

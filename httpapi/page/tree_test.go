@@ -22,7 +22,7 @@ func treeOf() page.Turn {
 		}
 	}
 	refused := turnlog.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Agent: "ghost",
-		Trouble: turnlog.SpawnUnknownAgent}
+		Failure: turnlog.SpawnUnknownAgent}
 	waits := turnlog.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Agent: "idler", Message: 40,
 		State: turnkeeper.MessageWaiting}
 	return page.Turn{Now: time.Now(), TurnView: operate.TurnView{

@@ -188,7 +188,7 @@ var settingsColumns = map[string]func(db *storagetest.DB, set func(value string)
 	"poll_interval": func(db *storagetest.DB, set func(string)) (got, want []string) {
 		for _, value := range []string{"'1 s'", "'2 s'", "null"} {
 			set(value)
-			sit, _ := db.Look()
+			sit, _ := db.Snapshot()
 			got = append(got, sit.PollInterval.String())
 		}
 		return got, []string{"1s", "2s", "0s"}
@@ -196,7 +196,7 @@ var settingsColumns = map[string]func(db *storagetest.DB, set func(value string)
 	"max_dispatches_per_tick": func(db *storagetest.DB, set func(string)) (got, want []string) {
 		for _, value := range []string{"1", "2", "null"} {
 			set(value)
-			sit, _ := db.Look()
+			sit, _ := db.Snapshot()
 			got = append(got, fmt.Sprint(sit.MaxDispatches))
 		}
 		return got, []string{"1", "2", "0"}

@@ -130,7 +130,7 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 func (s *stage) tick(f func(*grants.Tick) error) {
 	s.t.Helper()
 	err := s.InTick(s.t.Context(), func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(s.t.Context(), true); err != nil {
+		if _, _, err := tick.Snapshot(s.t.Context(), true); err != nil {
 			return err
 		}
 		return f(tick)

@@ -25,7 +25,7 @@ const (
 // A LostCall is a detached call that gets no result unless the scheduler acts.
 type LostCall struct {
 	Ref      turnlog.CallRef
-	Trouble  CallFailure
+	Failure  CallFailure
 	Name     string
 	Effect   turnkeeper.Effect
 	OutputID turnkeeper.OutputID

@@ -17,7 +17,7 @@ import (
 // A Snapshot is what the scheduler reads at the start of a tick.
 type Snapshot struct {
 	Now           time.Time     // the database's clock
-	Took          time.Duration // that the database took to look
+	QueryTime     time.Duration // that the database needed for it
 	Paused        bool
 	PollInterval  time.Duration // set by an operator; 0: not set
 	MaxDispatches int           // set by an operator; 0: not set
@@ -30,16 +30,16 @@ type Snapshot struct {
 	Restarted    bool      // the server process is not the one of the last recorded tick
 	NewestGrant  time.Time // the newest grant among held leases; zero: no lease is held
 
-	Lost   bool // some grants may be lost
-	Slots  bool // some schedules are due
-	Calls  bool // some detached calls may be lost
-	Spawns bool // some calls of sub-agents need an update
-	Queued bool // some open turns wait for a lease
-	Asks   bool // some asks have expired
-	Held   bool // parked turns hold the messages of their conversations
-	Levels bool // survival levels hold messages, or may hold some
-	Lanes  bool // the lane setting of an agent changed, so messages may wait in old lanes
-	Room   int  // free slots of live workers
+	Lost         bool // some grants may be lost
+	DueSchedules bool // some schedules are due
+	Calls        bool // some detached calls may be lost
+	Spawns       bool // some calls of sub-agents need an update
+	Queued       bool // some open turns wait for a lease
+	Asks         bool // some asks have expired
+	Held         bool // parked turns hold the messages of their conversations
+	Levels       bool // survival levels hold messages, or may hold some
+	Lanes        bool // the lane setting of an agent changed, so messages may wait in old lanes
+	FreeSlots    int  // of live workers; negative: they have more turns than slots
 
 	Running []string // the agent of each held lease
 

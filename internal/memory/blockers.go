@@ -28,7 +28,7 @@ func Grantable(s *Store) (ids []turnkeeper.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g, now := gate{&tick{s: s}}, s.now()
-	if s.state.holdUntil.After(now) || s.state.situation(now).Room <= 0 {
+	if s.state.holdUntil.After(now) || s.state.situation(now).FreeSlots <= 0 {
 		return nil
 	}
 	for _, m := range s.state.messages {

@@ -323,13 +323,13 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []granting.LostCall) 
 		if a.ended || a.spawned {
 			continue
 		}
-		trouble := s.trouble(a, now)
-		if trouble == "" {
+		failure := s.failure(a, now)
+		if failure == "" {
 			continue
 		}
 		call := t.call(a.key)
 		lost = append(lost, granting.LostCall{
-			Ref: turnlog.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name,
+			Ref: turnlog.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Failure: failure, Name: call.Name,
 			Effect:   call.Effect,
 			OutputID: call.OutputID, Losses: a.losses, Limit: a.limit, WorkerID: a.worker, JobID: a.job,
 			Alive: s.callAlive(a.worker),
@@ -341,7 +341,7 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []granting.LostCall) 
 // overdueAfter is the time after its limit in which a run may still report its own end.
 const overdueAfter = 30 * time.Second
 
-func (s *state) trouble(a awaitedRow, now time.Time) granting.CallFailure {
+func (s *state) failure(a awaitedRow, now time.Time) granting.CallFailure {
 	job := s.calls[a.job-1]
 	switch {
 	case a.claim != "" && s.gone(a.worker, now):

@@ -61,9 +61,9 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.
 		root:   spawn.Root,
 		agents: spawn.Agents, limits: spawn.Limits, since: now, deadline: now.Add(spawn.Within),
 	}
-	row.Trouble = st.refusal(spawn, s.opts.MaxMessage)
+	row.Failure = st.refusal(spawn, s.opts.MaxMessage)
 	st.spawned = append(st.spawned, row)
-	if row.Trouble != "" {
+	if row.Failure != "" {
 		row.Message, row.ended = 0, true
 		s.tellParent(row, nil, rings)
 		return
@@ -91,7 +91,7 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
 
-func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnTrouble {
+func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnFailure {
 	siblings := 0
 	most := spawn.Limits.MaxAgents
 	for _, row := range s.spawned {
@@ -129,7 +129,7 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	draft := parent.draft()
 	if a := draft.await(row.key); !a.closed && a.arrived == nil {
 		s.arrive(draft, a, turnlog.CallResult{
-			State: row.State(), Preview: fmt.Sprintf("the agent %s: %s%s", row.Agent, row.Outcome, row.Trouble),
+			State: row.State(), Preview: fmt.Sprintf("the agent %s: %s%s", row.Agent, row.Outcome, row.Failure),
 			Duration: max(s.now().Sub(row.since), 0),
 		}, a.nonce, rings)
 		s.state.setTurn(draft)
@@ -236,7 +236,7 @@ func (t *tick) mayLock(row *turnRow) bool {
 
 func (t *tick) tell(row *spawnRow, rings *[]Bell) {
 	if !row.ended {
-		row.Trouble = turnlog.SpawnTimeout
+		row.Failure = turnlog.SpawnTimeout
 	}
 	t.s.tellParent(row, t.tx, rings)
 }

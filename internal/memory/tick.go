@@ -128,7 +128,7 @@ func (t *tick) read(f func(s *state, now time.Time)) error {
 // later queues a write for the commit.
 func (t *tick) later(op func(rings *[]Bell)) { t.ops = append(t.ops, op) }
 
-func (t *tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
+func (t *tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
 	err = t.conn.ask(ctx, "tick.look", func() error {
 		t.s.mu.Lock()
 		defer t.s.mu.Unlock()
@@ -141,7 +141,7 @@ func (t *tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		sit = t.s.state.situation(t.s.now())
 		sit.Down = downNow(t.s, t.s.now())
 		if !everything {
-			sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant = false, false, false, false, time.Time{}
+			sit.Lost, sit.DueSchedules, sit.Calls, sit.Lanes, sit.NewestGrant = false, false, false, false, time.Time{}
 		}
 		return nil
 	})
@@ -154,11 +154,11 @@ const leastSilence = 15 * time.Second
 func (s *state) situation(now time.Time) granting.Snapshot {
 	sit := granting.Snapshot{
 		Now: now, Timeline: s.timeline, SeenTimeline: s.seenTimeline, LastTickAt: s.lastTickAt,
-		HoldUntil: s.holdUntil, HoldReason: s.holdReason, Room: -len(s.held),
+		HoldUntil: s.holdUntil, HoldReason: s.holdReason, FreeSlots: -len(s.held),
 	}
 	for _, l := range s.held {
 		if turn := s.turn(l.TurnID); turn != nil && (asides{s}).hasTurn(turn, now) {
-			sit.Room++ // its worker has left it
+			sit.FreeSlots++ // its worker has left it
 		}
 		sit.Lost = sit.Lost || s.isLost(l, now)
 		sit.Running, sit.NewestGrant = append(sit.Running, l.Lane.Agent()), later(sit.NewestGrant, l.GrantedAt)
@@ -171,7 +171,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 		}
 	}
 	for _, sched := range s.schedules {
-		sit.Slots = sit.Slots || due(sched, now) && !s.retired(sched.Agent)
+		sit.DueSchedules = sit.DueSchedules || due(sched, now) && !s.retired(sched.Agent)
 	}
 	for _, turn := range s.open {
 		addOpen(s, &sit, turn, now)
@@ -184,7 +184,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) &&
 			!yetToCome(w.BeatAt, now) {
-			sit.Room += w.Slots
+			sit.FreeSlots += w.Slots
 		}
 	}
 	return sit

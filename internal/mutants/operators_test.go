@@ -230,7 +230,8 @@ func TestTestsNearAMutantRunWithoutABudget(t *testing.T) {
 		"of a target":   {runner{budget: 30 * time.Second}, m, []*test{far}},
 		"without limit": {runner{}, m, []*test{far, slow, near}},
 		"in SQL": {
-			runner{budget: time.Second, sampled: map[string][]string{}}, &Mutant{Query: "Look", reaching: m.reaching},
+			runner{budget: time.Second, sampled: map[string][]string{}}, &Mutant{Query: "Snapshot",
+				reaching: m.reaching},
 			[]*test{far, slow},
 		},
 	} {

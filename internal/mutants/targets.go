@@ -37,11 +37,11 @@ var targets = []Target{
 	},
 	{
 		Name: "grant",
-		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs",
+		Queries: []string{"Snapshot", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs",
 			"GiveBackJobs", "GiveUpGrants"},
-		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "waits_behind",
+		Functions: []string{"lease_over", "heartbeat_overdue", "lane_pauses", "oldest_waiting", "waits_behind",
 			"check_granted", "worker_gone", "owner_gone",
-			"loss_counts", "worker_present", "lane_waits", "forget_lanes", "forget_unused", "move_lanes",
+			"counts_as_loss", "worker_present", "lane_waits", "forget_lanes", "forget_unused", "move_lanes",
 			"move_lanes_of", "park_old"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
@@ -91,7 +91,7 @@ var targets = []Target{
 		Name: "asks",
 		Functions: []string{"open_asks", "see_asks", "use_inputs", "wake_turn", "check_approvals", "answer_ask",
 			"expire_asks", "withdraw_asks", "may_wait", "park_turn", "unpark_turn",
-			"lane_asks", "move_held", "held_lane"},
+			"parked_turn_blocks", "move_held", "held_lane"},
 		First: "^(TestSuite|TestManyAsks|TestAnswersBySQL|TestAnAnswerWaits|TestWhetherATurnWaits|TestWhichTurnsAreParked|TestWhatAParkedTurnHolds)",
 		Tests: stores, Skip: plans,
 	},
@@ -197,7 +197,7 @@ var targets = []Target{
 	{
 		Name:    "spawn",
 		Queries: []string{"HangSpawned", "SpawnedBy"},
-		Functions: []string{"spawn_agents", "tell_parent", "note_spawned_reply", "settle_spawned",
+		Functions: []string{"spawn_agents", "notify_parent", "note_spawned_reply", "settle_spawned",
 			"forget_spawned"},
 		First: "^(TestNothingHappens|TestWhatMayBeGiven|TestHowSubAgents|TestAParent|TestASubAgent|TestAReplyThatNobody|TestACallThatDrops|TestSubAgents|" +
 			"TestALostParent|TestFamilies)",

@@ -162,7 +162,7 @@ func (w *walk) send() {
 // time returns the store's time.
 func (w *walk) time() (now time.Time) {
 	err := w.Scheduler().InTick(w.Context(), func(t scheduler.Tick) error {
-		sit, _, err := t.Look(w.Context(), false)
+		sit, _, err := t.Snapshot(w.Context(), false)
 		now = sit.Now
 		return err
 	})

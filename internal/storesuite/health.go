@@ -44,7 +44,7 @@ func (e *env) down() (down []modelhealth.Health) {
 	e.Helper()
 	ctx := e.Context()
 	err := e.Scheduler().InTick(ctx, func(t scheduler.Tick) error {
-		sit, _, err := t.Look(ctx, true)
+		sit, _, err := t.Snapshot(ctx, true)
 		down = sit.Down
 		return err
 	})

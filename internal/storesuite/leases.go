@@ -198,7 +198,7 @@ func ticksExclude(e *env) {
 	e.beat(first)
 	e.enqueue("clerk", "", "x")
 	err := e.Scheduler().InTick(e.Context(), func(t scheduler.Tick) error {
-		_, locked, err := t.Look(e.Context(), true)
+		_, locked, err := t.Snapshot(e.Context(), true)
 		equal(e, "the first has the lock", locked, true)
 		other, err2 := scheduler.New(scheduler.Config{Store: e.Scheduler()}).Tick(e.Context())
 		equal(e, "the other is busy", other.Busy, true)
@@ -216,7 +216,7 @@ func tickUndone(e *env) {
 	e.beat(first, second)
 	ctx := e.Context()
 	err := e.Scheduler().InTick(ctx, func(t scheduler.Tick) error {
-		if _, _, err := t.Look(ctx, true); err != nil {
+		if _, _, err := t.Snapshot(ctx, true); err != nil {
 			return err
 		}
 		lost, err := t.Lost(ctx, 10)
@@ -489,7 +489,7 @@ func databaseOutage(e *env) {
 func (e *env) countSilence() (sit granting.Snapshot) {
 	e.Helper()
 	err := e.Scheduler().InTick(e.Context(), func(t scheduler.Tick) (err error) {
-		if sit, _, err = t.Look(e.Context(), true); err != nil {
+		if sit, _, err = t.Snapshot(e.Context(), true); err != nil {
 			return err
 		}
 		return t.CountSilence(e.Context(), sit.Now)
@@ -563,7 +563,7 @@ func slotOnce(e *env) {
 	ctx := e.Context()
 	var decision granting.SlotDecision
 	occur := func(t scheduler.Tick) error {
-		sit, _, err := t.Look(ctx, true)
+		sit, _, err := t.Snapshot(ctx, true)
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func (f *facts) outcome(err error) string {
 // clock reads the store's clock.
 func (c *side) clock() {
 	err := c.Scheduler().InTick(c.Context(), func(t scheduler.Tick) error {
-		sit, _, err := t.Look(c.Context(), false)
+		sit, _, err := t.Snapshot(c.Context(), false)
 		c.now = sit.Now
 		return err
 	})

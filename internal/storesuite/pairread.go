@@ -16,7 +16,7 @@ import (
 
 // differs are the ends of paths of values that differ between stores, or with each query.
 var differs = []string{
-	".Now", ".Took", ".Timeline", ".SeenTimeline", ".Restarted", // of the database itself
+	".Now", ".QueryTime", ".Timeline", ".SeenTimeline", ".Restarted", // of the database itself
 	".JobID",            // River's
 	".SentBy",           // the role of the connection
 	".Lanes", ".Levels", // may be set without need
@@ -174,7 +174,7 @@ func (c *side) peek() {
 }
 
 func (c *side) look(ctx context.Context, t scheduler.Tick) {
-	sit, locked, err := t.Look(ctx, true)
+	sit, locked, err := t.Snapshot(ctx, true)
 	slices.Sort(sit.Running)
 	c.add("tick", sit)
 	c.add("tick locked", locked)

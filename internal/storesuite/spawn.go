@@ -287,12 +287,12 @@ func spawnRefused(e *env) {
 	over := d.spawn(key(1, 3), "desk", "the third of two")
 	equal(e, "message above the limit", e.exists(over), false)
 	end := d.spawnEnd()
-	equal(e, "failure", end.Trouble, turnlog.SpawnTreeFull)
+	equal(e, "failure", end.Failure, turnlog.SpawnTreeFull)
 	equal(e, "open", end.Open, false)
 
 	nobody := e.plannedFor("desk", "another")
 	equal(e, "message to an unknown agent", e.exists(nobody.spawn(key(1, 1), "nobody", "hello")), false)
-	equal(e, "failure", nobody.spawnEnd().Trouble, turnlog.SpawnUnknownAgent)
+	equal(e, "failure", nobody.spawnEnd().Failure, turnlog.SpawnUnknownAgent)
 }
 
 // plannedFor returns a dispatch of the agent with one planned call.
@@ -320,7 +320,7 @@ func spawnOverdue(e *env) {
 	equal(e, "handled after the deadline", e.tick().Spawns, 1)
 	after := e.take(first)[0]
 	end := after.spawnEnd()
-	equal(e, "failure", end.Trouble, turnlog.SpawnTimeout)
+	equal(e, "failure", end.Failure, turnlog.SpawnTimeout)
 	equal(e, "may still run", end.Open, true)
 	record, err := e.Load(e.Context(), child.grant.TurnID, child.grant.GrantID)
 	wantErr(e, "child", err, nil)

@@ -97,12 +97,12 @@ func TestSubAgentsOfATurn(t *testing.T) {
 			t.Errorf("%s is above a clerk outside a tree: %t", agent, got)
 		}
 	}
-	for trouble, refused := range map[turnlog.SpawnTrouble]bool{
+	for failure, refused := range map[turnlog.SpawnFailure]bool{
 		"": false, turnlog.SpawnTimeout: false, turnlog.SpawnUnknownAgent: true, turnlog.SpawnTreeFull: true,
 		turnlog.SpawnTooLong: true,
 	} {
-		if trouble.Refused() != refused {
-			t.Errorf("%q: refused %t", trouble, trouble.Refused())
+		if failure.Refused() != refused {
+			t.Errorf("%q: refused %t", failure, failure.Refused())
 		}
 	}
 	for outcome, want := range map[turnkeeper.TurnState]turnkeeper.CallState{

@@ -61,27 +61,27 @@ func SpawnConversation(parent turnkeeper.TurnID, call turnkeeper.CallKey) string
 	return fmt.Sprintf("turn-%d-%s", parent, call)
 }
 
-// SpawnTrouble is why a call of spawn_agent got no reply.
-type SpawnTrouble string
+// SpawnFailure is why a call of spawn_agent got no reply.
+type SpawnFailure string
 
 // The reasons.
 const (
-	SpawnUnknownAgent SpawnTrouble = "unknown_agent"       // no worker registered it
-	SpawnTreeFull     SpawnTrouble = "max_tree_sub_agents" // the tree has reached its limit
-	SpawnTooLong      SpawnTrouble = "task_too_long"       // longer than a message may be
-	SpawnTimeout      SpawnTrouble = "timeout"             // no reply in time
+	SpawnUnknownAgent SpawnFailure = "unknown_agent"       // no worker registered it
+	SpawnTreeFull     SpawnFailure = "max_tree_sub_agents" // the tree has reached its limit
+	SpawnTooLong      SpawnFailure = "task_too_long"       // longer than a message may be
+	SpawnTimeout      SpawnFailure = "timeout"             // no reply in time
 )
 
 // Refused reports whether no message was written.
-func (t SpawnTrouble) Refused() bool { return t != "" && t != SpawnTimeout }
+func (t SpawnFailure) Refused() bool { return t != "" && t != SpawnTimeout }
 
 // A SpawnEnd is the end of a call of spawn_agent: a reply, or the reason why there is none.
 type SpawnEnd struct {
 	Agent   string
 	Message turnkeeper.MessageID // 0: none was written
 	Turn    turnkeeper.TurnID    // newest turn of the message; 0: none
-	Trouble SpawnTrouble
-	Outcome turnkeeper.TurnState // of the reply; empty with Trouble
+	Failure SpawnFailure
+	Outcome turnkeeper.TurnState // of the reply; empty with Failure
 	Stop    turnkeeper.StopReason
 	Replied bool                   // the reply is stored; false: none, or purged
 	Reply   string                 // empty: it has no text
@@ -104,7 +104,7 @@ type SubAgent struct {
 	Call      turnkeeper.CallKey
 	Agent     string
 	Message   turnkeeper.MessageID // 0: none was written
-	Trouble   SpawnTrouble
+	Failure   SpawnFailure
 	State     turnkeeper.MessageState // empty: no message, or it was purged
 	Turn      turnkeeper.TurnID       // newest of the message; 0: none yet
 	TurnState turnkeeper.TurnState    // of that turn

@@ -34,7 +34,7 @@ type SubAgent struct {
 	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: the call was refused, or the token does not cover the agent"`
 	TurnID    *turnkeeper.TurnID      `json:"turn_id"`
 	TurnState turnkeeper.TurnState    `json:"turn_state" schema:"orEmpty" doc:"empty: no turn"`
-	Trouble   turnlog.SpawnTrouble    `json:"trouble" doc:"why the call got no reply; empty: replied or still open"`
+	Failure   turnlog.SpawnFailure    `json:"failure" doc:"why the call got no reply; empty: replied or still open"`
 	Dropped   bool                    `json:"dropped" doc:"its reply is no longer waited for"`
 	Tokens    Usage                   `json:"tokens"`
 	Since     time.Time               `json:"since"`
@@ -62,7 +62,7 @@ func OfSubAgent(a turnlog.SubAgent) SubAgent {
 	return SubAgent{
 		Parent: a.Parent, Call: a.Call.String(), Agent: a.Agent, Depth: a.Depth, MessageID: OrNull(a.Message),
 		State:  a.State,
-		TurnID: OrNull(a.Turn), TurnState: a.TurnState, Trouble: a.Trouble, Dropped: a.Dropped,
+		TurnID: OrNull(a.Turn), TurnState: a.TurnState, Failure: a.Failure, Dropped: a.Dropped,
 		Tokens: OfUsage(a.Usage),
 		Since:  a.Since, Until: a.Until, EndedAt: OrNull(a.EndedAt),
 	}

@@ -36,7 +36,7 @@ func (h *env) send(agent, body string) turnkeeper.MessageID {
 
 // TestManyAsksDoNotSlowATick checks that a tick reads no more pages when 10,000 turns have open asks.
 func TestManyAsksDoNotSlowATick(t *testing.T) {
-	statements := []string{"Look", "ReadyMessages", "ReadyTurns", "NextDue"}
+	statements := []string{"Snapshot", "ReadyMessages", "ReadyTurns", "NextDue"}
 	h := newEnv(t)
 	waiting := h.send("desk", "hello")
 	before := map[string]int{}
@@ -71,7 +71,7 @@ func TestManyAsksDoNotSlowATick(t *testing.T) {
 	began := time.Now()
 	for range 6 { // each moves some of the 500
 		err := h.InTick(t.Context(), func(tick *grants.Tick) error {
-			if _, _, err := tick.Look(t.Context(), true); err != nil {
+			if _, _, err := tick.Snapshot(t.Context(), true); err != nil {
 				return err
 			}
 			if _, err := tick.MoveHeld(t.Context()); err != nil {
@@ -105,10 +105,10 @@ func TestWhatAParkedTurnHolds(t *testing.T) {
 	check := func(what, want string) {
 		t.Helper()
 		if got := storagetest.One[string](h,
-			`select concat_ws(' ', turnkeeper.lane_asks('clerk', '', 'a', 'clerk', now(), 0), turnkeeper.lane_asks('clerk', '', 'b', 'clerk', now(), 0),
-			turnkeeper.lane_asks('desk', '', 'a', 'desk', now(), 0), coalesce(turnkeeper.held_lane('clerk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', '', 'b'), '-'),
+			`select concat_ws(' ', turnkeeper.parked_turn_blocks('clerk', '', 'a', 'clerk', now(), 0), turnkeeper.parked_turn_blocks('clerk', '', 'b', 'clerk', now(), 0),
+			turnkeeper.parked_turn_blocks('desk', '', 'a', 'desk', now(), 0), coalesce(turnkeeper.held_lane('clerk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', '', 'b'), '-'),
 			coalesce(turnkeeper.held_lane('desk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', 'anna', 'a'), '-'),
-			turnkeeper.lane_asks('clerk', 'anna', 'a', 'clerk', now(), 0))`); got != want {
+			turnkeeper.parked_turn_blocks('clerk', 'anna', 'a', 'clerk', now(), 0))`); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}

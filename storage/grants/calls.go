@@ -44,7 +44,7 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]granting.LostCall, e
 				TurnID: turnkeeper.TurnID(r.TurnID), Attempt: int(r.Attempt),
 				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 			},
-			Trouble: granting.CallFailure(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect),
+			Failure: granting.CallFailure(r.Failure), Name: r.Name, Effect: turnkeeper.Effect(r.Effect),
 			OutputID: turnkeeper.OutputID(r.OutputID),
 			Losses:   int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive,
 			JobID: turnkeeper.JobID(r.JobID),

@@ -18,7 +18,7 @@ import (
 func look(t testing.TB, h *env, everything bool) (sit granting.Snapshot) {
 	t.Helper()
 	err := h.InTick(t.Context(), func(tick *grants.Tick) (err error) {
-		sit, _, err = tick.Look(t.Context(), everything)
+		sit, _, err = tick.Snapshot(t.Context(), everything)
 		return err
 	})
 	if err != nil {
@@ -42,8 +42,8 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 	}
 	const later = "(now() + interval '238 s')"
 	statements := map[string]string{
-		"a partial look": query(t, "scheduler.sql", "Look", "@everything", "false", "@held_from", later),
-		"a full look":    query(t, "scheduler.sql", "Look"),
+		"a partial look": query(t, "scheduler.sql", "Snapshot", "@everything", "false", "@held_from", later),
+		"a full look":    query(t, "scheduler.sql", "Snapshot"),
 		"the next due":   query(t, "scheduler.sql", "NextDue", "@held_from", later),
 		"a turn's row": query(t, "record.sql", "TurnForWorker", "@turn_ids", "'{}'",
 			"@lanes", "'{desk/1,desk/2}'", "@grants", "array[gen_random_uuid(), gen_random_uuid()]"),
@@ -80,7 +80,7 @@ func TestWhatPartialLooksLeaveOut(t *testing.T) {
 	h.TurnOf("desk", "w").Finish(t, "done") // from now on it is known how long leases last
 	look(t, h, true)
 	first := h.TurnOf("desk", "w")
-	if room := look(t, h, false).Room; room != 4 {
+	if room := look(t, h, false).FreeSlots; room != 4 {
 		t.Errorf("%d of 5 slots are free beside a turn that was granted when none was held", room)
 	}
 	due, err := h.NextDue(t.Context(), time.Now())
@@ -88,7 +88,7 @@ func TestWhatPartialLooksLeaveOut(t *testing.T) {
 		t.Errorf("the next look is in %s, %v: the lease ends before", due, err)
 	}
 	look(t, h, true)
-	if room := look(t, h, false).Room; room != 4 {
+	if room := look(t, h, false).FreeSlots; room != 4 {
 		t.Errorf("%d of 5 slots are free beside a turn", room)
 	}
 	h.Exec(

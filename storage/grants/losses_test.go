@@ -60,7 +60,7 @@ func TestLossesByTheNewestHeartbeat(t *testing.T) {
 		"null, statement_timestamp() + interval '10 s' + interval '1 us'": true, // before the clock was set back
 	} {
 		sql := fmt.Sprintf(
-			`select turnkeeper.loss_counts('gone', statement_timestamp() - interval '20 s', statement_timestamp() + interval '220 s',
+			`select turnkeeper.counts_as_loss('gone', statement_timestamp() - interval '20 s', statement_timestamp() + interval '220 s',
 			statement_timestamp() - interval '1 s', %s)`, stoppedAndBeat)
 		if got := storagetest.One[bool](h, sql); got != want {
 			t.Errorf("stopped and beat at %s: it counts: %t", stoppedAndBeat, got)

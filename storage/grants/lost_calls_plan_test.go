@@ -58,7 +58,8 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			file, name string
 			most       int // pages
 		}{
-			{"scheduler.sql", "Look", 1200}, // before the tables are analyzed, the lanes' leases are read three times
+			// before the tables are analyzed, the lanes' leases are read three times
+			{"scheduler.sql", "Snapshot", 1200},
 			{"scheduler.sql", "ReadyTurns", 30},
 			{"scheduler.sql", "ReadyMessages", 60},
 			{"scheduler.sql", "NextDue", 500}, // and here they are read once
@@ -66,8 +67,8 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			{"detached.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost
 		} {
 			plan := h.Explain(query(t, q.file, q.name))
-			if q.name == "Look" && plan.Pages() > q.most {
-				// The session has read the catalogs for Look's functions, because it is new or
+			if q.name == "Snapshot" && plan.Pages() > q.most {
+				// The session has read the catalogs for Snapshot's functions, because it is new or
 				// because changes in other databases emptied its cache. Now they are cached.
 				plan = h.Explain(query(t, q.file, q.name))
 			}

@@ -19,7 +19,7 @@ func (h *env) partly() string {
 	h.T.Helper()
 	var names []string
 	err := h.InTick(h.T.Context(), func(tick *grants.Tick) error {
-		sit, _, err := tick.Look(h.T.Context(), false)
+		sit, _, err := tick.Snapshot(h.T.Context(), false)
 		if err != nil {
 			return err
 		}

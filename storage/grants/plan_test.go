@@ -100,7 +100,7 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 				if analyzed {
 					h.Exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.leases")
 				}
-				for _, name := range []string{"ReadyMessages", "every lane", "ReadyTurns", "Look", "NextDue"} {
+				for _, name := range []string{"ReadyMessages", "every lane", "ReadyTurns", "Snapshot", "NextDue"} {
 					sql, most := query(t, "scheduler.sql", "ReadyMessages", "@every_lane", "true"), 5000+10*f.lanes
 					if name != "every lane" {
 						sql, most = query(t, "scheduler.sql", name), f.mayRead()

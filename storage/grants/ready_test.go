@@ -326,7 +326,7 @@ func TestAGrantOfALaneThatIsHeld(t *testing.T) {
 	before := h.Rows()
 	ctx := t.Context()
 	err := h.InTick(ctx, func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(ctx, true); err != nil {
+		if _, _, err := tick.Snapshot(ctx, true); err != nil {
 			return err
 		}
 		ready, err := tick.ReadyMessages(ctx, 100, nil)

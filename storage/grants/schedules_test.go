@@ -187,7 +187,7 @@ func TestSchedulerSettings(t *testing.T) {
 	if err := h.SetScheduler(t.Context(), 0, 7); err != nil {
 		t.Fatal(err)
 	}
-	if sit, _ := h.Look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 ||
+	if sit, _ := h.Snapshot(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 ||
 		sit.Timeline == "" {
 		t.Errorf("the scheduler sees %+v", sit)
 	}
@@ -199,7 +199,7 @@ func TestSchedulerSettings(t *testing.T) {
 	if err := h.ResumeScheduler(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sit, _ := h.Look(); sit.Paused {
+	if sit, _ := h.Snapshot(); sit.Paused {
 		t.Error("it is still paused")
 	}
 }
@@ -207,7 +207,7 @@ func TestSchedulerSettings(t *testing.T) {
 func TestOneTickAtATime(t *testing.T) {
 	h := newEnv(t)
 	look := func(tick *grants.Tick) bool {
-		_, locked, err := tick.Look(t.Context(), true)
+		_, locked, err := tick.Snapshot(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 	h.Submit("clerk", "", "x")
 	second := h.Submit("clerk", "", "y")
 	err := h.InTick(t.Context(), func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(t.Context(), true); err != nil {
+		if _, _, err := tick.Snapshot(t.Context(), true); err != nil {
 			return err
 		}
 		ready, err := tick.ReadyMessages(t.Context(), 10, nil)
@@ -293,9 +293,9 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 func TestAScheduleIsRunNow(t *testing.T) {
 	h := newEnv(t)
 	daily := turnkeeper.Schedule{Agent: "desk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "news",
-		Message: "Look."}
+		Message: "Snapshot."}
 	broken := turnkeeper.Schedule{Agent: "desk", Name: "broken", Cron: "@daily", TimeZone: "UTC", Conversation: "news",
-		Message: "Look again."}
+		Message: "Snapshot again."}
 	gone := turnkeeper.Schedule{Agent: "desk", Name: "gone", Cron: "@daily", TimeZone: "UTC", Conversation: "news",
 		Message: "Not any more."}
 	h.Register("desk", true, daily, broken, gone)
@@ -319,7 +319,7 @@ func TestAScheduleIsRunNow(t *testing.T) {
 	}
 	m, err := h.Message(t.Context(), first)
 	if err != nil || m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "daily" || m.Lane != "desk/news" ||
-		m.Body != "Look." || m.Slot.IsZero() {
+		m.Body != "Snapshot." || m.Slot.IsZero() {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
 	h.Dispatch("worker-1") // the message no longer waits
@@ -404,7 +404,8 @@ func TestWhatASlotBecomes(t *testing.T) {
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			next = next.Add(time.Hour)
 			d := granting.SlotDecision{Slot: slot, NextDue: next}
-			d.Schedule = granting.DueSchedule{Agent: agent, Name: name, Conversation: conversation, Message: "Look."}
+			d.Schedule = granting.DueSchedule{Agent: agent, Name: name, Conversation: conversation,
+				Message: "Snapshot."}
 			return tick.Fire(ctx, d)
 		})
 		if diff := cmp.Diff([]string{agent + " " + name}, storagetest.Changed(before, schedules())); diff != "" {

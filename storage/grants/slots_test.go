@@ -16,7 +16,7 @@ import (
 func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", false, turnkeeper.Schedule{Name: "often", Cron: "*/10 * * * *", TimeZone: "UTC",
-		Conversation: "main", Message: "Look."})
+		Conversation: "main", Message: "Snapshot."})
 	slot := time.Now().Add(-3 * time.Hour).Truncate(10 * time.Minute).UTC()
 	occur := func() {
 		h.due(func(granting.DueSchedule) granting.SlotDecision {

@@ -25,18 +25,18 @@ const PointTickSent = "tick.sent"
 // FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string { return []string{PointTickSent} }
 
-// A Tick is the scheduler's transaction. Look must be called first: it opens the
+// A Tick is the scheduler's transaction. Snapshot must be called first: it opens the
 // transaction and tries to take the scheduler's lock, which is held until the end.
 type Tick struct {
 	store  *Store
 	conn   *pgxpool.Conn
-	tx     pgx.Tx // nil before Look
+	tx     pgx.Tx // nil before Snapshot
 	q      *dbsqlc.Queries
 	last   pg.Pipeline          // statements that are sent with the commit
 	asked  time.Time            // when they were sent
 	handed []granting.Handed    // read with the commit
-	ahead  []granting.Candidate // heads of free lanes, read by Look, which saves most ticks a query; nil: not known
-	few    bool                 // the oldest waiting messages that Look looks at are all
+	ahead  []granting.Candidate // heads of free lanes, read by Snapshot, which saves most ticks a query; nil: not known
+	few    bool                 // the oldest waiting messages that Snapshot looks at are all
 	all    bool                 // ahead has all heads of free lanes
 	apart  bool                 // Try was called: grants are sent at once
 	aside  bool                 // rows are set aside
@@ -86,7 +86,7 @@ func (f *floor) setRoom(room int64) {
 	f.room = int(room)
 }
 
-func (f *floor) set(row dbsqlc.LookRow) {
+func (f *floor) set(row dbsqlc.SnapshotRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting, f.held = f.unseen(row.FirstOpen), row.Now.Add(f.ttl-lateCommit)
@@ -112,7 +112,7 @@ func (f *floor) unseen(firstOpen int64) time.Time {
 }
 
 // saw notes a look.
-func (f *floor) saw(row dbsqlc.LookRow) {
+func (f *floor) saw(row dbsqlc.SnapshotRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := len(f.looks); row.OwnID == 0 || n > 0 && row.Now.Sub(f.looks[n-1].at).Abs() < looksEach {
@@ -239,11 +239,11 @@ func (s *Store) handedOf(row *dbsqlc.TurnForWorkerRow, read time.Time) granting.
 		}}
 }
 
-// Look begins the tick: it tries to take the scheduler's lock and returns what is due.
+// Snapshot begins the tick: it tries to take the scheduler's lock and returns what is due.
 // locked is false if another process holds the lock; the tick must then end without changes. Unless
 // everything is set, the snapshot lacks what can be lost or due rarely: see Store in package scheduler.
-func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
-	var row dbsqlc.LookRow
+func (t *Tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
+	var row dbsqlc.SnapshotRow
 	var ahead []dbsqlc.ReadyMessagesRow
 	var down []dbsqlc.DownModelsRow
 	near, held, heads := t.store.floor.get()
@@ -253,8 +253,8 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(dbsqlc.Look, everything, held, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
-		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
+	batch.Queue(dbsqlc.Snapshot, everything, held, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
+		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.SnapshotRow])
 		return err
 	})
 	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting,
@@ -282,7 +282,7 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	}
 	t.few = row.Waiting < granting.MaxWaiting
 	t.all = t.few && len(ahead) < heads
-	t.store.floor.setRoom(row.Room)
+	t.store.floor.setRoom(row.FreeSlots)
 	t.aside = row.Aside > 0
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval),
@@ -290,9 +290,10 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		Timeline:      row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted,
 		LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil:  dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: newestOf(row.NewestGrant),
-		Took: time.Duration(row.TookUs) * time.Microsecond,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held,
-		Queued: row.Queued, Lanes: row.Lanes, Levels: row.Levels, Room: int(row.Room), Running: row.Running,
+		QueryTime: time.Duration(row.TookUs) * time.Microsecond,
+		Lost:      row.Lost, DueSchedules: row.DueSchedules, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks,
+		Held:   row.Held,
+		Queued: row.Queued, Lanes: row.Lanes, Levels: row.Levels, FreeSlots: int(row.FreeSlots), Running: row.Running,
 		Waiting: int(row.Waiting),
 		Aside:   row.Aside > 0, Retry: row.Retry,
 		Down: dbrow.Map(down, dbrow.DownModel),
@@ -373,7 +374,7 @@ func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string,
 	if !t.few {
 		p.PassedAgents = dbrow.OrEmpty(slices.Concat(held, full))
 	}
-	if !known || t.few || len(p.PassedAgents) > 0 { // else this finds no more than Look
+	if !known || t.few || len(p.PassedAgents) > 0 { // else this finds no more than Snapshot
 		more, err := t.readyMessages(ctx, p)
 		if err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func TestHeartbeats(t *testing.T) {
 
 func TestRoomIsWhatLiveWorkersTake(t *testing.T) {
 	h := newEnv(t)
-	room := func() int { sit, _ := h.Look(); return sit.Room }
+	room := func() int { sit, _ := h.Snapshot(); return sit.FreeSlots }
 	if got := room(); got != 0 {
 		t.Errorf("room %d without a worker", got)
 	}
@@ -112,7 +112,7 @@ func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
 					h.Exec(
 						"update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
 				}
-				sit, lost := h.Look()
+				sit, lost := h.Snapshot()
 				if sit.Lost != c.lost || (len(lost) == 1) != c.lost {
 					t.Errorf("looks lost %v, is listed %v; want %v", sit.Lost, lost, c.lost)
 				}
@@ -164,7 +164,7 @@ func TestWhichUnclaimedGrantsAreLost(t *testing.T) {
 		if c.given {
 			h.Exec("update turnkeeper.river_job set state = 'available' where id = $1", d.Grant.JobID)
 		}
-		sit, lost := h.Look()
+		sit, lost := h.Snapshot()
 		if sit.Lost != c.has || (len(lost) == 1) != c.has || c.has && lost[0].GrantID != d.Grant.GrantID {
 			t.Errorf("%s: it looks lost: %t, listed are %+v; want %t", name, sit.Lost, lost, c.has)
 		}
@@ -185,7 +185,7 @@ func TestLostGrantIsThatOfItsWorker(t *testing.T) {
 			d := h.Turn("x")
 			h.FetchJob(d.Grant.JobID, "worker-2")
 			h.Silence(c.silent, time.Minute)
-			sit, lost := h.Look()
+			sit, lost := h.Snapshot()
 			if sit.Lost != (c.lost == 1) || len(lost) != c.lost {
 				t.Fatalf("looks lost %v, is listed %v; want %d", sit.Lost, lost, c.lost)
 			}

@@ -65,7 +65,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 			func(s scene) error {
 				ctx := s.T.Context()
 				return s.InTick(ctx, func(tick *grants.Tick) error {
-					if _, _, err := tick.Look(ctx, true); err != nil {
+					if _, _, err := tick.Snapshot(ctx, true); err != nil {
 						return err
 					}
 					ready, err := tick.ReadyMessages(ctx, 1, nil)

@@ -387,13 +387,13 @@ func TestWhichCallsAreLost(t *testing.T) {
 				lost, err := tick.LostCalls(ctx, 10)
 				var got granting.CallFailure
 				for _, l := range lost {
-					got += l.Trouble
+					got += l.Failure
 					if l.Ref.TurnID != d.Grant.TurnID || l.Name != "tool" || l.Effect != turnkeeper.EffectOnce {
 						t.Errorf("%+v", l)
 					}
 				}
 				if got != c.want {
-					t.Errorf("trouble %q, want %q", got, c.want)
+					t.Errorf("failure %q, want %q", got, c.want)
 				}
 				return err
 			})
@@ -405,7 +405,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 				t.Errorf("the next look was at %v, and is at %v", before, after)
 			}
 			h.Exec("update turnkeeper.detached_calls set look_at = $2 where turn_id = $1", d.Grant.TurnID, before)
-			if sit, _ := h.Look(); sit.Calls != c.looks {
+			if sit, _ := h.Snapshot(); sit.Calls != c.looks {
 				t.Errorf("a look says %t, want %t", sit.Calls, c.looks)
 			}
 		})

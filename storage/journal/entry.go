@@ -141,7 +141,7 @@ func (w *Writer) setBefore(c *change, e turnlog.Entry) {
 	parts, labels, calls := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID), c.log
 	if len(e.Failed) == 0 && len(parts) == 0 && e.Summary == nil && len(calls.released) == 0 &&
 		!hasOutputs(e.Results) &&
-		!anyElsewhere(e.Starts) && !hasAsks(e) && len(labels) == 0 {
+		!anyAwaited(e.Starts) && !hasAsks(e) && len(labels) == 0 {
 		return
 	}
 	c.parts = parts
@@ -179,8 +179,8 @@ func (w *Writer) setRound(c *change, calls callLog) {
 	}
 }
 
-// anyElsewhere reports whether a start is of a detached call or a sub-agent.
-func anyElsewhere(starts []turnlog.CallStart) bool {
+// anyAwaited reports whether a start is of a detached call or a sub-agent.
+func anyAwaited(starts []turnlog.CallStart) bool {
 	return slices.ContainsFunc(starts, func(s turnlog.CallStart) bool { return s.Detached > 0 || s.Spawn != nil })
 }
 

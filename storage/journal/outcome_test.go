@@ -348,7 +348,7 @@ func TestAnEndOfAnotherGrant(t *testing.T) {
 	before := h.Rows()
 	ctx := t.Context()
 	err := h.InTick(ctx, func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(ctx, true); err != nil {
+		if _, _, err := tick.Snapshot(ctx, true); err != nil {
 			return err
 		}
 		return tick.Requeue(ctx, granting.LostGrant{

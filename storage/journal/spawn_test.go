@@ -144,7 +144,7 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 		key                  turnkeeper.CallKey
 		agent, trace         string
 		bytes                int
-		trouble, traceParent string
+		failure, traceParent string
 	}{
 		{storagetest.Key(1, 1), "nobody", "", 1, "unknown_agent", ""},
 		{storagetest.Key(1, 2), "clerk", "", 1000, "", "trace-it"},
@@ -160,12 +160,12 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 			}
 		}
 		got := storagetest.One[string](h,
-			`select concat_ws(' ', s.trouble, a.state, s.ended_at is not null, s.told_at is not null, s.message_id is not null)
+			`select concat_ws(' ', s.failure, a.state, s.ended_at is not null, s.notified_at is not null, s.message_id is not null)
 			from turnkeeper.spawned_calls s join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
 			where turn_id = $1 and round = $2 and ordinal = $3`, it.Grant.TurnID, c.key.Round, c.key.Ordinal)
 		want := "f f t"
-		if c.trouble != "" {
-			want = c.trouble + " failed t t f"
+		if c.failure != "" {
+			want = c.failure + " failed t t f"
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", c.key, got, want)
@@ -174,7 +174,7 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 			`select coalesce((select concat_ws(' ', agent, lane = agent || '/' || conversation, length(body), priority, trace_parent, due_at at time zone 'UTC')
 			from turnkeeper.messages where id = $1), '')`, message)
 		want = ""
-		if c.trouble == "" {
+		if c.failure == "" {
 			want = fmt.Sprintf("%s t %d 2 %s 2026-01-01 02:00:00", c.agent, c.bytes, c.traceParent)
 		}
 		if got != want {
@@ -217,7 +217,8 @@ func TestHowSubAgentsEnd(t *testing.T) {
 		if got := strings.Join(rings, ", "); got != "inbox freed" {
 			t.Errorf("%s: it rings %q", c.outcome.State, got)
 		}
-		got := it.spawned(k, "concat_ws(' ', child, outcome, stop, ended_at is not null, told_at is not null, trouble)")
+		got := it.spawned(k,
+			"concat_ws(' ', child, outcome, stop, ended_at is not null, notified_at is not null, failure)")
 		if want := fmt.Sprintf("%d %s %s t t", child.Grant.TurnID, c.outcome.State, c.outcome.StopReason); got != want {
 			t.Errorf("it is on record as %s, want %s", got, want)
 		}
@@ -273,7 +274,7 @@ func TestAParentThatIsLocked(t *testing.T) {
 			t.Errorf("it rings %q", rings)
 		}
 	})
-	if own != "spawned 2.1" || it.spawned(k, "told_at") != "" {
+	if own != "spawned 2.1" || it.spawned(k, "notified_at") != "" {
 		t.Errorf("changed %s", own)
 	}
 	h.Exec("update turnkeeper.spawned_calls set deadline = now() where ended_at is not null")
@@ -319,9 +320,9 @@ func TestASubAgentIsOverdue(t *testing.T) {
 			t.Errorf("a tick changed %s and %d others, want %s", own, others, c.want)
 		}
 	}
-	told := it.spawned(k, "told_at")
-	if trouble := it.spawned(k, "trouble"); trouble != "timeout" || told == "" {
-		t.Errorf("trouble %q, told at %q", trouble, told)
+	told := it.spawned(k, "notified_at")
+	if failure := it.spawned(k, "failure"); failure != "timeout" || told == "" {
+		t.Errorf("failure %q, told at %q", failure, told)
 	}
 	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 || arrived[0].Spawned == nil ||
 		!arrived[0].Spawned.Open ||
@@ -331,7 +332,7 @@ func TestASubAgentIsOverdue(t *testing.T) {
 	if own, _ := it.changed(func() { it.children[k].Finish(t, "late") }); own != "spawned 2.1" {
 		t.Errorf("a late reply changed %s", own)
 	}
-	if at := it.spawned(k, "told_at"); at != told {
+	if at := it.spawned(k, "notified_at"); at != told {
 		t.Errorf("told at %s, and again at %s", told, at)
 	}
 	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 ||
@@ -349,7 +350,8 @@ func TestAReplyThatNobodyAwaits(t *testing.T) {
 	h.Exec("update turnkeeper.awaited_calls set arrived_at = opened_at, state = 'failed'"+of, it.Grant.TurnID, 2)
 	for _, k := range []turnkeeper.CallKey{storagetest.Key(1, 1), storagetest.Key(1, 2)} {
 		own, others := it.changed(func() { it.children[k].Finish(t, "done") })
-		if own != fmt.Sprintf("spawned %d.%d", k.Round, k.Ordinal) || others != 6 || it.spawned(k, "told_at") == "" {
+		if own != fmt.Sprintf("spawned %d.%d", k.Round, k.Ordinal) || others != 6 ||
+			it.spawned(k, "notified_at") == "" {
 			t.Errorf("changed %s and %d others", own, others)
 		}
 	}

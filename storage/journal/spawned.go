@@ -67,7 +67,7 @@ func (w *Writer) spawnEnds(ctx context.Context, arrived []turnlog.CallResult) er
 			}
 			arrived[i].Spawned = &turnlog.SpawnEnd{
 				Agent: r.Agent, Message: turnkeeper.MessageID(r.MessageID), Turn: turnkeeper.TurnID(r.Child),
-				Trouble: turnlog.SpawnTrouble(r.Trouble), Outcome: turnkeeper.TurnState(r.Outcome),
+				Failure: turnlog.SpawnFailure(r.Failure), Outcome: turnkeeper.TurnState(r.Outcome),
 				Stop:  turnkeeper.StopReason(r.Stop),
 				Reply: r.Reply, Open: r.Open, Replied: r.Replied, Calls: dbrow.ReplyCalls(r.Calls),
 			}

@@ -72,11 +72,11 @@ func TestOneRowFailsInALoop(t *testing.T) {
 		{
 			name: "settle_spawned",
 			setUp: `with roots as (insert into turnkeeper.agent_trees (root, max_depth, max_agents) select id, 1, 1 from turnkeeper.turns returning root)
-				insert into turnkeeper.spawned_calls (turn_id, round, ordinal, agent, root, agents, deadline, trouble, ended_at)
+				insert into turnkeeper.spawned_calls (turn_id, round, ordinal, agent, root, agents, deadline, failure, ended_at)
 				select root, 1, 1, 'desk', root, '{desk,desk}', now(), 'unknown_agent', now() from roots`,
 			poison: [2]string{"update on turnkeeper.spawned_calls", "old.turn_id = %d"},
 			run:    "select turnkeeper.settle_spawned(true, 10)",
-			done:   "select count(*) from turnkeeper.spawned_calls where told_at is not null",
+			done:   "select count(*) from turnkeeper.spawned_calls where notified_at is not null",
 			want:   "sub_agent %d/1/1: a fault of the test",
 		},
 	} {

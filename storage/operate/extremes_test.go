@@ -86,7 +86,7 @@ func TestExtremesOfMessages(t *testing.T) {
 	failed := 0
 	for range 3 {
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
-			if _, _, err := tick.Look(ctx, true); err != nil {
+			if _, _, err := tick.Snapshot(ctx, true); err != nil {
 				return err
 			}
 			_, err := tick.SettleSpawned(ctx, true, 100)

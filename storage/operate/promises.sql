@@ -186,7 +186,7 @@ where (m.closed_at is null) <> (s.ended_at is null)
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' ' || c.state
 from turnkeeper.spawned_calls s join turnkeeper.calls c using (turn_id, round, ordinal) join turnkeeper.awaited_calls a
     using (turn_id, round, ordinal)
-where c.state = 'running' and (s.dropped_at is not null or (s.told_at is null) <> (a.arrived_at is null))
+where c.state = 'running' and (s.dropped_at is not null or (s.notified_at is null) <> (a.arrived_at is null))
    or c.state <> 'running' and s.ended_at is null and s.dropped_at is null
 
 -- promise: a tree of sub-agents keeps its bounds, and no agent is its own ancestor

@@ -286,7 +286,7 @@ const labelledTurns = `insert into turnkeeper.labels (kind, id, label, source, a
 // spawnedBy returns SQL that records a message of this state as spawned by the awaited call.
 func spawnedBy(message, told, agents string) string {
 	return `insert into turnkeeper.agent_trees (root, max_depth, max_agents) select turn_id, 5, 5 from turnkeeper.awaited_calls;
-		insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, told_at)
+		insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, notified_at)
 		select a.turn_id, a.round, a.ordinal, (select min(id) from turnkeeper.messages where state = ` + message + `), 'b', a.turn_id, ` + agents + `, now(), ` + told + `
 		from turnkeeper.awaited_calls a`
 }

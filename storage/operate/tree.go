@@ -85,7 +85,7 @@ func subAgentOf(r dbsqlc.SubAgentsRow) turnlog.SubAgent {
 	return turnlog.SubAgent{
 		Parent: turnkeeper.TurnID(r.TurnID), Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 		Agent:   r.Agent,
-		Message: turnkeeper.MessageID(r.MessageID), Trouble: turnlog.SpawnTrouble(r.Trouble),
+		Message: turnkeeper.MessageID(r.MessageID), Failure: turnlog.SpawnFailure(r.Failure),
 		State: turnkeeper.MessageState(r.MessageState),
 		Turn:  turnkeeper.TurnID(r.Child), TurnState: turnkeeper.TurnState(r.ChildState), Depth: int(r.Depth),
 		Usage: turnkeeper.Usage{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens},

@@ -85,7 +85,7 @@ with looked_at as (
 ), lost as (
     select d.turn_id, d.round, d.ordinal,
         case when d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at),
-            h.takeover_after) then 'lost' else 'overdue' end as trouble
+            h.takeover_after) then 'lost' else 'overdue' end as failure
     from turnkeeper.detached_calls d
     left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
     where d.claim is not null and d.ended_at is null
@@ -112,7 +112,7 @@ with looked_at as (
 )
 select d.turn_id, d.round, d.ordinal, d.attempt, d.losses, d.time_limit, d.job_id, coalesce(d.worker_id,
     '')::text as worker_id,
-    c.name::text as name, c.effect::text as effect, c.output_id::text as output_id, lost.trouble::text as trouble,
+    c.name::text as name, c.effect::text as effect, c.output_id::text as output_id, lost.failure::text as failure,
     c.code::text as code, c.error::text as error,
     (d.lost_at is null and h.stopped_at is null and coalesce(turnkeeper.worker_present(d.worker_id),
         false))::boolean as alive

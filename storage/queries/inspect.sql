@@ -139,7 +139,7 @@ where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select 
 -- Whether another live worker has not handed a turn back.
 select exists (select from turnkeeper.worker_heartbeat h
     where h.worker_id <> @worker_id and h.stopped_at is null and h.slots > 0
-      and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not turnkeeper.heartbeat_overdue(h.beat_at, greatest(h.takeover_after, interval '15 s'))
       and not exists (select from turnkeeper.ended_grants g
           where g.turn_id = @turn_id and g.worker_id = h.worker_id and g.outcome = 'handed_back'))::boolean as may;
 

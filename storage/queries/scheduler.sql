@@ -1,4 +1,4 @@
--- name: Look :one
+-- name: Snapshot :one
 -- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless everything is set, it looks
 -- only for what can be granted, and not at messages whose rank is before waiting_from (see oldest_waiting), nor at
 -- leases that end before held_from: while a transaction is open, the indexes keep an entry of each that was there since
@@ -17,10 +17,10 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
     (@everything and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
             and not exists (select from turnkeeper.agents a
-                where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
+                where a.name = s.agent and a.retired_at is not null)))::boolean as due_schedules,
     (@everything and turnkeeper.calls_lost())::boolean as calls,
-    (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
-     or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null
+    (exists (select from turnkeeper.spawned_calls where ended_at is not null and notified_at is null)
+     or exists (select from turnkeeper.spawned_calls where ended_at is null and notified_at is null
          and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
      or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
@@ -44,12 +44,12 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
     (case when @everything and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
-                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))),
-                     0) - held.number)::bigint as room,
+                 and not turnkeeper.heartbeat_overdue(beat_at, greatest(takeover_after, interval '15 s'))),
+                     0) - held.number)::bigint as free_slots,
     (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint as took_us
 from turnkeeper.settings,
     lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
-        where @everything::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from),
+        where @everything::boolean and turnkeeper.heartbeat_overdue(greatest(h.beat_at, settings.silence_from),
             h.takeover_after)) silent,
     lateral (select count(*) filter (where not k.aside) as number, coalesce(max(l.granted_at),
         to_timestamp(0))::timestamptz as newest_grant,
@@ -102,12 +102,12 @@ select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.gra
         from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
-    coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
+    coalesce(not turnkeeper.counts_as_loss(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
         t.granted_at, t.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
     (select count(*) from turnkeeper.turns p join turnkeeper.ended_grants e on e.turn_id = p.id
      left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
      where p.message_id = t.message_id and e.outcome = 'lost'
-       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at,
+       and turnkeeper.counts_as_loss(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at,
            w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
@@ -117,7 +117,7 @@ left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id,
 where l.grant_id is not null and (select s.id from turnkeeper.set_aside s
     where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
-       or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
+       or turnkeeper.heartbeat_overdue(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at, l.turn_id -- turns of one tick have the same time; a parent is older than its sub-agents
 limit @max_rows
@@ -191,7 +191,8 @@ cross join lateral (select * from turnkeeper.messages q where q.id = t.message_i
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
+        greatest(h.takeover_after,
         interval '15 s'))
       and not exists (select from turnkeeper.ended_grants g where g.turn_id = t.id and g.worker_id = h.worker_id
           and g.outcome = 'handed_back')
@@ -275,7 +276,7 @@ where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id
       where l.lane = head.lane) is not true
   -- one by one: many turns may wait
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
-  and not turnkeeper.lane_asks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
+  and not turnkeeper.parked_turn_blocks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane,
       a.lane_per_conversation))
   and (@every_lane::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, @waiting_from))
@@ -284,7 +285,8 @@ limit @max_heads::integer;
 
 -- name: NextDue :one
 -- Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
--- has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in Look.
+-- has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in
+-- Snapshot.
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null
         and next_due > @since::timestamptz),
@@ -418,7 +420,7 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
 -- so that the scheduler finds them lost: grants that are bound to it, whoever fetched
 -- their jobs, and unbound grants whose job it fetched and which is over. Grants that it
 -- left because the database was unavailable do not count against their messages: see
--- turnkeeper.loss_counts.
+-- turnkeeper.counts_as_loss.
 with given_up as (
     update turnkeeper.leases l set lease_until = clock_timestamp()
     from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id

@@ -18,8 +18,8 @@ select turnkeeper.settle_spawned(@timely::boolean, @max_rows::integer)::integer 
 
 -- name: SpawnedBy :many
 -- The sub-agents of a turn's calls, with their outcomes and replies.
-select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
-    '')::text as trouble,
+select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.failure,
+    '')::text as failure,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
     coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
     coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
@@ -37,8 +37,8 @@ where s.message_id = @message;
 
 -- name: SubAgents :many
 -- All sub-agents of a tree, in the order of their calls.
-select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
-    '')::text as trouble,
+select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.failure,
+    '')::text as failure,
     coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child,
     coalesce(t.state, '')::text as child_state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens,

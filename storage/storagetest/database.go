@@ -74,11 +74,11 @@ func (db *DB) TurnOf(agent string, worker turnkeeper.WorkerID) *Dispatch {
 	return db.Dispatch(worker)[0]
 }
 
-// Look returns what a tick reads: the snapshot and the lost grants.
-func (db *DB) Look() (sit granting.Snapshot, lost []granting.LostGrant) {
+// Snapshot returns what a tick reads: the snapshot and the lost grants.
+func (db *DB) Snapshot() (sit granting.Snapshot, lost []granting.LostGrant) {
 	db.T.Helper()
 	err := db.InTick(db.T.Context(), func(tick *grants.Tick) (err error) {
-		if sit, _, err = tick.Look(db.T.Context(), true); err != nil {
+		if sit, _, err = tick.Snapshot(db.T.Context(), true); err != nil {
 			return err
 		}
 		lost, err = tick.Lost(db.T.Context(), 10)

@@ -74,7 +74,7 @@ func (db *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
 	db.T.Helper()
 	ctx := db.T.Context()
 	err := db.InTick(ctx, func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(ctx, true); err != nil {
+		if _, _, err := tick.Snapshot(ctx, true); err != nil {
 			return err
 		}
 		return f(ctx, tick)

@@ -109,7 +109,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 
 func TestAPassingErrorIsRetriedInPlace(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]inferencetest.Reply{
+	for name, failure := range map[string]inferencetest.Reply{
 		"status 500": inferencetest.Fault(http.StatusInternalServerError, "server_error", "oops"),
 		"status 429": inferencetest.Fault(http.StatusTooManyRequests, "rate_limit_exceeded", "slow down",
 			"Retry-After", "1"),
@@ -119,7 +119,7 @@ func TestAPassingErrorIsRetriedInPlace(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			e.WriteAgent("clerk", env.MarkerTools)
-			e.Model.Add(trouble)
+			e.Model.Add(failure)
 			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")))
 			e.StartWorker()
 			turn := e.TurnOf(e.Enqueue("clerk", "Hello"))

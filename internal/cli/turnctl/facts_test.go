@@ -324,7 +324,7 @@ func treeFacts() (all []fact) {
 	add("with a budget of calls", func(t *operate.Tree) { t.Limits.Tokens = 0 })
 	add("without a budget", func(t *operate.Tree) { t.Limits = turnlog.TreeLimits{} })
 	add("with agents that were given up", func(t *operate.Tree) {
-		t.SubAgents[1].Trouble, t.SubAgents[3].EndedAt, t.Agent = turnlog.SpawnTreeFull, after(time.Minute), ""
+		t.SubAgents[1].Failure, t.SubAgents[3].EndedAt, t.Agent = turnlog.SpawnTreeFull, after(time.Minute), ""
 	})
 	return all
 }

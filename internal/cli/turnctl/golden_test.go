@@ -215,7 +215,7 @@ func treeTurn() operate.TurnView {
 			TurnState: turnkeeper.TurnDegraded, Depth: 2, Usage: used, EndedAt: after(10 * time.Minute)},
 		{Parent: 40, Call: call(2), Agent: "scout\x1b", Message: 14, State: turnkeeper.MessageRunning, Turn: 43,
 			TurnState: turnkeeper.TurnRunning, Depth: 1, Dropped: true},
-		{Parent: 40, Call: call(3), Agent: "scout", Trouble: turnlog.SpawnTreeFull, Depth: 1,
+		{Parent: 40, Call: call(3), Agent: "scout", Failure: turnlog.SpawnTreeFull, Depth: 1,
 			EndedAt: after(9 * time.Minute)},
 		{Parent: 40, Call: call(4), Agent: "gone", Message: 3, Depth: 1, EndedAt: after(9 * time.Minute)},
 	}

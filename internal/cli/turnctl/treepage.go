@@ -56,14 +56,14 @@ func (p *turnPage) below(turn turnkeeper.TurnID, depth int) {
 func (p *turnPage) subAgentWords(a turnlog.SubAgent) string {
 	switch {
 	case a.Message == 0:
-		return "not spawned: " + string(a.Trouble)
+		return "not spawned: " + string(a.Failure)
 	case a.State == "":
 		return fmt.Sprintf("message %d, purged", a.Message)
 	}
 	words := fmt.Sprintf("message %d, ", a.Message) + p.turnWords(a.Turn, cmp.Or(string(a.TurnState), string(a.State)))
 	switch {
-	case a.Trouble != "":
-		words += ", given up: " + string(a.Trouble)
+	case a.Failure != "":
+		words += ", given up: " + string(a.Failure)
 	case a.Dropped && a.EndedAt.IsZero():
 		words += ", no longer waited for"
 	}

@@ -623,7 +623,7 @@ func (q *Queries) OpenCalls(ctx context.Context, ids []int64) ([]OpenCallsRow, e
 const OthersMayTake = `-- name: OthersMayTake :one
 select exists (select from turnkeeper.worker_heartbeat h
     where h.worker_id <> $1 and h.stopped_at is null and h.slots > 0
-      and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not turnkeeper.heartbeat_overdue(h.beat_at, greatest(h.takeover_after, interval '15 s'))
       and not exists (select from turnkeeper.ended_grants g
           where g.turn_id = $2 and g.worker_id = h.worker_id and g.outcome = 'handed_back'))::boolean as may
 `

@@ -331,7 +331,7 @@ from given_up u where t.id = u.turn_id and t.grant_id = u.grant_id
 // so that the scheduler finds them lost: grants that are bound to it, whoever fetched
 // their jobs, and unbound grants whose job it fetched and which is over. Grants that it
 // left because the database was unavailable do not count against their messages: see
-// turnkeeper.loss_counts.
+// turnkeeper.counts_as_loss.
 func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string, older time.Duration, working []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveUpGrants,
 		away,
@@ -499,170 +499,18 @@ func (q *Queries) ListAside(ctx context.Context) ([]TurnkeeperSetAside, error) {
 	return items, nil
 }
 
-const Look = `-- name: Look :one
-select turnkeeper.try_scheduler_lock()::boolean as locked,
-    clock_timestamp()::timestamptz as now,
-    case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1,
-        8) end::text as current_timeline,
-    poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
-    coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
-    held.lost,
-    held.newest_grant, held.first_end as held_from, held.agents::text[] as running,
-    ($1 and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
-            and (s.next_due is null or s.next_due <= statement_timestamp())
-            and not exists (select from turnkeeper.agents a
-                where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
-    ($1 and turnkeeper.calls_lost())::boolean as calls,
-    (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
-     or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null
-         and deadline <= statement_timestamp())
-     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
-     or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
-    exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
-     or exists (select from turnkeeper.turns t where t.waits_for is not null
-         and t.due_at <= statement_timestamp()))::boolean as asks,
-    exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null
-        and t.held)::boolean as held,
-    exists (select from turnkeeper.agents a where a.holds_below is not null
-            or a.levels <> '{}' and a.levels @? '$.*.min_priority'
-                and turnkeeper.least_priority(a) is not null)::boolean as levels,
-    exists (select from turnkeeper.agents where lanes_changed_at is not null
-            and (lanes_moved_at is null or $1 and abs(extract(epoch
-                from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
-    inbox.due as waiting, inbox.oldest as waiting_from,
-    (select count(*) from turnkeeper.set_aside)::bigint as aside,
-    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
-        'purge', 'agent'))::boolean as retry,
-    pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
-    (case when $1 and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
-    (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
-               where stopped_at is null
-                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))),
-                     0) - held.number)::bigint as room,
-    (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint as took_us
-from turnkeeper.settings,
-    lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
-        where $1::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from),
-            h.takeover_after)) silent,
-    lateral (select count(*) filter (where not k.aside) as number, coalesce(max(l.granted_at),
-        to_timestamp(0))::timestamptz as newest_grant,
-        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end,
-        coalesce(array_agg(l.agent) filter (where not k.aside), '{}') as agents,
-        -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if
-        -- River has since given the job to another one.
-        coalesce(bool_or($1 and (turnkeeper.lease_over(l.granted_at, l.lease_until) or (
-            select coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent.ids)
-                or j.state = 'available' and turnkeeper.owner_gone(j.queue)
-            from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null
-                where t.id = l.turn_id))), false)::boolean as lost
-     from turnkeeper.leases l, lateral (select (select s.id from turnkeeper.set_aside s
-         where s.kind = 'turn' and s.id = l.turn_id::text
-             and s.next_try > statement_timestamp()) is not null as aside offset 0) k
-     where l.grant_id is not null and l.lease_until >= $2::timestamptz) held,
-    (select count(*) filter (where w.due) as due,
-        coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz) as w (lane, id, rank, queue_rank,
-         due)) inbox
-`
-
-type LookRow struct {
-	Locked               bool
-	Now                  time.Time
-	CurrentTimeline      string
-	PollInterval         *time.Duration
-	MaxDispatchesPerTick *int32
-	Paused               bool
-	Timeline             string
-	LastTickAt           *time.Time
-	HoldUntil            *time.Time
-	HoldReason           string
-	Restarted            bool
-	Lost                 bool
-	NewestGrant          time.Time
-	HeldFrom             time.Time
-	Running              []string
-	Slots                bool
-	Calls                bool
-	Spawns               bool
-	Queued               bool
-	Asks                 bool
-	Held                 bool
-	Levels               bool
-	Lanes                bool
-	Waiting              int64
-	WaitingFrom          time.Time
-	Aside                int64
-	Retry                bool
-	FirstOpen            int64
-	OwnID                int64
-	Room                 int64
-	TookUs               int64
-}
-
-// Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless everything is set, it looks
-// only for what can be granted, and not at messages whose rank is before waiting_from (see oldest_waiting), nor at
-// leases that end before held_from: while a transaction is open, the indexes keep an entry of each that was there since
-// it began. For the same reason it reads the leases only once. The flags are hints that may be a tick old: the
-// statements that act on them check again. All transactions with an id before first_open have ended, and those with a
-// higher one than own_id (0: unknown) begin to write later.
-func (q *Queries) Look(ctx context.Context, everything bool, heldFrom time.Time, maxRows int32, waitingFrom time.Time) (LookRow, error) {
-	row := q.db.QueryRow(ctx, Look,
-		everything,
-		heldFrom,
-		maxRows,
-		waitingFrom,
-	)
-	var i LookRow
-	err := row.Scan(
-		&i.Locked,
-		&i.Now,
-		&i.CurrentTimeline,
-		&i.PollInterval,
-		&i.MaxDispatchesPerTick,
-		&i.Paused,
-		&i.Timeline,
-		&i.LastTickAt,
-		&i.HoldUntil,
-		&i.HoldReason,
-		&i.Restarted,
-		&i.Lost,
-		&i.NewestGrant,
-		&i.HeldFrom,
-		&i.Running,
-		&i.Slots,
-		&i.Calls,
-		&i.Spawns,
-		&i.Queued,
-		&i.Asks,
-		&i.Held,
-		&i.Levels,
-		&i.Lanes,
-		&i.Waiting,
-		&i.WaitingFrom,
-		&i.Aside,
-		&i.Retry,
-		&i.FirstOpen,
-		&i.OwnID,
-		&i.Room,
-		&i.TookUs,
-	)
-	return i, err
-}
-
 const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.dispatches, (select w.inference_rounds
         from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
-    coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
+    coalesce(not turnkeeper.counts_as_loss(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
         t.granted_at, t.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
     (select count(*) from turnkeeper.turns p join turnkeeper.ended_grants e on e.turn_id = p.id
      left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
      where p.message_id = t.message_id and e.outcome = 'lost'
-       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at,
+       and turnkeeper.counts_as_loss(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at,
            w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
@@ -672,7 +520,7 @@ left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id,
 where l.grant_id is not null and (select s.id from turnkeeper.set_aside s
     where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
-       or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
+       or turnkeeper.heartbeat_overdue(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at, l.turn_id -- turns of one tick have the same time; a parent is older than its sub-agents
 limit $1
@@ -791,7 +639,8 @@ select extract(epoch from coalesce(least(
 `
 
 // Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
-// has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in Look.
+// has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in
+// Snapshot.
 func (q *Queries) NextDue(ctx context.Context, since time.Time, heldFrom time.Time) (float64, error) {
 	row := q.db.QueryRow(ctx, NextDue, since, heldFrom)
 	var seconds float64
@@ -897,7 +746,7 @@ where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id
       where l.lane = head.lane) is not true
   -- one by one: many turns may wait
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
-  and not turnkeeper.lane_asks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
+  and not turnkeeper.parked_turn_blocks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane,
       a.lane_per_conversation))
   and ($3::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, $4))
@@ -992,7 +841,8 @@ cross join lateral (select id, agent, user_name, conversation, lane, held, body,
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after,
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
+        greatest(h.takeover_after,
         interval '15 s'))
       and not exists (select from turnkeeper.ended_grants g where g.turn_id = t.id and g.worker_id = h.worker_id
           and g.outcome = 'handed_back')
@@ -1169,6 +1019,158 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.HoldReason,
 		&i.SilenceFrom,
 		&i.LaneToken,
+	)
+	return i, err
+}
+
+const Snapshot = `-- name: Snapshot :one
+select turnkeeper.try_scheduler_lock()::boolean as locked,
+    clock_timestamp()::timestamptz as now,
+    case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1,
+        8) end::text as current_timeline,
+    poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
+    coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
+    held.lost,
+    held.newest_grant, held.first_end as held_from, held.agents::text[] as running,
+    ($1 and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
+            and (s.next_due is null or s.next_due <= statement_timestamp())
+            and not exists (select from turnkeeper.agents a
+                where a.name = s.agent and a.retired_at is not null)))::boolean as due_schedules,
+    ($1 and turnkeeper.calls_lost())::boolean as calls,
+    (exists (select from turnkeeper.spawned_calls where ended_at is not null and notified_at is null)
+     or exists (select from turnkeeper.spawned_calls where ended_at is null and notified_at is null
+         and deadline <= statement_timestamp())
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
+     or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
+    exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
+     or exists (select from turnkeeper.turns t where t.waits_for is not null
+         and t.due_at <= statement_timestamp()))::boolean as asks,
+    exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null
+        and t.held)::boolean as held,
+    exists (select from turnkeeper.agents a where a.holds_below is not null
+            or a.levels <> '{}' and a.levels @? '$.*.min_priority'
+                and turnkeeper.least_priority(a) is not null)::boolean as levels,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or $1 and abs(extract(epoch
+                from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
+    inbox.due as waiting, inbox.oldest as waiting_from,
+    (select count(*) from turnkeeper.set_aside)::bigint as aside,
+    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
+        'purge', 'agent'))::boolean as retry,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
+    (case when $1 and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
+    (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
+               where stopped_at is null
+                 and not turnkeeper.heartbeat_overdue(beat_at, greatest(takeover_after, interval '15 s'))),
+                     0) - held.number)::bigint as free_slots,
+    (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint as took_us
+from turnkeeper.settings,
+    lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
+        where $1::boolean and turnkeeper.heartbeat_overdue(greatest(h.beat_at, settings.silence_from),
+            h.takeover_after)) silent,
+    lateral (select count(*) filter (where not k.aside) as number, coalesce(max(l.granted_at),
+        to_timestamp(0))::timestamptz as newest_grant,
+        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end,
+        coalesce(array_agg(l.agent) filter (where not k.aside), '{}') as agents,
+        -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if
+        -- River has since given the job to another one.
+        coalesce(bool_or($1 and (turnkeeper.lease_over(l.granted_at, l.lease_until) or (
+            select coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent.ids)
+                or j.state = 'available' and turnkeeper.owner_gone(j.queue)
+            from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null
+                where t.id = l.turn_id))), false)::boolean as lost
+     from turnkeeper.leases l, lateral (select (select s.id from turnkeeper.set_aside s
+         where s.kind = 'turn' and s.id = l.turn_id::text
+             and s.next_try > statement_timestamp()) is not null as aside offset 0) k
+     where l.grant_id is not null and l.lease_until >= $2::timestamptz) held,
+    (select count(*) filter (where w.due) as due,
+        coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
+     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz) as w (lane, id, rank, queue_rank,
+         due)) inbox
+`
+
+type SnapshotRow struct {
+	Locked               bool
+	Now                  time.Time
+	CurrentTimeline      string
+	PollInterval         *time.Duration
+	MaxDispatchesPerTick *int32
+	Paused               bool
+	Timeline             string
+	LastTickAt           *time.Time
+	HoldUntil            *time.Time
+	HoldReason           string
+	Restarted            bool
+	Lost                 bool
+	NewestGrant          time.Time
+	HeldFrom             time.Time
+	Running              []string
+	DueSchedules         bool
+	Calls                bool
+	Spawns               bool
+	Queued               bool
+	Asks                 bool
+	Held                 bool
+	Levels               bool
+	Lanes                bool
+	Waiting              int64
+	WaitingFrom          time.Time
+	Aside                int64
+	Retry                bool
+	FirstOpen            int64
+	OwnID                int64
+	FreeSlots            int64
+	TookUs               int64
+}
+
+// Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless everything is set, it looks
+// only for what can be granted, and not at messages whose rank is before waiting_from (see oldest_waiting), nor at
+// leases that end before held_from: while a transaction is open, the indexes keep an entry of each that was there since
+// it began. For the same reason it reads the leases only once. The flags are hints that may be a tick old: the
+// statements that act on them check again. All transactions with an id before first_open have ended, and those with a
+// higher one than own_id (0: unknown) begin to write later.
+func (q *Queries) Snapshot(ctx context.Context, everything bool, heldFrom time.Time, maxRows int32, waitingFrom time.Time) (SnapshotRow, error) {
+	row := q.db.QueryRow(ctx, Snapshot,
+		everything,
+		heldFrom,
+		maxRows,
+		waitingFrom,
+	)
+	var i SnapshotRow
+	err := row.Scan(
+		&i.Locked,
+		&i.Now,
+		&i.CurrentTimeline,
+		&i.PollInterval,
+		&i.MaxDispatchesPerTick,
+		&i.Paused,
+		&i.Timeline,
+		&i.LastTickAt,
+		&i.HoldUntil,
+		&i.HoldReason,
+		&i.Restarted,
+		&i.Lost,
+		&i.NewestGrant,
+		&i.HeldFrom,
+		&i.Running,
+		&i.DueSchedules,
+		&i.Calls,
+		&i.Spawns,
+		&i.Queued,
+		&i.Asks,
+		&i.Held,
+		&i.Levels,
+		&i.Lanes,
+		&i.Waiting,
+		&i.WaitingFrom,
+		&i.Aside,
+		&i.Retry,
+		&i.FirstOpen,
+		&i.OwnID,
+		&i.FreeSlots,
+		&i.TookUs,
 	)
 	return i, err
 }

@@ -233,8 +233,8 @@ func (q *Queries) SpawnAgents(ctx context.Context, arg SpawnAgentsParams) error 
 }
 
 const SpawnedBy = `-- name: SpawnedBy :many
-select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
-    '')::text as trouble,
+select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.failure,
+    '')::text as failure,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
     coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
     coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
@@ -250,7 +250,7 @@ type SpawnedByRow struct {
 	Ordinal   int32
 	Agent     string
 	MessageID int64
-	Trouble   string
+	Failure   string
 	Outcome   string
 	Stop      string
 	Reply     string
@@ -275,7 +275,7 @@ func (q *Queries) SpawnedBy(ctx context.Context, turnID int64) ([]SpawnedByRow, 
 			&i.Ordinal,
 			&i.Agent,
 			&i.MessageID,
-			&i.Trouble,
+			&i.Failure,
 			&i.Outcome,
 			&i.Stop,
 			&i.Reply,
@@ -295,8 +295,8 @@ func (q *Queries) SpawnedBy(ctx context.Context, turnID int64) ([]SpawnedByRow, 
 }
 
 const SubAgents = `-- name: SubAgents :many
-select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble,
-    '')::text as trouble,
+select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.failure,
+    '')::text as failure,
     coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child,
     coalesce(t.state, '')::text as child_state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens,
@@ -316,7 +316,7 @@ type SubAgentsRow struct {
 	Ordinal      int32
 	Agent        string
 	MessageID    int64
-	Trouble      string
+	Failure      string
 	MessageState string
 	Child        int64
 	ChildState   string
@@ -345,7 +345,7 @@ func (q *Queries) SubAgents(ctx context.Context, root int64, maxRows int32) ([]S
 			&i.Ordinal,
 			&i.Agent,
 			&i.MessageID,
-			&i.Trouble,
+			&i.Failure,
 			&i.MessageState,
 			&i.Child,
 			&i.ChildState,

@@ -39,7 +39,7 @@ insert into turnkeeper.messages (id, agent, user_name, conversation, lane, held,
         null, '0', null, at('-107 min'), null, at('-94 min'), null, 204, null, 'trace-104', 'role:app', null, null),
     (105, 'desk', 'ann', 'd3', 'desk@ann/d3', false, 'Spend much.', null, 0, 'message', null, null, 'running', 2, 1,
         null, '5 min', at('31 min'), at('-109 min'), null, at('-92 min'), null, 205, null, null, 'role:app', null, null),
-    (106, 'scout', 'cleo', 'turn-207-round-1-tool-1', 'scout@cleo/turn-207-round-1-tool-1', false, 'Look there.', null, 4, 'message', null, null, 'running', 1, 0,
+    (106, 'scout', 'cleo', 'turn-207-round-1-tool-1', 'scout@cleo/turn-207-round-1-tool-1', false, 'Snapshot there.', null, 4, 'message', null, null, 'running', 1, 0,
         null, '0', null, at('-112 min'), at('-111 min'), at('-90 min'), null, 206, null, 'trace-106', 'turn:207', null, null),
     (107, 'desk', 'cleo', 'd4', 'desk@cleo/d4', false, 'Ask the scout.', null, 4, 'message', null, null, 'running', 1, 0,
         null, '0', null, at('-113 min'), null, at('-110 min'), null, 207, null, 'trace-107', 'token:701', null, null),
@@ -247,7 +247,7 @@ insert into turnkeeper.detached_calls (turn_id, round, ordinal, attempt, time_li
     (204, 1, 3, 2, '43 min', at('23 min'), at('-3 min'), 543, 'claim-9', 'w4', at('-65 min'), null, 0, true, at('-63 min')),
     (207, 1, 3, 1, '44 min', at('24 min'), at('3 min'), 544, 'claim-12', 'w3', at('-14 min'), null, 2, false, null);
 insert into turnkeeper.agent_trees (root, max_depth, max_agents, tokens, calls) values (207, 3, 8, 5000, 55);
-insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, spawned_at, deadline, trouble, child, outcome, stop, ended_at, told_at, dropped_at) values
+insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, spawned_at, deadline, failure, child, outcome, stop, ended_at, notified_at, dropped_at) values
     (207, 1, 1, 106, 'scout', 207, '{desk,scout}', at('-77 min'), at('26 min'), null, null, null, null, null, null, null),
     (207, 1, 2, null, 'nobody', 207, '{desk,nobody}', at('-75 min'), at('27 min'), 'unknown_agent', null, null, null, at('-75 min'), at('-74 min'), null);
 

@@ -74,7 +74,7 @@ func (e *Env) WantOneReplyEach(messages int) {
 		"select count(*) from turn_events where type = 'tool_result' and data ->> 'name' = 'spawn_agent' and data ->> 'state' <> 'denied'"); n != messages-1 {
 		e.T.Errorf("%d results of sub-agents, want %d", n, messages-1)
 	}
-	if n := Query[int](e, "select count(*) from spawned_calls where told_at is null or ended_at is null"); n != 0 {
+	if n := Query[int](e, "select count(*) from spawned_calls where notified_at is null or ended_at is null"); n != 0 {
 		e.T.Errorf("%d sub-agents have not ended", n)
 	}
 }
