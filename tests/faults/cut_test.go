@@ -46,7 +46,7 @@ func nth(n int64, query string) func() func(storagetest.Sent) bool {
 func places(steps int) []place {
 	all := []place{
 		{"accept", nth(1, "Enqueue")},
-		{"look", nth(1, "Look")},
+		{"snapshot", nth(1, "Snapshot")},
 		{"grant", nth(1, "Grant")},
 	}
 	for n := range steps - 1 {

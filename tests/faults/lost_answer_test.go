@@ -38,7 +38,11 @@ func cutAt(e *env.Env, p *storagetest.Proxy, cut storagetest.Cut, at place, body
 	began := time.Now()
 	happened := p.CutNext(cut, at.at())
 	message, refusals := acceptMessage(e, "clerk", body)
-	<-happened
+	select {
+	case <-happened:
+	case <-time.After(time.Minute):
+		e.T.Fatalf("nothing was sent at %s in a minute", at.name)
+	}
 	e.AwaitClosed(message)
 	wantAnswered(e, message, body)
 	e.T.Logf("%-12s %6.2f s %q", at.name, time.Since(began).Seconds(), refusals)
