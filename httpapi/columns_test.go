@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// scatter gives each time, number and free text in the tables a value of its own, null or not, as far as the checks of
-// the table allow it. So a field that shows another column than its own is wrong in each row.
+// scatter sets each time, number and free text in the tables to a unique value, also where it was null, if the checks
+// of the table allow that. A field that shows the wrong column then differs in every row.
 const scatter = `do $$
 declare
     c record;

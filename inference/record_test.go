@@ -32,8 +32,8 @@ var callsAsText = []string{
 	"{\"name\":\"clock\",\"arguments\":{}}", "[clock(a=1)]", "<tool_call>clock", "<function=clock>", "[TOOL_CALLS]",
 }
 
-// TestWhereCallsStandInTexts compares which texts with markup are calls, and what stands before them, with testdata:
-// the markup alone, of another tool, and beside other text.
+// TestWhereCallsStandInTexts compares with testdata which texts with markup are tool calls, and the text before each
+// call. The markup stands alone, names another tool, or is next to other text.
 func TestWhereCallsStandInTexts(t *testing.T) {
 	t.Parallel()
 	tools := []inference.ToolDefinition{{Name: "look"}, {Name: "clock"}}

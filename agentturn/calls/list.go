@@ -231,8 +231,8 @@ func (l *List) OverLimit() bool {
 // OverLimit is the prefix of the result of every call that is over a limit.
 const OverLimit = turnlog.Denied + turnlog.RefusedOverLimit + " of "
 
-// IsRefused reports whether a call was not run for the reason that its result begins with. The journal does not record
-// the reason elsewhere.
+// IsRefused reports whether a call was refused for this reason. Its result begins with the reason, which the journal
+// records nowhere else.
 func IsRefused(c turnkeeper.ToolCall, reason string) bool {
 	return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
 }

@@ -74,8 +74,8 @@ func classOf(status int, c errorBody, e *inference.Error) inference.Class {
 	return inference.ClassOverloaded // an unknown error without a status may be transient
 }
 
-// byRequest reports whether the request itself may have caused a failure of the service. An error that says that the
-// service is overloaded was not caused by it, whatever its status.
+// byRequest reports whether the request itself may have caused a failure of the service. An error
+// that says that the service is overloaded was not caused by the request, whatever its status.
 func byRequest(status int, c errorBody, class inference.Class) bool {
 	switch class {
 	case inference.ClassAuth:

@@ -40,8 +40,8 @@ func hidden(r rune) bool {
 		r == '\u2800' || r == '\U0001d159' // a Braille cell without dots, a note without a head
 }
 
-// Doubts lists the words of a text with letters that look like those of another script, such as a Cyrillic а in a Latin
-// word. Each entry is a text for a person.
+// Doubts returns a warning for each word that contains lookalike letters of another script, such as a Cyrillic а in a
+// Latin word. The warnings are for people.
 func Doubts(text string) (doubts []string) {
 	words := strings.FieldsFunc(text, func(r rune) bool {
 		return hidden(r) || !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)

@@ -36,7 +36,7 @@ var Refusals = []string{
 const unknownTool = "(unknown tool)"
 
 // ReplyCalls returns the calls of a turn for its reply. They hold nothing that the model or a tool wrote, because
-// whoever may read the reply may read them, also if its text was withheld.
+// everyone who may read the reply may read them, even if the text of the reply was withheld.
 func ReplyCalls(rounds []turnkeeper.Round) []turnkeeper.ReplyCall {
 	calls := []turnkeeper.ReplyCall{}
 	for _, round := range rounds {

@@ -152,7 +152,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// A registry is a Store that notes what it is told of webhooks, and has no deliveries.
+// A registry is a Store without deliveries that records the calls about webhooks.
 type registry struct {
 	mu    sync.Mutex
 	told  []string

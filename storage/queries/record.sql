@@ -31,7 +31,7 @@ select t.*, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries
     coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = t.agent and a.levels <> '{}'),
         '')::text as level
 from wanted w,
-    -- offset 0: look each up by its key, whatever the statistics say
+    -- offset 0 makes Postgres look up each row by its key, whatever its statistics are
     lateral (select * from turnkeeper.turns_now n where n.id = w.id offset 0) t,
     lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m,
     lateral (select * from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d

@@ -186,7 +186,7 @@ select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.lane, t.trigg
 from t
 -- that of a parked turn may have been deleted
 left join lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
--- offset 0: look each up by its key, whatever the statistics say
+-- offset 0 makes Postgres look up each row by its key, whatever its statistics are
 cross join lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// TestRequestsEndWithTheirCaller checks for each request to a server and to its authorization server that it ends with
-// the context of whoever waits for it.
+// TestRequestsEndWithTheirCaller checks that each request to a server, or to its authorization server, ends when the
+// caller's context ends.
 func TestRequestsEndWithTheirCaller(t *testing.T) {
 	t.Parallel()
 	const resource, describe = "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"

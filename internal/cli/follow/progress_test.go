@@ -109,9 +109,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: with data of which no
-// field, and of which each
-// field, is empty.
+// TestProgressOfEachEvent compares what is shown of each event, in colour, with testdata: once with all fields of its
+// data set, and once for each field without that field.
 func TestProgressOfEachEvent(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

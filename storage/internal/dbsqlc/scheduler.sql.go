@@ -887,7 +887,7 @@ type ReadyTurnsRow struct {
 // like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn,
 // no waiting message there is ahead of it, and no rival of it is open after the agent's lanes were changed.
 // that of a parked turn may have been deleted
-// offset 0: look each up by its key, whatever the statistics say
+// offset 0 makes Postgres look up each row by its key, whatever its statistics are
 func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, held []string, fullAgents []string, maxRows int32) ([]ReadyTurnsRow, error) {
 	rows, err := q.db.Query(ctx, ReadyTurns,
 		leftToNewer,

@@ -151,8 +151,8 @@ func Away(err error) bool {
 
 // Uncertain reports whether a write may or may not have been done, or was undone for a reason that may pass: the
 // connection, a timeout, a lock, resources, or a server that shuts down or has become a standby. The writer must read
-// back and retry. Every other error is the caller's: waiting does not mend a value that cannot be decoded, a
-// constraint, or a fault of this program.
+// back and retry. Any other error goes to the caller, because a retry cannot help: a value that cannot be decoded, a
+// violated constraint, a bug.
 func Uncertain(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) && !pgconn.Timeout(err) {
 		return false
