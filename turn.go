@@ -124,21 +124,23 @@ func (t Turn) MayHaveActed(c ToolCall) bool {
 // Usage counts the tokens of model calls. Estimated reports that at least one count
 // is an estimate, because the provider reported none.
 type Usage struct {
-	InputTokens     int64 `json:"input_tokens"`
-	OutputTokens    int64 `json:"output_tokens"`
-	CachedTokens    int64 `json:"cached_tokens,omitempty"`
-	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
-	Estimated       bool  `json:"estimated,omitempty"`
+	InputTokens      int64 `json:"input_tokens"` // all of them, also those of the next two
+	OutputTokens     int64 `json:"output_tokens"`
+	CachedTokens     int64 `json:"cached_tokens,omitempty"`      // read from the provider's cache
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"` // written to it, if the provider says so
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
+	Estimated        bool  `json:"estimated,omitempty"`
 }
 
 // Add returns the sum.
 func (u Usage) Add(other Usage) Usage {
 	return Usage{
-		InputTokens:     u.InputTokens + other.InputTokens,
-		OutputTokens:    u.OutputTokens + other.OutputTokens,
-		CachedTokens:    u.CachedTokens + other.CachedTokens,
-		ReasoningTokens: u.ReasoningTokens + other.ReasoningTokens,
-		Estimated:       u.Estimated || other.Estimated,
+		InputTokens:      u.InputTokens + other.InputTokens,
+		OutputTokens:     u.OutputTokens + other.OutputTokens,
+		CachedTokens:     u.CachedTokens + other.CachedTokens,
+		CacheWriteTokens: u.CacheWriteTokens + other.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens + other.ReasoningTokens,
+		Estimated:        u.Estimated || other.Estimated,
 	}
 }
 

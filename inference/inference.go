@@ -56,6 +56,8 @@ type Request struct {
 	MaxOutputTokens int      // 0: the provider's default
 	Temperature     *float64 // nil: the provider's default
 	User            string   // opaque label of the turn, for the provider's logs; may be empty
+	// CacheKey is the same for all requests of a conversation, for a provider that finds its cache by it; empty: none.
+	CacheKey string `json:",omitempty"`
 	// Reasoned says that the provider demands reasoning on every answer in Messages: a text takes the place of what is
 	// missing.
 	Reasoned bool `json:",omitempty"`

@@ -6,9 +6,20 @@ import (
 	"slices"
 )
 
+// An API is the protocol that an endpoint speaks.
+type API string
+
+// The protocols. The zero value means APIChat.
+const (
+	APIChat      API = "chat"      // OpenAI's Chat Completions, which most servers have
+	APIResponses API = "responses" // OpenAI's Responses
+	APIMessages  API = "messages"  // Anthropic's Messages
+)
+
 // A Profile describes how an endpoint differs from others. The zero value suits most
 // OpenAI-compatible servers.
 type Profile struct {
+	API           API  `json:",omitempty"`
 	NoStream      bool // do not stream answers
 	NoStreamUsage bool // omit stream_options, which the server refuses
 	NoToolChoice  bool // omit tool_choice, which the server refuses
