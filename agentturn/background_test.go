@@ -92,8 +92,8 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		if got := results(requests[3])[3]; got != "fetcher found it" {
 			t.Errorf("retrieved %q", got)
 		}
-		if got := last(requests[3]); !strings.Contains(got, "retrieved 1 times") {
-			t.Errorf("the last notice: %q", got)
+		if got := noticeOf(requests[3]); got != "" {
+			t.Errorf("no call has ended since the last notice, and there is another: %q", got)
 		}
 		// Who watches learns it too, and that the first round is over, before the second begins.
 		var watched []string
@@ -439,9 +439,9 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 				if n := slow.runs.count(); n != c.runs {
 					t.Errorf("it ran %d times", n)
 				}
-				if c.state == turnkeeper.CallUnknown && !strings.Contains(last(b.requests()[2]),
+				if c.state == turnkeeper.CallUnknown && !strings.Contains(last(b.requests()[1]),
 					"### Unknown (1)\n- worker (id: "+string(call.OutputID)+", outcome unknown: ") {
-					t.Errorf("the notice: %q", last(b.requests()[2]))
+					t.Errorf("the notice: %q", last(b.requests()[1]))
 				}
 				if results(b.requests()[2])[0] != call.Shown {
 					t.Errorf("the handle became %q", results(b.requests()[2])[0])

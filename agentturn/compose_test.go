@@ -59,7 +59,7 @@ func TestWindowOfARequest(t *testing.T) {
 			t.Error(diff)
 		}
 		dropped := "[result of look dropped to fit the context window]"
-		if got := results(requests[2]); !slices.Equal(got, []string{dropped, long, long}) {
+		if got := results(requests[2]); !slices.Equal(got, []string{dropped, dropped, long}) {
 			t.Errorf("results of %d, %d and %d characters", len(got[0]), len(got[1]), len(got[2]))
 		}
 		if requests[2].MaxOutputTokens != 500 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -198,14 +197,14 @@ func (e *execution) awaitBlockers(ctx context.Context, call *calls.Call) (waits 
 }
 
 // unreportedEffects returns the calls with an effect that have ended since the newest
-// request, by whose recorded notice they were running. It does not compare times.
+// request, when they were running. It does not compare times.
 func unreportedEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	if len(rounds) == 0 || rounds[len(rounds)-1].Recipe == nil {
 		return nil
 	}
-	notice := rounds[len(rounds)-1].Recipe.Notice
+	ran := rounds[len(rounds)-1].Recipe.Running
 	return slices.DeleteFunc(prompt.CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
 		return !(&calls.Call{ToolCall: &c}).InDoubtIfStopped() || !c.State.Answered() || !prompt.WentOn(c) ||
-			!strings.Contains(notice, prompt.RunningMark(c))
+			!slices.Contains(ran, c.OutputID)
 	})
 }

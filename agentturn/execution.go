@@ -137,7 +137,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		EndedAt:      time.Now(),
 	}
 	e.dirty = false // the request reported all ended calls
-	p := newPlanner(e.ledger, a)
+	p := newPlanner(e.ledger, a, e.prompt.HasCallID)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
@@ -145,7 +145,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		round.Calls = append(round.Calls, *call.ToolCall)
 	}
 	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
-	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Parts)
+	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Recipe, a.sent.Parts)
 	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
 	round.Charged = a.final || !allPaging(round.Calls)

@@ -154,6 +154,13 @@ func (j snaggedJournal) WriteDraft(ctx context.Context, part turnlog.OutputPart)
 	return j.journal.WriteDraft(ctx, part)
 }
 
+func (j snaggedJournal) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	if err := j.hang(ctx, "RequestParts"); err != nil {
+		return nil, err
+	}
+	return j.journal.RequestParts(ctx, hashes...)
+}
+
 func (j snaggedJournal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	if err := j.hang(ctx, "DropDraft"); err != nil {
 		return err
@@ -334,6 +341,12 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 		b.lose(agentturn.PointEffectDone, 1)
 		b.script.Add(says("Done."))
 		return b
+	},
+	"a lost worker that had other tools": func(t *testing.T) *bench {
+		b := newBench(t, asks("look")).with(read("look"))
+		b.lose(agentturn.PointModelBefore, 2)
+		b.script.Add(says("Done."))
+		return b.with(read("new"))
 	},
 	"a lost worker of a call in the background": func(t *testing.T) *bench {
 		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second).withBackground()

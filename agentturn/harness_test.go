@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type bench struct {
 	config    func(*agentturn.Config) // changes the worker's configuration; nil: nothing
 	bounds    turnkeeper.Bounds
 	tools     []tools.Tool
+	earlier   map[string]string // parts of requests that earlier turns have written
 	budget    agentturn.Budget
 	freshness agentturn.Freshness
 	extracted extract.Cache
@@ -143,15 +145,24 @@ func (b *bench) check() {
 	b.checkRequests()
 }
 
-// checkRequests rebuilds the request of every round from the journal, and fails the test
-// if one differs from the request that was sent.
-func (b *bench) checkRequests() {
-	b.t.Helper()
-	parts, summaries := map[string]string{}, []turnlog.Summary{b.store.summary}
+// parts returns the parts of requests that the turn has written.
+func (b *bench) parts() map[string]string {
+	parts := map[string]string{}
 	for _, e := range b.store.entries {
 		for _, part := range e.Parts {
 			parts[part.SHA256] = part.Content
 		}
+	}
+	return parts
+}
+
+// checkRequests rebuilds the request of every round from the journal, and fails the test
+// if one differs from the request that was sent.
+func (b *bench) checkRequests() {
+	b.t.Helper()
+	parts, summaries := b.parts(), []turnlog.Summary{b.store.summary}
+	maps.Copy(parts, b.earlier)
+	for _, e := range b.store.entries {
 		if e.Summary != nil {
 			summaries = append(summaries, *e.Summary)
 		}
@@ -162,7 +173,7 @@ func (b *bench) checkRequests() {
 			continue // the test wrote this round
 		}
 		for _, s := range summaries {
-			if s.UpTo == round.Recipe.Summary {
+			if s.UpTo == prompt.SummaryOf(record, round.Number) {
 				record.Summary = s
 			}
 		}

@@ -58,6 +58,25 @@ func (b *bench) recipes() (all []turnkeeper.Recipe) {
 	return all
 }
 
+// startOf returns the epoch that began with a request. If it extends another one, startOf fails the test.
+func (b *bench) startOf(r turnkeeper.Recipe) turnkeeper.Epoch {
+	b.t.Helper()
+	if r.Start == nil {
+		b.t.Fatalf("the request extends the epoch %v: %+v", r.Epoch, r)
+	}
+	return *r.Start
+}
+
+// dropped returns the results that requests of the turn left out.
+func (b *bench) dropped() (all string) {
+	for _, r := range b.recipes() {
+		if r.Start != nil {
+			all += r.Start.Dropped
+		}
+	}
+	return all
+}
+
 func gives(name string, chars int) *tool {
 	text := strings.Repeat("a long word ", chars/12+1)[:chars]
 	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) {
@@ -84,8 +103,8 @@ func TestReportsCorrectEstimates(t *testing.T) {
 			t.Errorf("the first request is corrected by %v", recipes[0].Window.Factor)
 		}
 		last := recipes[len(recipes)-1]
-		if f := last.Window.Factor; f < 1.5 || f > 2 || last.Dropped == "" {
-			t.Errorf("the last request is corrected by %v, and lacks %q", f, last.Dropped)
+		if f := last.Window.Factor; f < 1.5 || f > 2 || b.dropped() == "" {
+			t.Errorf("the last request is corrected by %v, and lacks %q", f, b.dropped())
 		}
 		for i, r := range recipes {
 			if room := float64(r.Window.Room()); float64(r.Window.Estimate())*r.Window.Factor > room+1 {
@@ -200,14 +219,14 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 			if got.State != turnkeeper.TurnSucceeded || got.Reply != "done" || len(requests) != 2 {
 				t.Fatalf("%+v after %d requests", got, len(requests))
 			}
-			if first, second := len(requests[0].Messages), len(requests[1].Messages); first != 8 || second != 6 {
+			if first, second := len(requests[0].Messages), len(requests[1].Messages); first != 8 || second != 4 {
 				t.Errorf("%d messages, then %d", first, second)
 			}
-			if !strings.Contains(requests[1].Messages[0].Text, "[1 earlier turn of this conversation is not shown") {
+			if !strings.Contains(requests[1].Messages[0].Text, "[2 earlier turns of this conversation are not shown") {
 				t.Errorf("the second request does not say that a turn is missing: %q", requests[1].Messages[0].Text)
 			}
 			r := b.recipes()[0]
-			if r.Compacted == 0 || r.Omitted != 1 || b.store.rounds()[0].Attempts != 2 || b.logged(sentAgain) != 1 {
+			if b.startOf(r).Room == 0 || b.startOf(r).Omitted != 2 || b.store.rounds()[0].Attempts != 2 || b.logged(sentAgain) != 1 {
 				t.Errorf("%+v, %d attempts, logged %d times", r, b.store.rounds()[0].Attempts, b.logged(sentAgain))
 			}
 		})
@@ -223,10 +242,10 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 				t.Fatalf("%+v after %d requests", got, len(requests))
 			}
 			recipes := b.recipes()
-			if recipes[1].Compacted != 0 || recipes[2].Compacted == 0 || recipes[2].Dropped == "" {
+			if recipes[1].Start != nil || b.startOf(recipes[2]).Room == 0 || b.startOf(recipes[2]).Dropped == "" {
 				t.Errorf("round 2: %+v\nround 3: %+v", recipes[1], recipes[2])
 			}
-			if recipes[3].Compacted != recipes[2].Compacted || recipes[3].Window.Estimate() > recipes[3].Compacted {
+			if e := b.startOf(recipes[3]); e.Room != recipes[2].Start.Room || recipes[3].Window.Estimate() > e.Room {
 				t.Errorf("round 4 is not held to it: %+v", recipes[3])
 			}
 		})

@@ -186,6 +186,9 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request,
 	if err := a.probe(ctx); err != nil {
 		return inference.Response{}, err
 	}
+	if err := a.readParts(ctx); err != nil {
+		return inference.Response{}, err
+	}
 	request, err := a.exec.prompt.Build(a.model.Model, a.moment())
 	if err != nil {
 		return inference.Response{}, err
@@ -205,6 +208,19 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request,
 		res, err = a.send(ctx, request, onDelta)
 	}
 	return res, err
+}
+
+// readParts reads the parts of the request that another program wrote.
+func (a *attempt) readParts(ctx context.Context) error {
+	missing := a.exec.prompt.MissingParts(a.at.Rounds)
+	if len(missing) == 0 {
+		return nil
+	}
+	parts, err := a.exec.journal.RequestParts(ctx, missing...)
+	if err == nil {
+		a.exec.prompt.AddParts(missing, parts)
+	}
+	return err
 }
 
 // maxMended is the maximum number of requests of an attempt that differ from what was refused.
@@ -229,7 +245,7 @@ func (a *attempt) mend(refused prompt.Request, err error) (mended prompt.Request
 		a.exec.log.Warn(
 			"the provider refused the request; sending the record of the conversation in another form, which later requests keep",
 			zap.Int("round", a.number), zap.String("model", a.model.ref), zap.String("record", string(failure.Record)),
-			zap.String("note", mended.Recipe.RecordNote()), zap.NamedError("refusal", err))
+			zap.String("note", mended.Recipe.Start.RecordNote()), zap.NamedError("refusal", err))
 	}
 	return mended, string(failure.Class), ok
 }

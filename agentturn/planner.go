@@ -54,12 +54,14 @@ type planner struct {
 	first     int                   // index in all of this answer's first call
 	made      []*calls.Call         // those of this answer
 	wireIDs   map[string]bool       // wire IDs used in the turn
+	shows     func(id string) bool  // whether the request shows an earlier turn's call with a wire ID
 	executed  int                   // calls that ran or will run
 	paged     int
 }
 
-func newPlanner(l *ledger, a answer) *planner {
-	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.calls.All(), len(a.Calls)), wireIDs: map[string]bool{}}
+func newPlanner(l *ledger, a answer, shows func(id string) bool) *planner {
+	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.calls.All(), len(a.Calls)), wireIDs: map[string]bool{},
+		shows: shows}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
 		p.declared = append(p.declared, tool.Name)
@@ -221,13 +223,16 @@ const (
 		" (%s). No call with an effect was run. Ask for this call again."
 )
 
+// taken reports whether a wire ID is used in the turn or in an earlier turn that the request shows.
+func (p *planner) taken(id string) bool { return p.wireIDs[id] || p.shows(id) }
+
 // wireID returns the ID under which the call is answered: the provider's own ID if it
-// is valid and was not used before in this turn.
+// is valid and not taken.
 func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
-	if id == "" || len(id) > maxWireID || outputs.Clean(id) != id || p.wireIDs[id] {
+	if id == "" || len(id) > maxWireID || outputs.Clean(id) != id || p.taken(id) {
 		id = key.String()
 	}
-	for n := 2; p.wireIDs[id]; n++ {
+	for n := 2; p.taken(id); n++ {
 		id = fmt.Sprintf("%s-%d", key, n)
 	}
 	p.wireIDs[id] = true

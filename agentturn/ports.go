@@ -44,6 +44,10 @@ type Journal interface {
 	// without Shown. The turn appends them. Their outputs are already stored.
 	Arrivals(ctx context.Context) ([]turnlog.CallResult, error)
 
+	// RequestParts reads stored parts of requests, by hash. It omits those that are not stored. Errors are those of the
+	// database, and the cause of ctx.
+	RequestParts(ctx context.Context, hashes ...string) (map[string]string, error)
+
 	// NewMessage returns a new id for a message to a sub-agent, which the start of a
 	// call will write (turnlog.Spawn). An id may stay unused.
 	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)

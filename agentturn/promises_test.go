@@ -270,7 +270,7 @@ func (s *stage) checkRequests(c scene) {
 			}
 			s.fault("the notice of round %d of turn %d: %s", round.Number, c.ID, fault)
 		}
-		parts, err := s.conn.RequestParts(context.Background(), prompt.PartsOf(*round.Recipe)...)
+		parts, err := s.conn.RequestParts(context.Background(), prompt.PartsOf(record, round.Number)...)
 		if err != nil {
 			s.fault("the parts of round %d: %v", round.Number, err)
 			continue

@@ -30,7 +30,7 @@ func TestToolCallThenText(t *testing.T) {
 		wantMessages := []inference.Message{
 			{Role: inference.RoleUser, Text: "do it"},
 			{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "call_look_1", Name: "look",
-				Arguments: `{"n":1}`}}, RawProvider: "main"},
+				Arguments: `{"n":1}`}}},
 			{Role: inference.RoleTool, CallID: "call_look_1", Tool: "look", Text: "look ran"},
 		}
 		if diff := cmp.Diff(wantMessages, requests[1].Messages[1:]); diff != "" {

@@ -3,6 +3,7 @@ package agentturn_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,7 +65,7 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			t.Fatalf("the round is written with the summary %+v", entry.Summary)
 		}
 		recipe := b.recipes()[0]
-		if recipe.Summary != entry.Summary.UpTo || recipe.FirstPast <= 1 || recipe.Omitted != int(recipe.FirstPast)-1 {
+		if e := b.startOf(recipe); e.Summary != entry.Summary.UpTo || e.FirstPast() <= 1 || e.Omitted != int(e.FirstPast())-1 {
 			t.Errorf("the recipe is %+v", recipe)
 		}
 		if got := b.store.rounds()[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 ||
@@ -72,28 +73,35 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			t.Errorf("the round took %+v, and its own request %d", got, recipe.Window.Reported)
 		}
 		covered := strings.Count(asked, "User: question")
-		if covered <= recipe.Omitted {
-			t.Errorf("%d turns are summarised where %d are left out: the next turn needs a summary again", covered,
-				recipe.Omitted)
+		if covered != recipe.Start.Omitted {
+			t.Errorf("%d turns are summarised where %d are left out", covered, recipe.Start.Omitted)
 		}
 
-		// The next turn of the conversation reuses the summary; a turn that leaves out
+		// The next turn of the conversation goes on with the summary; one that has to leave out
 		// more extends it.
 		for _, c := range []struct {
 			more int
 			asks bool
-		}{{1, false}, {6, true}} {
+		}{{0, false}, {6, true}} {
 			next := talk(t, 12+c.more, says("done"))
 			if c.asks {
 				next = talk(t, 12+c.more, summarises("And of more."), says("done"))
 			}
-			next.store.summary = *entry.Summary
+			past := turnlog.Past{TurnID: b.store.turn().ID, Body: "do it", Reply: "done", Rounds: b.store.rounds()}
+			next.store.history = slices.Insert(next.store.history, 12, past)
+			for i := range next.store.history[13:] {
+				next.store.history[13+i].TurnID = past.TurnID + turnkeeper.TurnID(i+1)
+			}
+			next.store.summary, next.store.earlier, next.earlier = *entry.Summary, 198, b.parts()
 			next.run(t.Context())
 			requests := next.requests()
 			if isSummary(requests[0]) != c.asks {
 				t.Fatalf("with %d more turns the first request is for a summary: %v", c.more, isSummary(requests[0]))
 			}
-			if !c.asks {
+			if r := next.recipes()[0]; !c.asks {
+				if r.Start != nil || len(requests[0].Messages) != len(request.Messages)+2 {
+					t.Errorf("it does not extend the request before it: %+v", r)
+				}
 				continue
 			}
 			asked := requests[0].Messages[1].Text
@@ -155,15 +163,15 @@ func TestNoSummary(t *testing.T) {
 	}
 }
 
-// stingy is a Budget that has room for the turn's own requests and none for a summary.
-type stingy struct{}
+// stingy is a Budget that has room for all requests but the first, which asks for a summary.
+type stingy struct{ asked bool }
 
-func (stingy) Reserve(_ context.Context, _ agentturn.Spender,
-	estimate turnkeeper.Usage) (agentturn.Reservation, error) {
-	if estimate.InputTokens < 3900 { // the turn's own request fills its window
+func (s *stingy) Reserve(context.Context, agentturn.Spender, turnkeeper.Usage) (agentturn.Reservation, error) {
+	if !s.asked {
+		s.asked = true
 		return agentturn.Reservation{Blocked: true, Scope: "turn"}, nil
 	}
 	return agentturn.Reservation{ID: 1}, nil
 }
 
-func (stingy) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error { return nil }
+func (*stingy) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error { return nil }

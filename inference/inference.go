@@ -27,6 +27,13 @@ type Provider interface {
 	Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error)
 }
 
+// An Encoder is a Provider that tells how it encodes requests. If that changes, the requests of a conversation no longer
+// extend each other.
+type Encoder interface {
+	// Form returns the Form of Sent.
+	Form() string
+}
+
 // A Role is the author of a message.
 type Role string
 

@@ -27,6 +27,7 @@ type writer interface {
 	DropDraft(ctx context.Context, id turnkeeper.OutputID) error
 	Arrivals(ctx context.Context) ([]turnlog.CallResult, error)
 	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)
+	RequestParts(ctx context.Context, hashes ...string) (map[string]string, error)
 	Late(ctx context.Context, r turnlog.CallResult) error
 }
 
@@ -68,6 +69,10 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 		stop()
 		cancel(nil)
 	}
+}
+
+func (j *turnJournal) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	return j.writer.RequestParts(ctx, hashes...)
 }
 
 func (j *turnJournal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,

@@ -496,7 +496,7 @@ begin
             and t.ended_at is null)
       and not exists (select from turnkeeper.turns t join turnkeeper.journal j on j.turn_id = t.id
             where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
-              and (j.request ->> 'summary')::bigint = s.up_to);
+              and (j.request -> 'start' ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.api_conversations c using turnkeeper.messages m
     where m.id = any(m_ids) and c.id = m.conversation and c.agent = m.agent and c.user_name = m.user_name
         and not exists (select from turnkeeper.messages o

@@ -17,6 +17,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/internal/golden"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/tools"
 )
 
 // TestEviction compares requests with files: each contains a journal, and below it the
@@ -46,6 +47,13 @@ func TestEviction(t *testing.T) {
 	}
 }
 
+// A described is a turn before a request.
+type described struct {
+	*State
+	model Model
+	at    Moment
+}
+
 // readJournal parses the description of a turn, one fact per line:
 //
 //	window SIZE ANSWER
@@ -58,13 +66,12 @@ func TestEviction(t *testing.T) {
 //	  call ID RESULT [OUTPUT]  OUTPUT: the id under which the whole result is stored
 //	  page ID RESULT
 //	  reply TEXT
-//	notice TEXT
 //
 // A TEXT or RESULT that is a number stands for so many characters.
-func readJournal(t *testing.T, journal string) Input {
-	p := Input{note: standingNote, model: Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{},
-		"", nil)}, factor: 1, tools: newToolset(nil), sizes: pastSizes{}}
-	p.turn, p.def = 9, &agentdef.Definition{Prompt: "You test."}
+func readJournal(t *testing.T, journal string) described {
+	p := described{State: NewState(&turnlog.Record{Turn: turnkeeper.Turn{ID: 1000}},
+		&agentdef.Definition{Prompt: "You test."}, Offer{Registry: &tools.Registry{}}, &Calibrations{})}
+	p.model = Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{}, "", nil)}
 	var definitions []inference.ToolDefinition
 	readers := false
 	for line := range strings.Lines(journal) {
@@ -73,7 +80,7 @@ func readJournal(t *testing.T, journal string) Input {
 		switch word {
 		case "":
 		case "window":
-			p.window = splitWindow(number(t, first), number(t, second))
+			p.model.Window, p.def.MaxOutputTokens = number(t, first), number(t, second)
 		case "tools":
 			for i := range number(t, first) {
 				definitions = append(definitions, definition(fmt.Sprint("tool", i+1), number(t, second)))
@@ -81,7 +88,7 @@ func readJournal(t *testing.T, journal string) Input {
 		case "readers":
 			readers = true
 		case "limit":
-			p.limit = number(t, rest)
+			p.refused = &refusal{p.model.key(), number(t, rest)}
 		case "older":
 			p.older = number(t, rest)
 		case "factor":
@@ -89,18 +96,16 @@ func readJournal(t *testing.T, journal string) Input {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.factor = f
+			p.learned.models = map[modelKey]modelCalibration{p.model.key(): {calibration: calibration{[]float64{f, f, f}}}}
 		case "final":
-			p.final = true
-		case "notice":
-			p.notice = textOf(rest)
+			p.at.Final = true
 		case "message":
 			p.body = textOf(rest)
 		case "past":
 			p.history = append(p.history, turnlog.Past{TurnID: turnkeeper.TurnID(number(t, first)),
 				Body: textOf(second)})
 		case "round":
-			p.rounds = append(p.rounds, turnkeeper.Round{Number: len(p.rounds) + 1})
+			p.at.Rounds = append(p.at.Rounds, turnkeeper.Round{Number: len(p.at.Rounds) + 1})
 		case "call", "page":
 			addCall(&p, word == "page", first, second)
 		case "reply":
@@ -113,7 +118,7 @@ func readJournal(t *testing.T, journal string) Input {
 		definitions = append(definitions, definition(turnkeeper.ToolGetContinuation, 60),
 			definition(turnkeeper.ToolGetToolOutput, 60))
 	}
-	p.tools = newToolset(definitions)
+	p.toolset = newToolset(definitions)
 	return p
 }
 
@@ -123,10 +128,10 @@ func definition(name string, chars int) inference.ToolDefinition {
 }
 
 // addCall adds a call to the current round or earlier turn.
-func addCall(p *Input, page bool, id, rest string) {
+func addCall(p *described, page bool, id, rest string) {
 	result, output, _ := strings.Cut(rest, " ")
-	rounds := &p.rounds
-	if len(p.rounds) == 0 {
+	rounds := &p.at.Rounds
+	if len(p.at.Rounds) == 0 {
 		past := &p.history[len(p.history)-1]
 		if rounds = &past.Rounds; len(*rounds) == 0 {
 			*rounds = []turnkeeper.Round{{Number: 1}}
@@ -163,26 +168,22 @@ func textOf(text string) string {
 }
 
 // tell formats a request: the budget, then one line per message.
-func tell(t *testing.T, p Input) string {
+func tell(t *testing.T, p described) string {
 	var b strings.Builder
-	d, ok := p.plan()
-	w := d.Window
-	fmt.Fprintf(&b, "window %d = answer %d + safety %d + room %d\n", w.Size, w.Answer, w.Safety, p.room())
-	fmt.Fprintf(&b, "request %d = (system %d + tools %d + history %d + turn %d + notice %d) x %g\n", d.tokens, w.System,
-		w.Tools, w.History, w.Turn, w.Notice, w.Factor)
-	if !ok {
-		fmt.Fprintf(&b, "not sent: %s\n", p.tooLong(d))
-		return b.String()
-	}
-	request, err := p.request(d)
+	request, err := p.begin(p.model, p.at, "", nil)
+	room := p.newEpochRoom(p.model, p.at)
+	w := request.Recipe.Window
 	if err != nil {
-		t.Fatal(err)
+		return fmt.Sprintf("room %d\nnot sent: %s\n", room, err)
 	}
+	fmt.Fprintf(&b, "window %d = answer %d + safety %d + room %d\n", w.Size, w.Answer, w.Safety, room)
+	fmt.Fprintf(&b, "request %d = (system %d + tools %d + history %d + turn %d + notice %d) x %g\n", request.Tokens,
+		w.System, w.Tools, w.History, w.Turn, w.Notice, w.Factor)
 	if err := paired(request.Messages); err != nil {
 		t.Error(err)
 	}
-	if d.tokens > p.room() {
-		t.Errorf("%d tokens are sent where %d have room", d.tokens, p.room())
+	if request.Tokens > room {
+		t.Errorf("%d tokens are sent where %d have room", request.Tokens, room)
 	}
 	var names []string
 	for _, tool := range request.Tools {

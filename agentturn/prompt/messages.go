@@ -11,46 +11,80 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// A messageWriter writes the messages of one request.
+// A messageWriter writes the messages of the requests of an epoch. What it writes for a turn does not depend on what
+// follows, so that each request extends the one before it.
 type messageWriter struct {
-	ids map[string]bool // call ids in the request
-
-	// plain is set if the request declares no tools. Servers then refuse calls and
-	// results, which are written as text instead.
-	plain bool
-	// reread is set if the model can read this turn's dropped results again.
-	reread bool
-	// past is set for the rounds of an earlier turn.
-	past bool
-
-	record recordForm
-	turn   turnkeeper.TurnID // of the rounds
+	epoch   *epoch
+	dropped map[int]bool    // numbers of the calls of the epoch's first turn whose results are left out
+	ids     map[string]bool // call ids of turns before the epoch, and of its first turn
 }
 
-// roundMessages returns the answer of a round and the results of its calls, in call order.
-// A line replaces each dropped result.
-func (w *messageWriter) roundMessages(round turnkeeper.Round,
-	dropped func(turnkeeper.ToolCall) bool) []inference.Message {
-	messages := append(make([]inference.Message, 0, 2+len(round.Calls)), w.answerOf(round))
+func newMessageWriter(e *epoch) (*messageWriter, error) {
+	dropped, err := parseNumbers(e.Dropped)
+	return &messageWriter{epoch: e, dropped: dropped, ids: map[string]bool{}}, err
+}
+
+// plain reports whether the requests declare no tools. Servers then refuse calls and results, which are written as text
+// instead.
+func (w *messageWriter) plain() bool { return w.epoch.tools == nil }
+
+// before reports whether a turn ended before the epoch began.
+func (w *messageWriter) before(turn turnkeeper.TurnID) bool { return turn < w.epoch.id.Turn }
+
+// appendRounds appends the answers of a turn with the results of their calls. Each follows the notice that was sent with
+// its request.
+func (w *messageWriter) appendRounds(messages []inference.Message, turn turnkeeper.TurnID,
+	rounds []turnkeeper.Round) []inference.Message {
+	number := 0 // of the call in the turn
+	for i := range rounds {
+		messages = w.appendRound(messages, turn, &rounds[i], number)
+		number += len(rounds[i].Calls)
+	}
+	return messages
+}
+
+// appendRound appends a round. before is the number of calls of the turn before it.
+func (w *messageWriter) appendRound(messages []inference.Message, turn turnkeeper.TurnID, round *turnkeeper.Round,
+	before int) []inference.Message {
+	messages = w.appendNotice(messages, round)
+	first := len(messages)
+	messages = append(messages, w.answerOf(round))
 	if len(round.Calls) == 0 { // some servers refuse two adjacent answers
 		return append(messages, inference.Message{Role: inference.RoleUser, Text: answerUnsent})
 	}
-	for _, call := range round.Calls {
-		text := shownOf(call)
-		switch {
-		case dropped(call):
-			text = w.droppedLine(call)
-		case w.past && Handled(call):
-			text = pastLine(call)
-		}
+	for i := range round.Calls {
+		call := &round.Calls[i]
 		messages = append(messages, inference.Message{
-			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: text,
+			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: w.result(turn, call, before+i+1),
 		})
 	}
-	if (w.plain || w.record.of(w.turn, round.Number) == bareCalls) && len(round.Calls) > 0 {
-		return asText(messages)
+	if w.plain() || w.epoch.bare(turn, round.Number) {
+		return append(messages[:first], asText(messages[first:])...)
 	}
 	return messages
+}
+
+// appendNotice appends the notice that was sent with the request of a round of the epoch.
+func (w *messageWriter) appendNotice(messages []inference.Message, round *turnkeeper.Round) []inference.Message {
+	if !w.epoch.has(*round) || round.Recipe.Notice == "" {
+		return messages
+	}
+	return append(messages, inference.Message{Role: inference.RoleUser, Text: round.Recipe.Notice})
+}
+
+// result returns what is shown of a call's result: a line if it was left out when the epoch began.
+func (w *messageWriter) result(turn turnkeeper.TurnID, call *turnkeeper.ToolCall, number int) string {
+	text := shownOf(*call)
+	switch {
+	case turn == w.epoch.id.Turn && w.dropped[number]:
+		return droppedLine(*call, w.epoch.reads())
+	case !w.before(turn):
+	case turn <= w.epoch.LeanPast && len(leanLine(*call)) < len(text):
+		return leanLine(*call)
+	case Handled(*call):
+		return pastLine(*call)
+	}
+	return text
 }
 
 // answerUnsent follows an answer after which the model was asked once more.
@@ -71,10 +105,11 @@ func asText(messages []inference.Message) []inference.Message {
 	return []inference.Message{asked, {Role: inference.RoleUser, Text: results.String()}}
 }
 
-func (w *messageWriter) answerOf(round turnkeeper.Round) inference.Message {
-	m := inference.Message{Role: inference.RoleAssistant, Text: round.Text, Raw: round.Raw, RawProvider: round.Provider}
-	if w.record.of(w.turn, round.Number) != "" {
-		m.Raw = nil
+// answerOf returns an answer, as its provider sent it if that was in the epoch.
+func (w *messageWriter) answerOf(round *turnkeeper.Round) inference.Message {
+	m := inference.Message{Role: inference.RoleAssistant, Text: round.Text}
+	if w.epoch.has(*round) && round.Raw != nil {
+		m.Raw, m.RawProvider = round.Raw, round.Provider
 	}
 	m.Calls = slices.Grow(m.Calls, len(round.Calls))
 	for i := range round.Calls {
@@ -90,13 +125,10 @@ func shownOf(call turnkeeper.ToolCall) string {
 	return cmp.Or(call.Shown, "(no output)")
 }
 
-// droppedLine returns the line that replaces a dropped result. It names the handle if the
-// result can be read again, which results of paging calls cannot.
-func (w *messageWriter) droppedLine(call turnkeeper.ToolCall) string {
-	if w.past {
-		return leanLine(call)
-	}
-	if !w.reread || call.Paging {
+// droppedLine returns the line that replaces a dropped result. It names the handle if the model can read the result
+// again, which it cannot if a paging call made it.
+func droppedLine(call turnkeeper.ToolCall, reads bool) string {
+	if !reads || call.Paging {
 		return plainLine(call)
 	}
 	id := call.WireID
@@ -112,48 +144,57 @@ func plainLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("[result of %s dropped to fit the context window]", call.Name)
 }
 
-// appendPast appends the messages of an earlier turn. If lean is set, a line replaces every
-// result that is longer than the line.
-func (w *messageWriter) appendPast(messages []inference.Message, past turnlog.Past, lean bool) []inference.Message {
+// appendPast appends the messages of an earlier turn.
+func (w *messageWriter) appendPast(messages []inference.Message, past turnlog.Past) []inference.Message {
 	n := len(messages)
 	messages = append(messages, inference.Message{Role: inference.RoleUser, Text: past.Body})
-	messages = w.appendAnswers(messages, past, lean)
-	w.renameCalls(past.TurnID, past.Rounds, messages[n:])
+	messages = w.appendAnswers(messages, past)
+	if w.before(past.TurnID) {
+		w.renameCalls(past.TurnID, past.Rounds, messages[n:])
+	}
 	return messages
 }
 
 // appendAnswers appends the rounds of an earlier turn, and its reply, which usually is the
-// text of its last round. Its results can no longer be read.
-func (w *messageWriter) appendAnswers(messages []inference.Message, past turnlog.Past, lean bool) []inference.Message {
+// text of its last round.
+func (w *messageWriter) appendAnswers(messages []inference.Message, past turnlog.Past) []inference.Message {
 	rounds, reply := past.Rounds, past.Reply
 	if statementOn(past) != "" || past.Silent && len(rounds) > 0 {
 		reply = "" // the rounds contain the model's texts, and endOf adds the rest
 	}
-	earlier := messageWriter{ids: w.ids, plain: w.plain, past: true, record: w.record, turn: past.TurnID}
-	final := inference.Message{Role: inference.RoleAssistant, Text: reply}
-	if n := len(rounds); n > 0 && len(rounds[n-1].Calls) == 0 {
-		if said := rounds[n-1]; reply == "" || reply == said.Text {
-			final = earlier.answerOf(said)
-		}
-		rounds = rounds[:n-1]
+	n := len(rounds)
+	if n == 0 || len(rounds[n-1].Calls) > 0 {
+		messages = w.appendRounds(messages, past.TurnID, rounds)
+		return append(messages, endOf(past, inference.Message{Role: inference.RoleAssistant, Text: reply}))
 	}
-	for _, round := range rounds {
-		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
-			return lean && len(leanLine(call)) < len(shownOf(call))
-		})...)
+	said := &rounds[n-1]
+	messages = w.appendNotice(w.appendRounds(messages, past.TurnID, rounds[:n-1]), said)
+	if reply == "" || reply == said.Text {
+		return append(messages, endOf(past, w.answerOf(said)))
 	}
-	return append(messages, endOf(past, final))
+	return append(messages, endOf(past, inference.Message{Role: inference.RoleAssistant, Text: reply}))
 }
 
-// reserveIDs reserves the ids of this turn's calls, which are sent unchanged.
-func (w *messageWriter) reserveIDs(rounds []turnkeeper.Round) {
-	for call := range eachCall(rounds) {
+// reserve reserves the ids of calls that are sent unchanged because they were sent before: those of the epoch's first
+// turn up to its first request. Later turns have other ids than all that they show.
+func (w *messageWriter) reserve(in input) {
+	rounds := in.rounds
+	if in.turn != w.epoch.id.Turn {
+		if rounds = nil; len(in.shown) > 0 {
+			for _, past := range in.shown {
+				if past.TurnID == w.epoch.id.Turn {
+					rounds = past.Rounds
+				}
+			}
+		}
+	}
+	for call := range eachCall(rounds[:min(len(rounds), w.epoch.id.Round-1)]) {
 		w.ids[call.WireID] = true
 	}
 }
 
-// renameCalls changes the ids of an earlier turn's calls that the request already contains.
-// Providers repeat ids from one turn to the next.
+// renameCalls changes the ids of an earlier turn's calls that the request already contains: turns that ran at the same
+// time do not know of each other's.
 func (w *messageWriter) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
 	names, prefix := map[string]string{}, fmt.Sprintf("turn-%d-", turn)
 	for call := range eachCall(rounds) {

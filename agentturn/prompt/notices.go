@@ -3,11 +3,13 @@ package prompt
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -21,13 +23,46 @@ const handlesNote = " Any text argument of a tool may be output:ID, with the id 
 	"the tool then gets the whole text of that result, and you need not repeat it. output:ID[START:END] is a part of it, in characters. " +
 	"A text of your own that begins with output: begins with output:: instead."
 
-// notice returns the notice at the end of a request. There is one in the last round, while
-// a call runs in the background or an output has a handle, if a result imitates the
-// program, and if the provider has cut the last request. It contains no text from outside.
-// It is built anew for each request and is not part of the conversation. full is the share
-// of the window that the request takes, in percent.
-func (s *State) notice(at Moment, full int) string {
-	notice := withCutWarning(s.statusNotice(at, full), at.Rounds)
+// said identifies what the newest notices of an epoch say: of the turn's background calls, and of results that imitate
+// the program.
+type said struct{ status, imitations string }
+
+// saidIn returns what the newest notices of an epoch say.
+func (s *State) saidIn(e *epoch, rounds []turnkeeper.Round) said {
+	turn, round := s.newestIn(e, rounds)
+	switch {
+	case round == nil:
+		return said{}
+	case turn != s.turn: // another turn's calls are not this one's
+		return said{imitations: round.Recipe.Imitations}
+	}
+	return said{round.Recipe.Status, round.Recipe.Imitations}
+}
+
+// newestIn returns the newest round of an epoch, and its turn, or nil.
+func (s *State) newestIn(e *epoch, rounds []turnkeeper.Round) (turnkeeper.TurnID, *turnkeeper.Round) {
+	for i := range slices.Backward(rounds) {
+		if e.has(rounds[i]) {
+			return s.turn, &rounds[i]
+		}
+	}
+	for _, past := range slices.Backward(s.history) {
+		for i := range slices.Backward(past.Rounds) {
+			if e.has(past.Rounds[i]) {
+				return past.TurnID, &past.Rounds[i]
+			}
+		}
+	}
+	return 0, nil
+}
+
+// notice returns the notice at the end of a request. There is one in the last round, if the background calls that run or
+// have ended are not those of the newest notice, if more results imitate the program than it said, if the provider has
+// cut the last request, and if the last answer could not be used. It contains no text from outside. It stays in the
+// conversation, where it was said; figures in it are of that moment. full is the share of the window that the request
+// takes, in percent.
+func (s *State) notice(at Moment, full int, e *epoch, before said) string {
+	notice := withCutWarning(s.statusNotice(at, full, e, before), at.Rounds)
 	if at.Unparsed {
 		notice = withParagraph(notice, unparsedHint(at.Final))
 	}
@@ -49,10 +84,13 @@ func withParagraph(notice, text string) string {
 	return cmp.Or(notice, "# System Notice") + "\n\n" + text
 }
 
-// statusNotice returns the notice without the warning that a request was cut.
-func (s *State) statusNotice(at Moment, full int) string {
-	status, imitations, charged := s.status(at), s.imitations(at.Rounds), Charged(at.Rounds)
-	if status == "" && imitations == "" && !at.Final {
+// statusNotice returns the notice without the warnings about the last request and answer.
+func (s *State) statusNotice(at Moment, full int, e *epoch, before said) string {
+	status, imitations, charged := s.status(at), "", Charged(at.Rounds)
+	if found := s.imitating(e, at.Rounds); keyOfImitations(found) != before.imitations {
+		imitations = s.imitations(found)
+	}
+	if statusKey(at.Rounds) == before.status && imitations == "" && !at.Final {
 		return ""
 	}
 	var b strings.Builder
@@ -82,33 +120,86 @@ func (s *State) statusNotice(at Moment, full int) string {
 // status lists the background calls, and the outputs that the model knows by a handle. It
 // is empty if there are none.
 func (s *State) status(at Moment) string {
-	var running, ready, failed, unknown []string
-	for call := range eachCall(at.Rounds) {
-		switch {
-		case call.State == turnkeeper.CallRunning:
-			running = append(running, fmt.Sprintf("- %s %s%.1fs)", call.Name, RunningMark(*call),
-				at.Age(*call).Seconds()))
-		case WentOn(*call) && call.State == turnkeeper.CallUnknown:
-			unknown = append(unknown, endedLine(*call))
-		case WentOn(*call) && call.State != turnkeeper.CallSucceeded:
-			failed = append(failed, endedLine(*call))
-		case Handled(*call):
-			ready = append(ready, s.readyLine(CallsOf(at.Rounds), *call))
+	lists := map[string][]string{}
+	for heading, call := range eachBackground(at.Rounds) {
+		line := ""
+		switch heading {
+		case headingRunning:
+			line = fmt.Sprintf("- %s (id: %s, running %.1fs)", call.Name, call.OutputID, at.Age(*call).Seconds())
+		case headingReady:
+			line = s.readyLine(CallsOf(at.Rounds), *call)
+		default:
+			line = endedLine(*call)
 		}
+		lists[heading] = append(lists[heading], line)
 	}
-	if len(running)+len(ready)+len(failed)+len(unknown) == 0 {
+	if len(lists) == 0 {
 		return ""
 	}
 	lines := []string{"## Async Tool Status"}
-	for _, part := range []struct {
-		name string
-		list []string
-	}{{"Running", running}, {"Ready", ready}, {"Failed", failed}, {"Unknown", unknown}} {
-		if len(part.list) > 0 {
-			lines = append(append(lines, fmt.Sprintf("### %s (%d)", part.name, len(part.list))), part.list...)
+	for _, heading := range []string{headingRunning, headingReady, headingFailed, headingUnknown} {
+		if list := lists[heading]; len(list) > 0 {
+			lines = append(append(lines, fmt.Sprintf("### %s (%d)", heading, len(list))), list...)
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// eachBackground yields the calls that status lists, with the heading under which they stand.
+func eachBackground(rounds []turnkeeper.Round) iter.Seq2[string, *turnkeeper.ToolCall] {
+	return func(yield func(string, *turnkeeper.ToolCall) bool) {
+		for call := range eachCall(rounds) {
+			heading := ""
+			switch {
+			case call.State == turnkeeper.CallRunning:
+				heading = headingRunning
+			case WentOn(*call) && call.State == turnkeeper.CallUnknown:
+				heading = headingUnknown
+			case WentOn(*call) && call.State != turnkeeper.CallSucceeded:
+				heading = headingFailed
+			case Handled(*call):
+				heading = headingReady
+			}
+			if heading != "" && !yield(heading, call) {
+				return
+			}
+		}
+	}
+}
+
+// Headings of the status.
+const (
+	headingRunning = "Running"
+	headingReady   = "Ready"
+	headingFailed  = "Failed"
+	headingUnknown = "Unknown"
+)
+
+// statusKey identifies the background calls of a turn and what has become of them. It is empty if there are none.
+func statusKey(rounds []turnkeeper.Round) string {
+	var list []string
+	for heading, call := range eachBackground(rounds) {
+		list = append(list, heading+" "+string(call.OutputID))
+	}
+	return keyOfList(list)
+}
+
+// keyOfList returns a short text that identifies a list. It is empty for an empty list.
+func keyOfList(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return turnlog.NewRequestPart(strings.Join(list, "\n")).SHA256[:16]
+}
+
+// running returns the outputs of the calls that run in the background.
+func running(rounds []turnkeeper.Round) (outputs []turnkeeper.OutputID) {
+	for heading, call := range eachBackground(rounds) {
+		if heading == headingRunning {
+			outputs = append(outputs, call.OutputID)
+		}
+	}
+	return outputs
 }
 
 // endedLine returns the line of a background call that did not succeed, without the tool's

@@ -3,130 +3,125 @@ package prompt
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"turnkeeper"
-	"turnkeeper/agentdef"
 	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 )
 
 // recipeVersion is the version of the recipes that this program writes. Increase it when
-// Input.request builds another request from the same recipe.
-const recipeVersion = 1
+// input.request builds another request from the same recipe: epochs of another version then end.
+const recipeVersion = 2
 
-// An Input holds everything that a request depends on: the state of a turn before a round,
-// and the model. Rebuild needs the first five fields only.
-type Input struct {
-	turn    turnkeeper.TurnID
-	def     *agentdef.Definition
-	body    string         // of the message
-	history []turnlog.Past // oldest first
-	rounds  []turnkeeper.Round
+// A plan is a request that is not built yet, with the sizes of its parts.
+type plan struct {
+	*sizer
+	s      *State
+	m      Model
+	at     Moment
+	window turnkeeper.Window
+	limit  int // room after a request was refused as too long; 0: none was
+	factor float64
+	said   said // by the newest notices
+}
 
-	sizes   pastSizes       // of the history
-	older   int             // number of turns of the conversation before the history
-	summary turnlog.Summary // of the beginning of the conversation; zero: none
-	model   Model
-	window  turnkeeper.Window // its size, and the reserves for answer and safety
-	limit   int               // room after a request was refused as too long; 0: none was
-	factor  float64           // corrects estimates
-	note    string            // follows the system prompt
-	tools   *toolset
-	record  recordForm
-	final   bool
-	notice  string
+// plan returns the plan of a request to a model in an epoch: its notice, the message and the tools are counted.
+func (s *State) plan(m Model, at Moment, e *epoch) *plan {
+	p := &plan{sizer: newSizer(m, e), s: s, m: m, at: at, window: splitWindow(m.Window, s.def.MaxOutputTokens),
+		limit: e.Room, factor: s.factor(m, at.Rounds), said: s.saidIn(e, at.Rounds)}
+	p.window.Factor, p.window.Turn = p.factor, p.message(s.body)
+	p.window.Tools = s.toolTokens(e, m.Tokens)
+	p.setNotice(100)
+	return p
+}
+
+// setNotice returns the notice of a request that takes this share of the window, in percent, and counts it.
+func (p *plan) setNotice(full int) (notice string) {
+	if notice = p.s.notice(p.at, full, p.epoch, p.said); notice != "" {
+		p.window.Notice = p.message(notice)
+	}
+	return notice
 }
 
 // room returns the maximum size of the request, in corrected tokens.
-func (in Input) room() int {
-	if in.limit > 0 {
-		return min(in.limit, in.window.Room())
+func (p *plan) room() int {
+	if p.limit > 0 {
+		return min(p.limit, p.window.Room())
 	}
-	return in.window.Room()
+	return p.window.Room()
 }
 
-// A Plan is a recipe with the texts that it names, and the size of the request.
-type Plan struct {
-	turnkeeper.Recipe
-	note    string // follows the system prompt
-	tools   []inference.ToolDefinition
-	summary string // of the turns that are not shown; empty: none
-
-	tokens int // corrected estimate
-	parts  []turnlog.RequestPart
-}
+// tokens returns the size of the request, in corrected tokens.
+func (p *plan) tokens() int { return corrected(p.window.Estimate(), p.factor) }
 
 // full returns the share of the window that the request takes, in percent.
-func (p Plan) full() int { return min(100*p.tokens/max(p.Window.Size, 1), 100) }
-
-// plan fits the request into the window, and reports whether it fits.
-func (in Input) plan() (Plan, bool) {
-	p := Plan{note: in.note, tools: in.tools.definitions}
-	p.Recipe = turnkeeper.Recipe{
-		Version: recipeVersion, Provider: in.model.Provider, Model: in.model.Name, Tools: in.tools.part.SHA256,
-		Final: in.final, Notice: in.notice,
-		Compacted: in.limit,
-	}
-	in.record.store(&p.Recipe)
-	load, window := in.load(p)
-	fitted, ok := fit(int(float64(in.room())/in.factor), load)
-	window.History, window.Turn = fitted.history, window.Turn+fitted.turn
-	p.Window, p.tokens = window, corrected(fitted.tokens, in.factor)
-	p.setFitting(in, fitted)
-	if in.tools.part.SHA256 != "" {
-		p.parts = append(p.parts, in.tools.part)
-	}
-	return p, ok
-}
+func (p *plan) full() int { return min(100*p.tokens()/max(p.window.Size, 1), 100) }
 
 func corrected(estimate int, factor float64) int { return int(math.Ceil(float64(estimate) * factor)) }
 
-// setFitting sets the recipe's fields from a fitting.
-func (p *Plan) setFitting(in Input, f fitting) {
-	if f.firstPast < len(in.history) {
-		p.FirstPast = in.history[f.firstPast].TurnID
+// fit chooses what a new epoch shows of the turns and of this turn. It leaves room for a summary that is still to be
+// made, and reports whether the request fits.
+func (p *plan) fit(history []turnlog.Past, older int, summary string, summaryRoom int) (fitting, bool) {
+	p.window.System = p.message(p.s.systemText())
+	l := load{fixed: p.window.Estimate(), older: older > 0}
+	for _, past := range history {
+		l.past = append(l.past, p.s.sizes.load(p.sizer, past))
 	}
-	if f.firstWhole > f.firstPast {
-		p.LeanPast = in.history[f.firstWhole-1].TurnID
+	if len(history)+older > 0 {
+		l.note = p.prose(omissionNote(len(history)+older, summary)) + summaryRoom
 	}
+	for i := range p.at.Rounds {
+		l.rounds = append(l.rounds, p.round(&p.at.Rounds[i]))
+	}
+	f, ok := fit(int(float64(p.room())/p.factor), l)
 	if f.noted {
-		p.Omitted = f.firstPast + in.older
-		p.summary, p.Summary = in.summary.Text, in.summary.UpTo
+		f.history -= summaryRoom
 	}
-	p.Dropped = formatNumbers(slices.Concat(f.dropped...))
+	p.window.History, p.window.Turn = f.history, p.window.Turn+f.turn
+	return f, ok
 }
 
-// load counts the tokens of everything that the request could contain.
-func (in Input) load(p Plan) (load, turnkeeper.Window) {
-	w := messageWriter{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools),
-		record: in.record, turn: in.turn}
-	s := &sizer{in.model.Tokens, w, in.model.Provider}
-	window := in.window
-	window.Factor, window.System, window.Turn = in.factor, s.message(in.system(p)), s.message(in.body)
-	window.Tools = in.tools.tokens(in.model.Tokens)
-	if in.notice != "" {
-		window.Notice = s.message(in.notice)
+// request builds the request.
+func (p *plan) request(shown []turnlog.Past) (Request, error) {
+	notice := p.setNotice(p.full()) // not longer than with 100
+	in := input{turn: p.s.turn, def: p.s.def, body: p.s.body, shown: shown, rounds: p.at.Rounds, epoch: p.epoch,
+		final: p.at.Final, notice: notice, cacheKey: p.s.cacheKey}
+	request, err := in.request()
+	recipe := turnkeeper.Recipe{
+		Version: recipeVersion, Provider: p.m.Provider, Model: p.m.Name, Epoch: p.epoch.id, Final: p.at.Final,
+		Notice: notice, Running: running(p.at.Rounds), Status: statusKey(p.at.Rounds),
+		Imitations: keyOfImitations(p.s.imitating(p.epoch, p.at.Rounds)), Window: p.window,
 	}
-	l := load{fixed: window.Estimate(), older: in.older > 0}
-	for _, past := range in.history {
-		l.past = append(l.past, in.sizes.of(s, past))
+	if _, on := p.epoch.after(p.s.turn, p.at.Rounds); !on {
+		recipe.After = lastOf(shown)
 	}
-	if len(in.history)+in.older > 0 {
-		l.note = s.prose(omissionNote(len(in.history)+in.older, in.summary.Text))
-	}
-	for _, round := range in.rounds {
-		l.rounds = append(l.rounds, s.round(round))
-	}
-	return l, window
+	return Request{Request: request, Recipe: recipe, Tokens: p.tokens(), epoch: p.epoch.Epoch}, err
 }
 
 // tooLong returns the error of a request that does not fit.
-func (in Input) tooLong(p Plan) error {
+func (p *plan) tooLong() error {
 	return &inference.Error{
-		Class: inference.ClassContextOverflow, Provider: in.model.Provider, Model: in.model.Name, NoRetry: true,
+		Class: inference.ClassContextOverflow, Provider: p.m.Provider, Model: p.m.Name, NoRetry: true,
 		Detail: fmt.Sprintf(
 			"context too long: the request takes about %d tokens, and %d of the model's window of %d are left for it",
-			p.tokens, in.room(), in.window.Size),
+			p.tokens(), p.room(), p.window.Size),
 	}
+}
+
+// set sets the epoch's fields from a fitting of the turns.
+func (e *epoch) set(f fitting, history []turnlog.Past, older int, summary turnlog.Summary) {
+	for _, past := range history[f.firstPast:] {
+		e.Past = append(e.Past, past.TurnID)
+	}
+	if f.firstWhole > f.firstPast {
+		e.LeanPast = history[f.firstWhole-1].TurnID
+	}
+	if f.noted {
+		e.Omitted, e.Summary = f.firstPast+older, summary.UpTo
+	}
+	var dropped []bool
+	for _, round := range f.dropped {
+		dropped = append(dropped, round...)
+	}
+	e.Dropped = formatNumbers(dropped)
 }

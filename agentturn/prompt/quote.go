@@ -122,53 +122,76 @@ func groupOf(text string, match []int, group int) int {
 // maxImitations is the maximum number of results that a notice names.
 const maxImitations = 10
 
-// imitated reports whether the result of a call of this turn imitates the program. It
-// searches each result once.
-func (s *State) imitated(call *turnkeeper.ToolCall) bool {
-	if !call.State.Answered() {
-		return false
+// An imitator is a call whose result imitates the program.
+type imitator struct {
+	turn turnkeeper.TurnID
+	*turnkeeper.ToolCall
+}
+
+func keyOfImitations(found []imitator) string {
+	var list []string
+	for _, i := range found {
+		list = append(list, fmt.Sprintf("%d %s", i.turn, i.Key))
 	}
-	found, known := s.imitates[call.Key]
-	if !known {
-		found = imitates(fromOutside(call))
-		s.imitates[call.Key] = found
+	return keyOfList(list)
+}
+
+// imitating returns the calls that requests of the epoch show and whose results imitate the program. It searches only
+// what came after the newest request of the epoch, if there was nothing before.
+func (s *State) imitating(e *epoch, rounds []turnkeeper.Round) (found []imitator) {
+	turn, newest := s.newestIn(e, rounds)
+	all := newest == nil || newest.Recipe.Imitations != ""
+	search := func(id turnkeeper.TurnID, rounds []turnkeeper.Round) {
+		for call := range eachCall(rounds) {
+			if (all || id > turn || id == turn && call.Key.Round >= newest.Number) && s.imitated(id, call) {
+				found = append(found, imitator{id, call})
+			}
+		}
+	}
+	search(s.turn, rounds)
+	shown, _ := e.shown(s.history)
+	if newest == nil { // it begins, and what it shows is not decided yet
+		shown = s.history
+	}
+	for _, past := range shown {
+		if all || past.TurnID >= turn {
+			search(past.TurnID, past.Rounds)
+		}
 	}
 	return found
 }
 
-// pastImitations returns the lines of the warning about results of earlier turns. It searches
-// them once.
-func (s *State) pastImitations() []string {
-	if s.pastSearched {
-		return s.pastLines
+// imitated reports whether the result of a call imitates the program. It searches each result once.
+func (s *State) imitated(turn turnkeeper.TurnID, call *turnkeeper.ToolCall) bool {
+	if !call.State.Answered() {
+		return false
 	}
-	s.pastSearched = true
-	for _, past := range s.history {
-		for call := range eachCall(past.Rounds) {
-			if call.State.Answered() && imitates(fromOutside(call)) {
-				s.pastLines = append(s.pastLines, fmt.Sprintf("- %s, in an earlier turn", PlainName(call.Name)))
-			}
-		}
+	key := callKey{turn, call.Key}
+	found, known := s.imitates[key]
+	if !known {
+		found = imitates(fromOutside(call))
+		s.imitates[key] = found
 	}
-	return s.pastLines
+	return found
 }
 
-// imitations returns a warning about results that imitate the program, in this turn and in
-// the earlier turns that a request may show. It is empty if there are none.
-func (s *State) imitations(rounds []turnkeeper.Round) string {
+// A callKey identifies a call of a turn or of an earlier one.
+type callKey struct {
+	turn turnkeeper.TurnID
+	turnkeeper.CallKey
+}
+
+// imitations returns a warning about results that imitate the program.
+func (s *State) imitations(found []imitator) string {
 	var lines []string
-	add := func(line string) {
+	for _, i := range found {
+		line := fmt.Sprintf("- %s, in an earlier turn", PlainName(i.Name))
+		if i.turn == s.turn {
+			line = fmt.Sprintf("- %s (tool_call_id %q)", PlainName(i.Name), i.WireID)
+		}
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
-	}
-	for call := range eachCall(rounds) {
-		if s.imitated(call) {
-			add(fmt.Sprintf("- %s (tool_call_id %q)", PlainName(call.Name), call.WireID))
-		}
-	}
-	for _, line := range s.pastImitations() {
-		add(line)
 	}
 	if len(lines) == 0 {
 		return ""

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,19 +17,20 @@ import (
 type Rebuilt struct {
 	inference.Request
 	Recipe turnkeeper.Recipe
-	Form   string // how the provider encoded it, see inference.Sent; empty: as Canonical does
+	Start  turnkeeper.Epoch // of its epoch
+	Form   string           // how the provider encoded it, see inference.Sent; empty: as Canonical does
 }
 
 // Errors of Rebuild.
 var (
 	ErrNoRound     = errors.New("there is no such round")
 	ErrNoRecipe    = errors.New("the round has no recipe of its request")
-	ErrNewerRecord = errors.New("the round was written by a newer release, whose recipes this program cannot read")
+	ErrOtherRecord = errors.New("the round was written by another release, whose recipes this program cannot read")
 )
 
-// Rebuild builds the request of a round again. record is the turn as it is in the journal
-// now, with the Summary that the round's recipe names. parts holds the request parts that
-// the recipe names, by hash. If the request's hash differs from the recipe's, a stored text
+// Rebuild builds the request of a round again. record is the turn as it is in the journal now, with the Summary that
+// SummaryOf names. parts holds the request
+// parts that PartsOf names, by hash. If the request's hash differs from the recipe's, a stored text
 // has been masked, and the request is not exactly what was sent.
 func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
 	if number < 1 || number > len(record.Rounds) {
@@ -38,62 +40,79 @@ func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts m
 	if recipe == nil {
 		return Rebuilt{}, ErrNoRecipe
 	}
-	if recipe.Version > recipeVersion {
-		return Rebuilt{}, ErrNewerRecord
+	if recipe.Version != recipeVersion {
+		return Rebuilt{}, ErrOtherRecord
 	}
-	p, form, err := planOf(*recipe, parts)
+	e, form, err := storedEpoch(record, number, parts)
 	if err != nil {
 		return Rebuilt{}, err
 	}
-	if recipe.Summary != 0 {
-		if record.Summary.UpTo != recipe.Summary {
-			return Rebuilt{}, fmt.Errorf("the summary of the turns up to %d is not stored", recipe.Summary)
-		}
-		p.summary = record.Summary.Text
+	shown, missing := e.shown(shownHistory(record, d).History)
+	if missing != 0 {
+		return Rebuilt{}, fmt.Errorf("turn %d, which the request shows, is not stored", missing)
 	}
-	in := Input{
-		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1],
-		history: shownHistory(record, d).History,
-	}
-	request, err := in.request(p)
-	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err
+	upTo := record.Rounds[:number]
+	request, err := input{
+		turn: record.Turn.ID, def: d, body: record.Message.Body, shown: e.withoutLate(shown, record.Turn.ID, upTo),
+		rounds: upTo[:number-1], epoch: e, final: recipe.Final, notice: recipe.Notice,
+		cacheKey: cacheKeyOf(record.Turn),
+	}.request()
+	return Rebuilt{Request: request, Recipe: *recipe, Start: e.Epoch, Form: form}, err
 }
 
-// PartsOf returns the hashes of the request parts that a recipe names.
-func PartsOf(r turnkeeper.Recipe) []string {
-	hashes := []string{r.Frame}
-	if r.Tools != "" {
-		hashes = append(hashes, r.Tools)
+// PartsOf returns the hashes of the request parts that the request of a round is rebuilt from.
+func PartsOf(record *turnlog.Record, number int) (hashes []string) {
+	if number < 1 || number > len(record.Rounds) || record.Rounds[number-1].Recipe == nil {
+		return nil
+	}
+	recipe := record.Rounds[number-1].Recipe
+	if e := epochIn(record, recipe.Epoch); e != nil {
+		hashes = []string{e.System, e.Form}
+		if e.Tools != "" {
+			hashes = append(hashes, e.Tools)
+		}
+	}
+	if recipe.Form != "" {
+		hashes = append(hashes, recipe.Form)
 	}
 	return hashes
 }
 
-func planOf(r turnkeeper.Recipe, parts map[string]string) (p Plan, form string, err error) {
-	for _, hash := range PartsOf(r) {
+// SummaryOf returns the last turn of the summary that the request of a round shows, or 0.
+func SummaryOf(record *turnlog.Record, number int) turnkeeper.TurnID {
+	if number >= 1 && number <= len(record.Rounds) && record.Rounds[number-1].Recipe != nil {
+		if e := epochIn(record, record.Rounds[number-1].Recipe.Epoch); e != nil {
+			return e.Summary
+		}
+	}
+	return 0
+}
+
+// storedEpoch returns the epoch of a round's recipe, and how the provider encoded the request.
+func storedEpoch(record *turnlog.Record, number int, parts map[string]string) (e *epoch, form string, err error) {
+	recipe := record.Rounds[number-1].Recipe
+	if e = epochIn(record, recipe.Epoch); e == nil {
+		return nil, "", fmt.Errorf("the first request of its epoch, round %d of turn %d, is not stored",
+			recipe.Epoch.Round, recipe.Epoch.Turn)
+	}
+	for _, hash := range PartsOf(record, number) {
 		switch content, ok := parts[hash]; {
 		case !ok:
-			return p, "", fmt.Errorf("a part of the request is not stored: %s", hash)
+			return nil, "", fmt.Errorf("a part of the request is not stored: %s", hash)
 		case turnlog.NewRequestPart(content).SHA256 != hash:
-			return p, "",
+			return nil, "",
 				fmt.Errorf(
 					"a part of the request is not stored as it was sent, perhaps because a secret was masked: %s", hash)
 		}
 	}
-	var f frame
-	if err := json.Unmarshal([]byte(parts[r.Frame]), &f); err != nil {
-		return p, "", fmt.Errorf("cannot read the request's frame: %w", err)
+	var whole bool
+	if e.system, whole = e.systemMessage(parts[e.System], record.Summary); !whole {
+		return nil, "", fmt.Errorf("the summary of the turns up to %d is not stored", e.Summary)
 	}
-	p = Plan{Recipe: r, note: f.Note}
-	if r.Tools != "" {
-		p.tools, err = toolsOf(parts[r.Tools])
+	if e.Tools != "" {
+		e.tools, err = toolsOf(parts[e.Tools])
 	}
-	return p, f.Form, err
-}
-
-// A frame is the content of the RequestPart that Recipe.Frame names.
-type frame struct {
-	Note string `json:"note"`           // follows the system prompt
-	Form string `json:"form,omitempty"` // how the provider encoded it, see inference.Sent; empty: unknown
+	return e, parts[cmp.Or(recipe.Form, e.Form)], err
 }
 
 // Canonical returns a value as JSON without HTML escaping. If a provider does not report

@@ -1,69 +1,88 @@
 package prompt
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
-// request builds the request of a plan. The result depends only on in and p: Build and
-// Rebuild both use it.
-func (in Input) request(p Plan) (inference.Request, error) {
+// An input holds everything that a request depends on, and nothing else: Build and Rebuild make the same request from
+// it.
+type input struct {
+	turn   turnkeeper.TurnID
+	def    *agentdef.Definition
+	body   string         // of the message
+	shown  []turnlog.Past // earlier turns that the epoch shows, oldest first
+	rounds []turnkeeper.Round
+	epoch  *epoch
+	final  bool
+	notice string
+
+	cacheKey string // of the conversation
+}
+
+// request builds the request.
+func (in input) request() (inference.Request, error) {
 	request := inference.Request{
-		Model: p.Model, Tools: p.tools, MaxOutputTokens: in.def.MaxOutputTokens, Temperature: in.def.Temperature,
-		User: fmt.Sprintf("turn-%d", in.turn), Reasoned: p.Reasoned,
+		Model: in.epoch.model.model, Tools: in.epoch.tools, MaxOutputTokens: in.def.MaxOutputTokens,
+		Temperature: in.def.Temperature, User: fmt.Sprintf("turn-%d", in.turn), Reasoned: in.epoch.Reasoned,
+		CacheKey: in.cacheKey,
 	}
-	if p.Final && request.Tools != nil { // providers refuse tool_choice without tools
+	if in.final && request.Tools != nil { // providers refuse tool_choice without tools
 		request.ToolChoice = inference.ToolChoiceNone
 	}
-	dropped, err := parseNumbers(p.Dropped)
+	w, err := newMessageWriter(in.epoch)
 	if err != nil {
 		return inference.Request{}, err
 	}
-	w := messageWriter{
-		ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), record: formOf(p.Recipe),
-		turn: in.turn,
-	}
-	w.reserveIDs(in.rounds)
 	size := 3 // system prompt, message, notice
-	for _, past := range in.history {
+	for _, past := range in.shown {
 		size += 2 + 3*len(past.Rounds)
 	}
 	request.Messages = append(make([]inference.Message, 0, size+3*len(in.rounds)),
-		inference.Message{Role: inference.RoleSystem, Text: in.system(p)})
-	for _, past := range in.history {
-		if p.FirstPast != 0 && past.TurnID >= p.FirstPast {
-			request.Messages = w.appendPast(request.Messages, past, past.TurnID <= p.LeanPast)
-		}
+		inference.Message{Role: inference.RoleSystem, Text: in.epoch.system})
+	w.reserve(in)
+	for _, past := range in.shown {
+		request.Messages = w.appendPast(request.Messages, past)
 	}
 	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.body})
-	number := 0
-	for _, round := range in.rounds {
-		request.Messages = append(request.Messages, w.roundMessages(round, func(turnkeeper.ToolCall) bool {
-			number++
-			return dropped[number]
-		})...)
-	}
-	if p.Notice != "" {
-		request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: p.Notice})
+	request.Messages = w.appendRounds(request.Messages, in.turn, in.rounds)
+	if in.notice != "" {
+		request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.notice})
 	}
 	return request, nil
 }
 
-// system returns the system message: the system prompt, the standing note, and a note
-// about the turns that are not shown.
-func (in Input) system(p Plan) string {
-	parts := []string{p.note}
-	if in.def.Prompt != "" {
-		parts = []string{in.def.Prompt, p.note}
+// cacheKeyOf returns the same text for all requests of a conversation, which does not tell its names.
+func cacheKeyOf(turn turnkeeper.Turn) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", turn.ConversationKey()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// systemText returns the system prompt of a new epoch: that of the agent, and the standing note.
+func (s *State) systemText() string {
+	if s.def.Prompt == "" {
+		return s.standingNote()
 	}
-	if note := omissionNote(p.Omitted, p.summary); note != "" {
-		parts = append(parts, note)
+	return s.def.Prompt + "\n\n" + s.standingNote()
+}
+
+// systemMessage returns the system message of an epoch: the system prompt, and a note about the turns that are not
+// shown. ok is false if the summary is not the epoch's.
+func (e *epoch) systemMessage(prompt string, summary turnlog.Summary) (text string, ok bool) {
+	if e.Summary == 0 {
+		summary = turnlog.Summary{}
 	}
-	return strings.Join(parts, "\n\n")
+	if note := omissionNote(e.Omitted, summary.Text); note != "" {
+		prompt += "\n\n" + note
+	}
+	return prompt, summary.UpTo == e.Summary
 }
 
 // omissionNote returns the note about the turns that the request does not show, with their
@@ -85,8 +104,8 @@ func omissionNote(turns int, summary string) string {
 }
 
 // reads reports whether the tools of a request can read results that are not shown.
-func reads(final bool, tools []inference.ToolDefinition) bool {
-	return !final && slices.ContainsFunc(tools, func(d inference.ToolDefinition) bool {
+func reads(tools []inference.ToolDefinition) bool {
+	return slices.ContainsFunc(tools, func(d inference.ToolDefinition) bool {
 		return d.Name == turnkeeper.ToolGetContinuation
 	})
 }

@@ -2,7 +2,6 @@ package prompt_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -84,24 +83,23 @@ func TestConversation(t *testing.T) {
 		turnlog.Past{TurnID: 4, Body: "four", Reply: "no tools"},
 	), tools.Spec{Name: "look"})
 	const user, assistant, tool = inference.RoleUser, inference.RoleAssistant, inference.RoleTool
-	raw := json.RawMessage(`{"content":"raw"}`)
 	want := []inference.Message{
 		{Role: user, Text: "one"},
-		{Role: assistant, Text: "hm", Calls: look("turn-1-round-1-tool-1"), RawProvider: "main"},
+		{Role: assistant, Text: "hm", Calls: look("turn-1-round-1-tool-1")},
 		{Role: tool, CallID: "turn-1-round-1-tool-1", Tool: "look", Text: "seen one"},
-		{Role: assistant, Text: "first", Raw: raw, RawProvider: "main"},
+		{Role: assistant, Text: "first"},
 		{Role: user, Text: "two"},
-		{Role: assistant, Text: "hm", Calls: look("turn-2-round-1-tool-1"), RawProvider: "main"},
+		{Role: assistant, Text: "hm", Calls: look("turn-2-round-1-tool-1")},
 		{Role: tool, CallID: "turn-2-round-1-tool-1", Tool: "look", Text: "seen two"},
 		{Role: assistant, Text: "Tool results: 1 succeeded, 0 failed."},
 		{Role: user, Text: "three"},
-		{Role: assistant, Text: "hm", Calls: look("c3"), RawProvider: "main"},
+		{Role: assistant, Text: "hm", Calls: look("c3")},
 		{Role: tool, CallID: "c3", Tool: "look", Text: "seen three"},
-		{Role: assistant, Text: "quiet", Raw: raw, RawProvider: "main"},
+		{Role: assistant, Text: "quiet"},
 		{Role: user, Text: "four"},
 		{Role: assistant, Text: "no tools"},
 		{Role: user, Text: "do it"},
-		{Role: assistant, Calls: look("c1"), RawProvider: "main"},
+		{Role: assistant, Calls: look("c1")},
 		{Role: tool, CallID: "c1", Tool: "look", Text: "look ran"},
 	}
 	if diff := cmp.Diff(want, build(t, s, round("", call("look", "c1", "look ran"))).Messages[1:]); diff != "" {
@@ -118,7 +116,7 @@ func TestAgentWithoutTools(t *testing.T) {
 		{Role: inference.RoleAssistant, Text: "hm"},
 		{Role: inference.RoleUser,
 			Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
-		{Role: inference.RoleAssistant, Text: "first", Raw: json.RawMessage(`{"content":"raw"}`), RawProvider: "main"},
+		{Role: inference.RoleAssistant, Text: "first"},
 		{Role: inference.RoleUser, Text: "do it"},
 		{Role: inference.RoleAssistant, Text: "(asked for tools)"},
 		{Role: inference.RoleUser,
@@ -172,30 +170,40 @@ func TestToolsThatFillTheWindow(t *testing.T) {
 // TestManyShortTurnsAreSummarised checks that a conversation of many short turns is
 // summarised before the oldest turns are left out, and not at each turn.
 func TestManyShortTurnsAreSummarised(t *testing.T) {
-	summary, made := turnlog.Summary{}, []int{}
+	summary, made, epochs := turnlog.Summary{}, []int{}, []int{}
 	large := model
 	large.Window = 100_000
-	for n := range 90 {
-		record := turn()
-		record.Turn.ID, record.Older, record.Summary = turnkeeper.TurnID(n+1), max(0, n-40), summary
-		for past := record.Older; past < n; past++ {
-			record.History = append(record.History, turnlog.Past{TurnID: turnkeeper.TurnID(past + 1),
-				Body: "hi", Reply: "ho"})
-		}
+	var all []turnlog.Past
+	for n := range 200 {
+		record := turn(all[max(0, len(all)-turnlog.PastTurns):]...)
+		record.Turn.ID, record.Older, record.Summary = turnkeeper.TurnID(n+1), max(0, n-turnlog.PastTurns), summary
 		s := stateOf(t, record)
+		s.MissingParts(nil)
 		request, err := s.Build(large, prompt.Moment{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if turns := s.ToSummarise(large, prompt.Moment{}, request); len(turns) > 0 {
 			summary, made = turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: "They greeted."}, append(made, n+1)
+			s.SetSummary(summary)
+			if request, err = s.Build(large, prompt.Moment{}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if oldest := request.Recipe.Omitted; oldest > 0 && turnkeeper.TurnID(oldest) > summary.UpTo {
-			t.Errorf("turn %d leaves out %d turns, and is told of those up to %d", n+1, oldest, summary.UpTo)
+		if e := request.Recipe.Start; e != nil {
+			epochs = append(epochs, n+1)
+			if e.Omitted > 0 && turnkeeper.TurnID(e.Omitted) > summary.UpTo {
+				t.Errorf("turn %d leaves out %d turns, and is told of those up to %d", n+1, e.Omitted, summary.UpTo)
+			}
 		}
+		all = append(all, turnlog.Past{TurnID: record.Turn.ID, Body: "hi", Reply: "ho",
+			Rounds: []turnkeeper.Round{{Number: 1, Text: "ho", Recipe: &request.Recipe}}})
 	}
-	if diff := cmp.Diff([]int{32, 43, 54, 65, 76, 87}, made); diff != "" {
+	if diff := cmp.Diff([]int{61, 91, 121, 151, 181}, made); diff != "" {
 		t.Errorf("the turns that made summaries (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(append([]int{1}, made...), epochs); diff != "" {
+		t.Errorf("the turns that began an epoch (-want +got):\n%s", diff)
 	}
 }
 
@@ -218,29 +226,32 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		"nothing": {1, func(*turnkeeper.Recipe, map[string]string) {}, nil, ""},
 		"no such round": {2, func(*turnkeeper.Recipe, map[string]string) {}, prompt.ErrNoRound,
 			"there is no such round: turn 7 has 1"},
-		"a newer recipe": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
+		"another version": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
 			r.Version++
-		}, prompt.ErrNewerRecord, "newer release"},
+		}, prompt.ErrOtherRecord, "another release"},
 		"a part is gone": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
-			delete(parts, r.Tools)
-		}, nil, "a part of the request is not stored: " + made.Recipe.Tools},
+			delete(parts, r.Start.Tools)
+		}, nil, "a part of the request is not stored: " + made.Recipe.Start.Tools},
 		"a secret was masked": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
-			parts[r.Tools] = strings.Replace(parts[r.Tools], "test", "[redacted]", 1)
+			parts[r.Start.Tools] = strings.Replace(parts[r.Start.Tools], "test", "[redacted]", 1)
 		}, nil, "not stored as it was sent, perhaps because a secret was masked"},
 		"a summary is gone": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
-			r.Summary = 5
+			r.Start.Summary = 5
 		}, nil, "the summary of the turns up to 5 is not stored"},
 		"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
-			r.Dropped = "x"
+			r.Start.Dropped = "x"
 		}, nil, `"x" is not a list of numbers`},
-		"the frame is broken": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
-			part := turnlog.NewRequestPart("{")
-			r.Frame, parts[part.SHA256] = part.SHA256, part.Content
-		}, nil, "cannot read the request's frame"},
+		"the epoch's first request is gone": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
+			r.Epoch.Turn, r.Start = 3, nil
+		}, nil, "the first request of its epoch, round 1 of turn 3, is not stored"},
+		"the first turn is gone": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
+			r.Start.Past = []turnkeeper.TurnID{3}
+		}, nil, "turn 3, which the request shows, is not stored"},
 		"no recipe": {1, nil, prompt.ErrNoRecipe, "the round has no recipe of its request"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recipe, parts := made.Recipe, maps.Clone(whole)
+			recipe, start, parts := made.Recipe, *made.Recipe.Start, maps.Clone(whole)
+			recipe.Start = &start
 			record.Rounds = []turnkeeper.Round{{Number: 1, Recipe: &recipe}}
 			if c.change == nil {
 				record.Rounds[0].Recipe = nil

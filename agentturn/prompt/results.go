@@ -2,7 +2,6 @@ package prompt
 
 import (
 	"encoding/json"
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -100,11 +99,6 @@ func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 		return n - 1
 	}
 	return -1
-}
-
-// RunningMark returns the text in a notice by which a running call is recognised.
-func RunningMark(call turnkeeper.ToolCall) string {
-	return fmt.Sprintf("(id: %s, running ", call.OutputID)
 }
 
 // Charged returns the number of rounds that count against max_rounds.

@@ -1,7 +1,8 @@
-// Package prompt builds the requests of a turn. An Input, the state of a turn before a
-// round, is fitted into the window of a model. The result is a Plan, which is stored as a
-// Recipe, and a Request. Rebuild builds a request again from the journal and its recipe.
-// Token estimates are corrected by the counts that providers report.
+// Package prompt builds the requests of a turn. Requests are appended: within an epoch, each is the newest one on record
+// with messages added at its end. If that does not fit the model's window, or the head of the request has changed, a new
+// epoch begins, which is fitted into the window. A Recipe says what is new in a request, and how an epoch began; with
+// it, Rebuild builds a request again from the journal. Token estimates are corrected by the counts that providers
+// report.
 //
 // The package uses no context, clock, journal or model: its results depend only on its
 // arguments.
@@ -9,6 +10,7 @@ package prompt
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -27,19 +29,23 @@ type State struct {
 	def      *agentdef.Definition
 	body     string
 	history  []turnlog.Past
-	older    int
+	older    int    // number of turns of the conversation before the history
+	chain    string // the turn's schedule, if it sees only its own history
+	visible  string // hash of what the definition says of the head of a request
+	cacheKey string
 	summary  turnlog.Summary
 	learned  *Calibrations
-	imitates map[turnkeeper.CallKey]bool // whether a call's result imitates the program, if it was searched
-	sizes    pastSizes                   // of the history
-	toolset  *toolset                    // of every request; nil: not made yet
-	parts    map[string]bool             // hashes of the stored request parts
+	toolset  *toolset                      // of a new epoch; nil: not made yet
+	epochs   map[turnkeeper.EpochID]*epoch // that were looked up; nil: not stored
+	contents map[string]string             // of stored request parts, by hash
+	asked    map[string]bool               // hashes of parts that AddParts was called for
+	written  map[string]bool               // hashes of the parts that the turn's rounds name
+	imitates map[callKey]bool              // whether a call's result imitates the program, if it was searched
+	callIDs  map[string]bool               // of the history's calls; nil: not collected yet
+	sizes    sizes
 	// of a request that was too long for its model; nil: none, or not read from the journal yet
-	refused *refusal
-	records map[modelKey]recordForm
-
-	pastSearched bool     // for imitations
-	pastLines    []string // found then
+	refused   *refusal
+	rewritten map[modelKey]*rewriting
 
 	summaryTried bool
 	newSummary   *turnlog.Summary // made in this execution, not written yet
@@ -47,17 +53,22 @@ type State struct {
 
 // NewState returns the State of a turn that starts or continues from a record.
 func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
+	chain := chainOf(record, d)
 	record = shownHistory(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
-		summary: record.Summary,
-		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, parts: map[string]bool{},
-		records: map[modelKey]recordForm{},
+		chain: chain, visible: visible(d, offer), cacheKey: cacheKeyOf(record.Turn), summary: record.Summary,
+		learned: learned, epochs: map[turnkeeper.EpochID]*epoch{}, contents: map[string]string{}, asked: map[string]bool{},
+		written: map[string]bool{}, imitates: map[callKey]bool{}, sizes: sizes{},
+		rewritten: map[modelKey]*rewriting{},
 	}
 	for _, round := range record.Rounds {
-		if round.Recipe != nil {
-			s.parts[round.Recipe.Frame], s.parts[round.Recipe.Tools] = true, true
+		if r := round.Recipe; r != nil {
+			s.written[r.Form] = true
+			if r.Start != nil {
+				s.written[r.Start.System], s.written[r.Start.Tools], s.written[r.Start.Form] = true, true, true
+			}
 		}
 	}
 	return s
@@ -67,6 +78,7 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 type Model struct {
 	Provider string // as configured
 	Name     string // the provider's name for it
+	Form     string // how the provider encodes requests, see inference.Sent; empty: unknown
 	Window   int    // tokens
 	Tokens   *Counts
 }
@@ -90,39 +102,100 @@ type Request struct {
 	Recipe turnkeeper.Recipe
 	Parts  []turnlog.RequestPart // named by the recipe
 	Tokens int                   // corrected estimate of the input
-	note   string                // follows the system prompt
+	epoch  turnkeeper.Epoch      // to which it belongs
 }
 
-// Build builds the request of a round for one model: the system prompt, as much of the earlier
-// conversation as fits, the message, this turn's rounds so far, and the notice. It fails with
-// an error of class context_overflow if the rest does not fit.
+// Build builds the request of a round for one model. It extends the newest request of the epoch: by what happened since,
+// and by a notice if there is something to say. If the epoch has ended, or has no room, it begins another one: the
+// system prompt, as much of the earlier conversation as fits, the message, this turn's rounds so far, and the notice. It
+// fails with an error of class context_overflow if the rest does not fit.
 func (s *State) Build(m Model, at Moment) (Request, error) {
-	in := s.input(m, at, s.notice(at, 100))
-	p, ok := in.plan()
-	if in.notice != "" {
-		in.notice = s.notice(at, p.full()) // not longer than with 100
-		p, ok = in.plan()
+	e, reason, ended := s.current(m, at.Rounds)
+	if !ended {
+		request, fits, err := s.extend(m, at, e)
+		if fits || err != nil {
+			return request, err
+		}
+		reason = turnkeeper.EpochRoom
 	}
-	if !ok {
-		return Request{}, in.tooLong(p)
-	}
-	request, err := in.request(p)
-	return Request{Request: request, Recipe: p.Recipe, Parts: p.parts, Tokens: p.tokens, note: p.note}, err
+	return s.begin(m, at, reason, e)
 }
 
-// input returns the Input of a request to the model.
-func (s *State) input(m Model, at Moment, notice string) Input {
-	in := Input{
-		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, sizes: s.sizes, older: s.older,
-		summary: s.summary,
-		model:   m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds),
-		factor: s.factor(m, at.Rounds),
-		record: s.record(m, at.Rounds), note: s.standingNote(), tools: s.tools(), final: at.Final, notice: notice,
+// extend returns the next request of an epoch, and whether it fits the window.
+func (s *State) extend(m Model, at Moment, e *epoch) (request Request, fits bool, err error) {
+	shown, _ := e.shown(s.history)
+	p := s.plan(m, at, e)
+	p.window.System = p.message(e.system)
+	for _, past := range shown {
+		p.window.History += s.sizes.of(p.sizer, past)
 	}
-	if n := len(in.history) - maxShownPast; n > 0 && s.Bounds.Summarise {
-		in.history, in.older = in.history[n:], in.older+n
+	p.window.Turn += p.messages(p.appendRounds(nil, s.turn, at.Rounds))
+	if request, err = p.request(shown); err == nil {
+		fits = request.Tokens <= p.room()
 	}
-	return in
+	return request, fits, err
+}
+
+// begin returns the first request of an epoch. before is the one before it, or nil.
+func (s *State) begin(m Model, at Moment, reason turnkeeper.EpochReason, before *epoch) (Request, error) {
+	e := s.newEpoch(m, at, reason)
+	history, older := s.kept(before)
+	p := s.plan(m, at, e)
+	summaryRoom := 0
+	if s.Bounds.Summarise && !s.summaryTried {
+		summaryRoom = expectedSummary
+	}
+	fitted, ok := p.fit(history, older, s.summary.Text, summaryRoom)
+	if !ok {
+		return Request{}, p.tooLong()
+	}
+	e.set(fitted, history, older, s.summary)
+	system := turnlog.NewRequestPart(s.systemText())
+	e.System = system.SHA256
+	e.system, _ = e.systemMessage(system.Content, s.summary) // set has set its summary
+	shown, _ := e.shown(history)
+	request, err := p.request(shown)
+	start := e.Epoch
+	request.Recipe.Start, request.Recipe.After = &start, lastOf(shown)
+	request.Parts = []turnlog.RequestPart{system, formPart(m)}
+	if toolset := s.tools().part; toolset.SHA256 != "" {
+		request.Parts = append(request.Parts, toolset)
+	}
+	return request, err
+}
+
+// newEpoch returns an epoch that begins with the next request, without what is fitted into the window.
+func (s *State) newEpoch(m Model, at Moment, reason turnkeeper.EpochReason) *epoch {
+	form := s.form(m, at.Rounds)
+	return &epoch{
+		id: turnkeeper.EpochID{Turn: s.turn, Round: len(at.Rounds) + 1}, model: m.key(), version: recipeVersion,
+		final: at.Final, tools: s.tools().definitions, Epoch: turnkeeper.Epoch{
+			Reason: reason, Chain: s.chain, Definition: s.visible, Tools: s.tools().part.SHA256,
+			Form: formPart(m).SHA256, Room: s.limit(m, at.Rounds),
+			Reasoned: form.reasoned, BareTurn: form.bareTurn, BareRound: form.bareRound,
+		},
+	}
+}
+
+// kept returns the earlier turns that an epoch may show after another one, or nil, and how many are older.
+func (s *State) kept(before *epoch) (history []turnlog.Past, older int) {
+	history = s.history
+	if before != nil {
+		if at, found := indexOf(s.history, before.FirstPast()); found {
+			history = s.history[at:]
+		}
+	}
+	if s.newSummary != nil { // it covers what was to be left out, and nothing else
+		after, found := indexOf(history, s.newSummary.UpTo)
+		if found {
+			after++
+		}
+		return history[after:], s.older + len(s.history) - len(history[after:])
+	}
+	if len(history) >= maxEpochTurns || before == nil && len(history) > newEpochTurns && s.Bounds.Summarise {
+		history = history[len(history)-newEpochTurns:]
+	}
+	return history, s.older + len(s.history) - len(history)
 }
 
 func (s *State) standingNote() string {
@@ -152,13 +225,13 @@ func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 	return own.factor(prior)
 }
 
-// limit returns the room that a refusal of the model left, or 0 if there was none. If
+// limit returns the room that a refusal of the model left in this turn, or 0 if there was none. If
 // another worker was refused, the journal has it.
 func (s *State) limit(m Model, rounds []turnkeeper.Round) int {
 	if s.refused == nil {
 		for _, round := range rounds {
-			if r := round.Recipe; r != nil && r.Compacted > 0 {
-				s.refused = &refusal{modelKey{r.Provider, r.Model}, r.Compacted}
+			if r := round.Recipe; r != nil && r.Start != nil && r.Start.Room > 0 {
+				s.refused = &refusal{modelKey{r.Provider, r.Model}, r.Start.Room}
 			}
 		}
 	}
@@ -189,10 +262,11 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 	if sent.SHA256 == "" {
 		sent = inference.SentAs("", Canonical(request.Request))
 	}
-	part := turnlog.NewRequestPart(string(Canonical(frame{Note: request.note, Form: sent.Form})))
-	request.Parts = append(request.Parts, part)
 	r := &request.Recipe
-	r.Frame, r.SHA256, r.Bytes = part.SHA256, sent.SHA256, sent.Bytes
+	r.SHA256, r.Bytes = sent.SHA256, sent.Bytes
+	if form := turnlog.NewRequestPart(sent.Form); form.SHA256 != request.epoch.Form {
+		r.Form, request.Parts = form.SHA256, append(request.Parts, form)
+	}
 	if r.Window.Reported = reportedTokens(res.Usage); r.Window.Reported == 0 {
 		return request
 	}
@@ -219,50 +293,45 @@ func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, 
 	return rep
 }
 
-// Unwritten returns the parts that no earlier round of the turn has stored.
-func (s *State) Unwritten(parts []turnlog.RequestPart) (unwritten []turnlog.RequestPart) {
+// Unwritten returns the parts of the request of a new round that no earlier round of the turn has stored, and takes
+// note that its epoch has begun.
+func (s *State) Unwritten(r turnkeeper.Recipe, parts []turnlog.RequestPart) (unwritten []turnlog.RequestPart) {
+	if r.Start != nil {
+		s.epochs[r.Epoch] = epochOf([]turnkeeper.Round{{Recipe: &r}}, r.Epoch)
+	}
 	for _, part := range parts {
-		if !s.parts[part.SHA256] {
-			s.parts[part.SHA256] = true
+		s.contents[part.SHA256] = part.Content
+		if !s.written[part.SHA256] {
+			s.written[part.SHA256] = true
 			unwritten = append(unwritten, part)
 		}
 	}
 	return unwritten
 }
 
-// ToSummarise returns the earlier turns to add to the summary, or none if the summary
-// covers everything that the request leaves out. It returns all turns but the newest,
-// which fill half of the room: later turns of the conversation then need no new summary
-// for a while.
+// ToSummarise returns the earlier turns to add to the summary, or none if the summary covers everything that the
+// request, the first of an epoch, leaves out.
 func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past {
-	history, covered := s.history, s.summary.UpTo
-	omitted := len(history)
-	for i, past := range history {
-		if request.Recipe.FirstPast != 0 && past.TurnID == request.Recipe.FirstPast {
-			omitted = i
+	start := request.Recipe.Start
+	if start == nil || !s.Bounds.Summarise || s.summaryTried || s.newEpochRoom(m, at) < minSummaryRoom {
+		return nil
+	}
+	var omitted []turnlog.Past
+	for _, past := range s.history {
+		if !slices.Contains(start.Past, past.TurnID) && past.TurnID > s.summary.UpTo {
+			omitted = append(omitted, past)
 		}
 	}
-	if !s.Bounds.Summarise || s.summaryTried || omitted == 0 || history[omitted-1].TurnID <= covered {
-		return nil
+	return omitted
+}
+
+// newEpochRoom returns the room of a new epoch.
+func (s *State) newEpochRoom(m Model, at Moment) int {
+	room := splitWindow(m.Window, s.def.MaxOutputTokens).Room()
+	if limit := s.limit(m, at.Rounds); limit > 0 {
+		return min(room, limit)
 	}
-	at.Final, at.Finish = false, false
-	in := s.input(m, at, "")
-	in.history = history
-	if in.room() < minSummaryRoom {
-		return nil
-	}
-	load, window := in.load(Plan{note: in.note, tools: in.tools.definitions})
-	half := (int(float64(in.room())/in.factor) - window.Estimate()) / 2
-	last := len(history)
-	for kept := 0; last > omitted && len(history)-last < maxUnsummarised && kept+
-		load.past[last-1].whole <= half; last-- {
-		kept += load.past[last-1].whole
-	}
-	first := 0
-	for first < last && history[first].TurnID <= covered {
-		first++
-	}
-	return history[first:last]
+	return room
 }
 
 // SummaryUnsent allows another request for a summary: the one that was made was not sent.

@@ -12,14 +12,9 @@ import (
 
 // Bounds of a summary of older conversation.
 const (
-	summaryTokens  = 1500 // maximum answer; includes the reasoning of the model
-	minSummaryRoom = 2000 // tokens: with less room, turns are left out without a summary
-
-	// maxShownPast is the maximum number of earlier turns in a request if older ones can
-	// be summarised. The record has more, so that they are summarised before they are
-	// lost. maxUnsummarised is the maximum number left out of a new summary.
-	maxShownPast    = 30
-	maxUnsummarised = 20
+	summaryTokens   = 1500 // maximum answer; includes the reasoning of the model
+	expectedSummary = 500  // tokens of most summaries
+	minSummaryRoom  = 2000 // tokens: with less room, turns are left out without a summary
 
 	summaryPrompt = "You condense the beginning of a conversation between a user and an agent, so that the agent can go on without it. " +
 		"Keep facts, names, numbers, decisions, promises, open questions, and what was done with tools. " +

@@ -168,7 +168,10 @@ func TestTheTextsOfARequest(t *testing.T) {
 		prompt.Moment{}, 1)
 	build("a cut request", fresh(), prompt.Moment{Rounds: cut}, 1)
 	for _, record := range []inference.Record{inference.RecordLacksReasoning, inference.RecordReasoning, ""} {
-		s, at := fresh(everyEnd()[:1]...), prompt.Moment{Rounds: all, Age: age}
+		s, at := fresh(everyEnd()[:1]...), prompt.Moment{Rounds: slices.Clone(all), Age: age}
+		first := build("the first request", s, prompt.Moment{}, 0)
+		s.Unwritten(first.Recipe, first.Parts)
+		at.Rounds[0].Recipe, at.Rounds[0].Raw = &first.Recipe, json.RawMessage(`{"content":"raw look"}`)
 		request := build("before a refusal", s, at, 0)
 		for range 2 { // as many forms as there are at most
 			failure := &inference.Error{Class: inference.ClassInvalid, Record: record}
@@ -325,17 +328,17 @@ func checkRebuilt(t *testing.T, s *prompt.State, record *turnlog.Record, rounds 
 	request prompt.Request) {
 	t.Helper()
 	parts := map[string]string{}
-	for _, part := range s.Unwritten(request.Parts) {
+	for _, part := range s.Unwritten(request.Recipe, request.Parts) {
 		parts[part.SHA256] = part.Content
 	}
-	if again := s.Unwritten(request.Parts); len(again) > 0 {
+	if again := s.Unwritten(request.Recipe, request.Parts); len(again) > 0 {
 		t.Errorf("%d parts are written twice", len(again))
 	}
-	hashes := prompt.PartsOf(request.Recipe)
+	record.Rounds = append(slices.Clone(rounds), turnkeeper.Round{Number: len(rounds) + 1, Recipe: &request.Recipe})
+	hashes := prompt.PartsOf(record, len(record.Rounds))
 	if got := slices.Sorted(maps.Keys(parts)); !slices.Equal(got, slices.Sorted(slices.Values(hashes))) {
 		t.Errorf("the parts %v are written, and the recipe names %v", got, hashes)
 	}
-	record.Rounds = append(slices.Clone(rounds), turnkeeper.Round{Number: len(rounds) + 1, Recipe: &request.Recipe})
 	rebuilt, err := prompt.Rebuild(record, agent, len(record.Rounds), parts)
 	if got, want := string(prompt.Canonical(rebuilt.Request)), string(prompt.Canonical(request.Request)); err != nil ||
 		got != want {
@@ -346,7 +349,7 @@ func checkRebuilt(t *testing.T, s *prompt.State, record *turnlog.Record, rounds 
 		t.Errorf("the recipe says %s, %d bytes", request.Recipe.SHA256, request.Recipe.Bytes)
 	}
 	again := prompt.NewState(record, agent, s.Offer, &prompt.Calibrations{})
-	if more := again.Unwritten(request.Parts); len(more) > 0 {
+	if more := again.Unwritten(request.Recipe, request.Parts); len(more) > 0 {
 		t.Errorf("a resumed turn would write %d stored parts again", len(more))
 	}
 }

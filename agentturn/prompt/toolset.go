@@ -19,7 +19,7 @@ type toolset struct {
 	count       map[*Counts]int            // tokens
 }
 
-// tools returns the tools of every request of the turn.
+// tools returns the tools that this process declares in a new epoch.
 func (s *State) tools() *toolset {
 	if s.toolset == nil {
 		s.toolset = s.Toolsets.of(s.definitions())
@@ -122,6 +122,18 @@ func (o Offer) definitions() []inference.ToolDefinition {
 		return nil
 	}
 	return definitions
+}
+
+// toolTokens returns the size of the tool definitions of an epoch.
+func (s *State) toolTokens(e *epoch, m *Counts) int {
+	if e.Tools == s.tools().part.SHA256 {
+		return s.tools().tokens(m)
+	}
+	n := 0
+	for _, tool := range e.tools {
+		n += messageTokens + m.json(string(Canonical(tool)))
+	}
+	return n
 }
 
 // tokens returns the size of the definitions.

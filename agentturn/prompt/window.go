@@ -62,47 +62,71 @@ type fitting struct {
 	tokens     int      // tokens of the request
 }
 
-// fit fits a load into the room, and reports whether it fits. This turn has priority: if
-// it is too large, lines replace its results, the oldest first. The earlier turns share the
-// rest: lines replace the results of the oldest ones first, then the oldest turns are left
-// out. A call and its result are never separated.
+// fit fits a load into the room, and reports whether it fits. If all of it does not, it is made to take half of the
+// room that is left beside its fixed parts, so that the requests after it have room too. This turn has priority: lines replace its results, the oldest
+// first; those of the last round, which the model has not seen, only if the room demands it. The earlier turns share the
+// rest of the half, or, if that is more, a quarter of what this turn leaves: lines replace the results of the oldest
+// ones first, then the oldest turns are left out; the newest one stays if the room allows it. A call and its result are never separated.
 func fit(room int, l load) (fitting, bool) {
-	f := fitting{dropped: make([][]bool, len(l.rounds))}
-	f.fitTurn(room-l.fixed, l.rounds)
-	f.tokens = l.fixed + f.turn
+	if f, ok := fitTurn(room, l, 0); ok && f.fitPast(room, l) && f.firstPast == 0 && f.firstWhole == 0 {
+		return f, true
+	}
+	half := l.fixed + (room-l.fixed)/2
+	f, _ := fitTurn(half, l, len(l.rounds)-1)
+	half = max(half, f.tokens+(room-f.tokens)/4)
 	if f.tokens > room {
-		f.firstPast, f.firstWhole = len(l.past), len(l.past)
-		return f, false
+		var ok bool
+		if f, ok = fitTurn(room, l, len(l.rounds)); !ok {
+			f.firstPast, f.firstWhole = len(l.past), len(l.past)
+			return f, false
+		}
+		half = room
 	}
-	f.fitPast(room-f.tokens, l.past)
-	if (f.firstPast > 0 || l.older) && l.note > 0 && f.tokens+l.note <= room {
-		f.noted = true
-		f.fitPast(room-f.tokens-l.note, l.past)
-		f.history += l.note
+	if n := len(l.past); n > 0 { // the newest earlier turn stays, if it can
+		half = max(half, min(room, f.tokens+l.note+l.past[n-1].lean))
 	}
-	f.tokens += f.history
+	f.fitPast(half, l)
 	return f, true
 }
 
-func (f *fitting) fitTurn(room int, rounds []roundLoad) {
-	for i, round := range rounds {
+// fitTurn returns a fitting without earlier turns. Lines replace results of the first rounds, so many as evictable says,
+// until the request has room.
+func fitTurn(room int, l load, evictable int) (fitting, bool) {
+	f := fitting{dropped: make([][]bool, len(l.rounds)), tokens: l.fixed}
+	for i, round := range l.rounds {
 		f.dropped[i] = make([]bool, len(round.results))
-		f.turn += round.answer
+		f.tokens += round.answer
 		for _, result := range round.results {
-			f.turn += result.whole
+			f.tokens += result.whole
 		}
 	}
-	for i, round := range rounds {
+	for i, round := range l.rounds[:max(0, evictable)] {
 		for j, result := range round.results {
-			if f.turn > room && result.line < result.whole {
+			if f.tokens > room && result.line < result.whole {
 				f.dropped[i][j] = true
-				f.turn += result.line - result.whole
+				f.tokens += result.line - result.whole
 			}
 		}
 	}
+	f.turn = f.tokens - l.fixed
+	return f, f.tokens <= room
 }
 
-func (f *fitting) fitPast(room int, past []pastLoad) {
+// fitPast adds the earlier turns to a fitting, and a note if some are left out and there is room for it. It reports
+// whether the result fits.
+func (f *fitting) fitPast(room int, l load) bool {
+	own := f.tokens
+	f.choosePast(room-own, l.past)
+	if (f.firstPast > 0 || l.older) && l.note > 0 && own+l.note <= room {
+		f.noted = true
+		f.choosePast(room-own-l.note, l.past)
+		f.history += l.note
+	}
+	f.tokens += f.history
+	return f.tokens <= room
+}
+
+func (f *fitting) choosePast(room int, past []pastLoad) {
 	f.firstPast, f.firstWhole, f.history = 0, 0, 0
 	for _, turn := range past {
 		f.history += turn.whole

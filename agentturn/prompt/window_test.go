@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,21 +53,21 @@ func TestFit(t *testing.T) {
 		{"one too many", 99, load{fixed: 100}, fitting{tokens: 100, dropped: none}, false},
 		{"all of the past", 100, load{fixed: 40, past: whole(10, 20, 30)}, fitting{tokens: 100, history: 60,
 			dropped: none}, true},
-		{"the newest of the past", 99, load{fixed: 40, past: whole(10, 20, 30)}, fitting{firstPast: 1, firstWhole: 1,
-			tokens: 90, history: 50, dropped: none}, true},
+		{"the newest of the past", 99, load{fixed: 40, past: whole(10, 20, 30)}, fitting{firstPast: 2, firstWhole: 2,
+			tokens: 70, history: 30, dropped: none}, true},
 		{"without a gap", 80, load{fixed: 40, past: whole(5, 50, 30)}, fitting{firstPast: 2, firstWhole: 2, tokens: 70,
 			history: 30, dropped: none}, true},
 		{"none of the past", 60, load{fixed: 40, past: whole(10, 30)}, fitting{firstPast: 2, firstWhole: 2, tokens: 40,
 			dropped: none}, true},
 		{"results of the past before its turns", 99, load{fixed: 40, past: []pastLoad{{30, 5}, {30, 5}}},
-			fitting{firstWhole: 1, tokens: 75, history: 35, dropped: none}, true},
-		{"and of all of it", 59, load{fixed: 40, past: []pastLoad{{30, 5}, {30, 5}}},
 			fitting{firstWhole: 2, tokens: 50, history: 10, dropped: none}, true},
+		{"and of all of it", 59, load{fixed: 40, past: []pastLoad{{30, 5}, {30, 5}}},
+			fitting{firstPast: 1, firstWhole: 2, tokens: 45, history: 5, dropped: none}, true},
 		{"an old turn that goes gives room to results", 99,
 			load{fixed: 40, past: []pastLoad{{60, 60}, {30, 5}, {20, 5}}},
-			fitting{firstPast: 1, firstWhole: 1, tokens: 90, history: 50, dropped: none}, true},
+			fitting{firstPast: 1, firstWhole: 2, tokens: 65, history: 25, dropped: none}, true},
 		{"a note on what is left out", 99, load{fixed: 40, note: 4, past: whole(10, 20, 30)},
-			fitting{firstPast: 1, firstWhole: 1, noted: true, tokens: 94, history: 54, dropped: none}, true},
+			fitting{firstPast: 2, firstWhole: 2, noted: true, tokens: 74, history: 34, dropped: none}, true},
 		{"for that another turn goes", 92, load{fixed: 40, note: 4, past: whole(10, 20, 30)},
 			fitting{firstPast: 2, firstWhole: 2, noted: true, tokens: 74, history: 34, dropped: none}, true},
 		{"unless there is no room for it", 42, load{fixed: 40, note: 4, past: whole(10, 20, 30)},
@@ -99,8 +100,8 @@ func TestFit(t *testing.T) {
 }
 
 // TestFitKeepsItsRules checks, for random loads, that the computed size is correct and at
-// most the room, that the oldest parts are dropped, and that no part that has room is
-// dropped.
+// most the room, that the oldest parts are dropped, that nothing is dropped if all has room, and that otherwise half of
+// the room beside the fixed parts is left, unless what must stay takes more.
 func TestFitKeepsItsRules(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
@@ -126,16 +127,13 @@ func TestFitKeepsItsRules(t *testing.T) {
 				stayed = stayed || result.line < result.whole
 			}
 		}
-		if gaveWay && alone <= room {
-			t.Fatalf("a result gave way where all had room: %+v of %+v", f, l)
-		}
 		if !ok {
 			if sum <= room || stayed {
 				t.Fatalf("%d of %d do not fit, and a result stays: %+v of %+v", sum, room, f, l)
 			}
 			continue
 		}
-		whole := sum
+		own, whole := sum, alone
 		for i, past := range l.past {
 			whole += past.whole
 			switch {
@@ -152,10 +150,33 @@ func TestFitKeepsItsRules(t *testing.T) {
 		if sum != f.tokens || sum > room || f.firstWhole < f.firstPast {
 			t.Fatalf("it takes %d of %d: %+v of %+v", sum, room, f, l)
 		}
-		if whole <= room && (f.firstWhole > 0 || f.firstPast > 0) && (!l.older || !f.noted) {
-			t.Fatalf("earlier turns gave way where all had room: %+v of %+v", f, l)
+		switch left := gaveWay || f.firstWhole > 0 || f.firstPast > 0; {
+		case left && whole+l.note <= room:
+			t.Fatalf("parts gave way where all had room: %+v of %+v", f, l)
+		case left && len(l.past) == 0 && sum > l.fixed+(room-l.fixed)/2 && keepsOld(f, l) && sum <= room:
+			t.Fatalf("more than half of the room is taken, and results of earlier rounds stay: %+v of %+v", f, l)
+		case left && f.firstPast < len(l.past)-1 && !dropsNew(f) &&
+			sum > max(l.fixed+(room-l.fixed)/2, own+(room-own)/4, own+l.note+l.past[len(l.past)-1].lean):
+			t.Fatalf("earlier turns take more than their part: %+v of %+v", f, l)
 		}
 	}
+}
+
+// dropsNew reports whether results of the last round are dropped.
+func dropsNew(f fitting) bool {
+	return len(f.dropped) > 0 && slices.Contains(f.dropped[len(f.dropped)-1], true)
+}
+
+// keepsOld reports whether a result that has been shown before stays, though a line would be shorter.
+func keepsOld(f fitting, l load) bool {
+	for i, round := range l.rounds[:max(0, len(l.rounds)-1)] {
+		for j, result := range round.results {
+			if !f.dropped[i][j] && result.line < result.whole {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func randomLoad(random *rand.Rand) load {

@@ -96,7 +96,10 @@ type Client struct {
 	endless sync.Map // models whose answers lack a finish reason
 }
 
-var _ inference.Provider = (*Client)(nil)
+var (
+	_ inference.Provider = (*Client)(nil)
+	_ inference.Encoder  = (*Client)(nil)
+)
 
 // New returns a Client. It sends no request.
 func New(cfg Config) (*Client, error) {
@@ -169,6 +172,9 @@ func httpClient(given *http.Client) *http.Client {
 
 // Streams reports whether the client asks for streamed answers.
 func (c *Client) Streams() bool { return !c.profile.NoStream }
+
+// Form returns how the client encodes requests, see Render.
+func (c *Client) Form() string { return c.form }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

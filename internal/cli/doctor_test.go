@@ -341,8 +341,8 @@ func TestStatesOfModels(t *testing.T) {
 		Round: &turnkeeper.Round{
 			Number: 1, Charged: true, Provider: "test", Model: "one-2026", Attempts: 1,
 			FinishReason: "stop", Text: "Hi.",
-			Recipe: &turnkeeper.Recipe{Version: 1, Provider: "test", Model: "one", Frame: sixty("1"),
-				SHA256: sixty("2")},
+			Recipe: &turnkeeper.Recipe{Version: 1, Provider: "test", Model: "one", SHA256: sixty("2"),
+				Start: &turnkeeper.Epoch{System: sixty("1"), Form: sixty("1")}},
 		},
 		Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 	})

@@ -308,8 +308,9 @@ var endings = []struct {
 			Round: &turnkeeper.Round{
 				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, FinishReason: "stop",
 				Text: "Short.",
-				Recipe: &turnkeeper.Recipe{Version: 1, Frame: sixty("1"), SHA256: sixty("2"), Omitted: 12,
-					Dropped: "1-3", Compacted: 9000, Cut: true},
+				Recipe: &turnkeeper.Recipe{Version: 1, SHA256: sixty("2"), Cut: true,
+					Start: &turnkeeper.Epoch{Reason: turnkeeper.EpochRoom, System: sixty("1"), Form: sixty("1"), Omitted: 12,
+						Dropped: "1-3", Room: 9000}},
 			},
 			Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 		})

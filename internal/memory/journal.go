@@ -25,6 +25,11 @@ type Journal struct {
 
 var _ agentturn.Journal = (*Journal)(nil)
 
+// RequestParts returns parts of requests by their hashes. It omits unknown hashes.
+func (j *Journal) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	return j.conn.RequestParts(ctx, hashes...)
+}
+
 // Journal returns the journal of a dispatch whose record was loaded under its grant.
 // BindGrant must have bound the grant to its worker.
 func (c *Conn) Journal(record *turnlog.Record, grant turnkeeper.Grant) *Journal {

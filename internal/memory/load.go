@@ -36,12 +36,6 @@ func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID,
 	return record, err
 }
 
-// pastTurns is the maximum number of earlier turns of a conversation that are read as history.
-const pastTurns = 40
-
-// countedTurns is the maximum of the count of turns before those.
-const countedTurns = 1000
-
 func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	now := s.now()
 	r := &turnlog.Record{
@@ -108,11 +102,11 @@ type pasts struct{ *state }
 
 // history returns the newest turns of the conversation before a turn, oldest first, and how many are older.
 func (s pasts) history(row *turnRow) (past []turnlog.Past, older int) {
-	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
+	for i := int(row.ID) - 2; i >= 0 && older < turnlog.CountedTurns; i-- {
 		t := s.turns[i]
 		switch {
 		case t.ConversationKey() != row.ConversationKey():
-		case len(past) == pastTurns:
+		case len(past) == turnlog.PastTurns:
 			older++
 		case s.told(t):
 			past = append(past, s.of(t))

@@ -162,8 +162,8 @@ func addRound(c *side, d *dispatch, e *turnlog.Entry) {
 		}
 	}
 	frame, toolset := turnlog.NewRequestPart(tag), turnlog.NewRequestPart("tools")
-	r.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: toolset.SHA256,
-		Notice: "notice"}
+	r.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "p", Model: "m", Notice: "notice",
+		Start: &turnkeeper.Epoch{System: frame.SHA256, Tools: toolset.SHA256}}
 	e.Round, e.Parts = r, []turnlog.RequestPart{frame, toolset}
 	c.parts = append(c.parts, frame.SHA256)
 	if past := d.record.History; len(past) > 0 && c.choose(4) == 3 {

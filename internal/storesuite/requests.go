@@ -13,9 +13,14 @@ func recipeKept(e *env) {
 	d := e.turn()
 	tools, frame := turnlog.NewRequestPart(`[{"Name":"<clock>"}]`), turnlog.NewRequestPart(`{"note":"n"}`)
 	recipe := turnkeeper.Recipe{
-		Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: tools.SHA256, Final: true, FirstPast: 3,
-		LeanPast: 4, Omitted: 5,
-		Summary: 2, Dropped: "1-3,7", Notice: "# System Notice\n\n<&>", Compacted: 6, Cut: true, SHA256: "ab", Bytes: 7,
+		Version: 1, Provider: "p", Model: "m", Epoch: turnkeeper.EpochID{Turn: d.grant.TurnID, Round: 1},
+		Start: &turnkeeper.Epoch{
+			Reason: turnkeeper.EpochRoom, Chain: "hourly", System: frame.SHA256, Tools: tools.SHA256, Form: "f",
+			Definition: "d", Past: []turnkeeper.TurnID{3, 4}, LeanPast: 4, Omitted: 5, Summary: 2, Dropped: "1-3,7", Room: 6,
+			Reasoned: true, BareTurn: 7, BareRound: 8,
+		},
+		Form: "g", After: 4, Final: true, Notice: "# System Notice\n\n<&>", Running: []turnkeeper.OutputID{"o"},
+		Status: "s", Imitations: "i", Cut: true, SHA256: "ab", Bytes: 7,
 		Window: turnkeeper.Window{Size: 1, Answer: 2, Safety: 3, System: 4, Tools: 5, History: 6, Turn: 7, Notice: 8,
 			Factor: 1.1, Reported: 9},
 	}
@@ -45,12 +50,12 @@ func recipeKept(e *env) {
 	}
 }
 
-// olderCounted checks that the newest forty turns of a conversation are read and older ones are counted.
+// olderCounted checks that the newest turns of a conversation are read and older ones are counted.
 func olderCounted(e *env) {
-	for n := range 43 {
+	for n := range turnlog.PastTurns + 3 {
 		d := e.turn()
-		equal(e, "history", len(d.record.History), min(n, 40))
-		equal(e, "turns before it", d.record.Older, max(n-40, 0))
+		equal(e, "history", len(d.record.History), min(n, turnlog.PastTurns))
+		equal(e, "turns before it", d.record.Older, max(n-turnlog.PastTurns, 0))
 		wantErr(e, "end", d.end(succeeded("done")), nil)
 	}
 }

@@ -187,7 +187,7 @@ type Record struct {
 	History     []Past                // earlier turns of the conversation, oldest first
 	LastRun     *Past                 // the previous run of the turn's schedule in its conversation; nil: none
 	Summary     Summary               // the newest summary of the conversation; zero: none
-	Older       int                   // turns of the conversation before History, counted up to 1000
+	Older       int                   // turns of the conversation before History, counted up to CountedTurns
 	Level       survival.Level        // of the agent; empty: it does not matter, as the agent's file names no levels
 	Down        []modelhealth.Health  // models that are down
 	Suspects    []modelhealth.Suspect // models that have failed the message in a way that it may have caused
@@ -227,13 +227,22 @@ func (r *Record) open(key turnkeeper.CallKey) bool {
 	})
 }
 
+// Limits of what is read of a conversation.
+const (
+	// PastTurns is the maximum number of earlier turns in a Record. Building the request decides which of them the model
+	// sees.
+	PastTurns = 80
+	// CountedTurns is the maximum of Record.Older.
+	CountedTurns = 1000
+)
+
 // A Past is an earlier turn of the conversation, for the model's history: a turn
 // that was answered, that was cancelled after it began, that failed and closed its
 // message, or that ran a tool with an effect.
 type Past struct {
 	TurnID     turnkeeper.TurnID
 	Body       string             // the message
-	Rounds     []turnkeeper.Round // what a history shows; recipes only of the newest turn
+	Rounds     []turnkeeper.Round // what a history shows, with recipes
 	Reply      string             // empty: none
 	Silent     bool               // it sent no reply; Reply is the text of the model
 	State      turnkeeper.TurnState

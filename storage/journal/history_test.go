@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/storagetest"
 )
@@ -28,7 +29,7 @@ func plantTurns(h *env, series []turnkeeper.ConversationKey) {
 }
 
 // TestWhoseTurnsAreTheHistory rebuilds turns in conversations of two agents, two users and names below and above each
-// other, whose turns alternate. Each has the newest 40 turns of its own before it, with their messages and replies, and
+// other, whose turns alternate. Each has the newest turns of its own before it, with their messages and replies, and
 // the number of older ones.
 func TestWhoseTurnsAreTheHistory(t *testing.T) {
 	h := newEnv(t)
@@ -42,12 +43,12 @@ func TestWhoseTurnsAreTheHistory(t *testing.T) {
 	}
 	plantTurns(h, keys)
 	for i, key := range keys {
-		for _, before := range []int{1, 2, 43, 43 + i} {
-			record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(before*100+i), 1)
+		for _, before := range []int{1, 2, turnlog.PastTurns + 3, turnlog.PastTurns + 3 + i} {
+			record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(before*100+i))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := min(before-1, 40); len(record.History) != n || record.Older != before-1-n || record.LastRun != nil {
+			if n := min(before-1, turnlog.PastTurns); len(record.History) != n || record.Older != before-1-n || record.LastRun != nil {
 				t.Errorf("turn %d of %+v has %d turns in its history, %d before them, and the last run %+v", before,
 					key, len(record.History), record.Older, record.LastRun)
 				continue
@@ -79,7 +80,7 @@ func TestWhoseRunIsTheLast(t *testing.T) {
 		"update turnkeeper.messages set trigger = 'schedule', schedule = case id % 100 when 3 then 'other' else 's' end, slot = timestamptz '2026-01-01Z' + id * interval '1 minute'")
 	for i := range keys {
 		for before := 1; before <= 3; before++ {
-			record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(before*100+i), 1)
+			record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(before*100+i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +116,7 @@ func TestAnEndOfEachKindIsHistory(t *testing.T) {
 	plantTurns(h, keys)
 	h.Exec("update turnkeeper.messages set state = 'failed' where id < 200 and conversation = 'failed'")
 	for i, state := range states {
-		record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(200+i), 1)
+		record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(200+i))
 		if err != nil || len(record.History) != 1 || string(record.History[0].State) != state {
 			t.Errorf("after a turn that is %s: %+v, %v", state, record, err)
 		}

@@ -496,7 +496,7 @@ func TestHistoryOfAConversation(t *testing.T) {
 			len(p.Rounds[1].Calls) != 0 {
 			t.Errorf("rounds of %q: %+v", p.Body, p.Rounds)
 		}
-		if r := p.Rounds[0].Recipe; (r != nil) != (p.Body == "two") || r != nil && r.Model != "two" {
+		if r := p.Rounds[0].Recipe; r == nil || r.Model != p.Body {
 			t.Errorf("recipe of %q: %+v", p.Body, r)
 		}
 	}

@@ -15,13 +15,6 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// pastTurns is the maximum number of earlier turns of a conversation that are read as
-// history. Building the request decides which of them the model sees.
-const pastTurns = 40
-
-// countedTurns is the maximum count of older turns.
-const countedTurns = 1000
-
 // Load reads a turn and its journal, for the holder of grant. It fails with ErrFenced if
 // the turn no longer has that grant, and with ErrNewerJournal if only a newer program
 // can run the turn: the record then lacks rounds and history, but suffices to hand the
@@ -92,12 +85,12 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 	if record.LastRun, err = s.loadLastRun(ctx, record); err != nil {
 		return err
 	}
-	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < pastTurns {
+	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < turnlog.PastTurns {
 		return err
 	}
 	n, err := s.db.Q.CountPastTurns(ctx, dbsqlc.CountPastTurnsParams{
 		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation,
-		Before: int64(record.History[0].TurnID), MaxRows: countedTurns,
+		Before: int64(record.History[0].TurnID), MaxRows: turnlog.CountedTurns,
 	})
 	record.Older = int(n)
 	return pg.Translate(err)
@@ -166,7 +159,7 @@ func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
 func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnlog.Past, error) {
 	past, err := s.db.Q.PastTurns(ctx, dbsqlc.PastTurnsParams{
 		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID),
-		MaxRows: pastTurns,
+		MaxRows: turnlog.PastTurns,
 	})
 	if err != nil {
 		return nil, pg.Translate(err)

@@ -15,8 +15,7 @@ func BenchmarkLoad(b *testing.B) {
 	shown := strings.Repeat("0123456789", 20)
 	write := func(d *storagetest.Dispatch, e turnlog.Entry) {
 		e.Round.Reasoning = strings.Repeat("hm ", 200)
-		e.Round.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "script", Model: "m", Frame: strings.Repeat("a", 64),
-			SHA256: strings.Repeat("b", 64)}
+		e.Round.Recipe = &turnkeeper.Recipe{Version: 1, Provider: "script", Model: "m", SHA256: strings.Repeat("b", 64)}
 		d.Write(b, e)
 	}
 	results := func(round int) []turnlog.CallResult {

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"turnkeeper"
@@ -11,8 +10,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// withJournals reads the journals of earlier turns, which must be sorted by id: what a
-// history shows, and the recipes of the newest turn, which tell how much its model takes.
+// withJournals reads what a history shows of the journals of earlier turns, which must be sorted by id.
 func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
 	if len(past) == 0 {
 		return nil, nil
@@ -32,30 +30,16 @@ func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([
 		shown[id] = s.pasts.put(id, rounds)
 	}
 	history := make([]turnlog.Past, len(past))
-	newest := -1 // of the turns with rounds
 	for i, p := range past {
 		history[i] = turnlog.Past{
 			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Silent: p.Silent,
 			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass, Rounds: shown[p.ID],
 		}
-		if len(shown[p.ID]) > 0 {
-			newest = i
-		}
 	}
-	if newest < 0 {
-		return history, nil
-	}
-	id := past[newest].ID
-	if read[id] == nil { // rarely: a turn is mostly read first by the next one of its conversation
-		if read, err = readPast(ctx, s.db.Q, []int64{id}); err != nil {
-			return nil, err
-		}
-	}
-	history[newest].Rounds = read[id]
 	return history, nil
 }
 
-// readPast reads the rounds of ended turns, with recipes. The ids must be sorted.
+// readPast reads the rounds of ended turns. The ids must be sorted.
 func readPast(ctx context.Context, q *dbsqlc.Queries, ids []int64) (map[int64][]turnkeeper.Round, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -86,7 +70,7 @@ type pasts struct {
 	bytes int
 }
 
-const maxPasts = 2 << 20
+const maxPasts = 4 << 20
 
 // get returns the cached ones of the turns.
 func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {
@@ -101,12 +85,8 @@ func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {
 	return known
 }
 
-// put caches the rounds of a turn without their recipes, and returns them.
-func (p *pasts) put(id int64, read []turnkeeper.Round) []turnkeeper.Round {
-	rounds := slices.Clone(read)
-	for i := range rounds {
-		rounds[i].Recipe = nil
-	}
+// put caches the rounds of a turn, and returns them.
+func (p *pasts) put(id int64, rounds []turnkeeper.Round) []turnkeeper.Round {
 	size := sizeOf(rounds)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,12 +107,15 @@ func (p *pasts) put(id int64, read []turnkeeper.Round) []turnkeeper.Round {
 	return rounds
 }
 
-// sizeOf returns about the bytes of memory that rounds without recipes take.
+// sizeOf returns about the bytes of memory that rounds take.
 func sizeOf(rounds []turnkeeper.Round) int {
-	const ofTurn, ofRound, ofCall = 100, 250, 400 // without texts
+	const ofTurn, ofRound, ofRecipe, ofCall = 100, 250, 600, 400 // without texts
 	size := ofTurn
 	for _, r := range rounds {
 		size += ofRound + len(r.Text) + len(r.Raw)
+		if r.Recipe != nil {
+			size += ofRecipe + len(r.Recipe.Notice)
+		}
 		for _, c := range r.Calls {
 			size += ofCall + len(c.Name) + len(c.Arguments) + len(c.Shown)
 			if c.Preview != c.Shown { // else they share their text

@@ -11,11 +11,9 @@ import (
 func TestPastsAreBounded(t *testing.T) {
 	var kept pasts
 	rounds := []turnkeeper.Round{{Number: 1, Recipe: &turnkeeper.Recipe{},
-		Calls: []turnkeeper.ToolCall{{Shown: strings.Repeat("x", 10_000)}}}}
+		Calls: []turnkeeper.ToolCall{{Shown: strings.Repeat("x", 20_000)}}}}
 	for id := int64(1); id <= 1000; id++ {
-		if shown := kept.put(id, rounds); shown[0].Recipe != nil || rounds[0].Recipe == nil {
-			t.Fatal("the recipe is kept, or the caller's is gone")
-		}
+		kept.put(id, rounds)
 		if known := kept.get([]dbsqlc.PastTurnsRow{{ID: id}}); len(known) != 1 || kept.bytes > maxPasts {
 			t.Fatalf("turn %d: %d known, %d bytes", id, len(known), kept.bytes)
 		}

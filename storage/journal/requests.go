@@ -91,10 +91,9 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn,
 	return turnlog.Summary{UpTo: upTo, Text: text}, err
 }
 
-// RecordForRequest reads a turn as its worker saw it when it built the request of a
-// round, so that the request can be rebuilt: with its rounds, its definition, its
-// history, and the summary that the round's recipe names.
-func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (*turnlog.Record, error) {
+// RecordForRequest reads a turn as its worker saw it when it built its requests, so that they can be rebuilt: with its
+// rounds, its definition, and its history. SetSummary reads a summary.
+func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID) (*turnlog.Record, error) {
 	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{}, []string{})
 	if err != nil {
 		return nil, pg.Translate(err)
@@ -110,10 +109,12 @@ func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, ro
 	if !row.HasPast {
 		return record, nil
 	}
-	var summary turnkeeper.TurnID
-	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
-		summary = record.Rounds[round-1].Recipe.Summary
-	}
-	err = s.loadConversation(ctx, record, summary)
+	err = s.loadConversation(ctx, record, 0)
 	return record, err
+}
+
+// SetSummary reads the summary of a record's conversation up to a turn. 0: none.
+func (s *Store) SetSummary(ctx context.Context, record *turnlog.Record, upTo turnkeeper.TurnID) (err error) {
+	record.Summary, err = s.summaryUpTo(ctx, record.Turn, upTo)
+	return err
 }

@@ -34,6 +34,11 @@ type Ending struct {
 // clean makes text pg.Storable and masks secrets.
 func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 
+// RequestParts reads stored parts of requests, as Store.RequestParts does.
+func (w *Writer) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	return w.store.RequestParts(ctx, hashes...)
+}
+
 // Writer returns a writer that continues the journal in record under the grant. If
 // BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
 func (s *Store) Writer(record *turnlog.Record, grant turnkeeper.Grant) *Writer {

@@ -391,13 +391,13 @@ where not exists (select from turnkeeper.outputs o where o.id = c.output_id and 
 
 -- promise: all parts of a round's request are stored
 select 'turn ' || r.turn_id || ' round ' || r.round from turnkeeper.rounds r join turnkeeper.turns t on t.id = r.turn_id
-where not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'frame')
-    and r.request is not null
-   or not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'tools')
-       and r.request ->> 'tools' is not null
-   or r.request ->> 'summary' is not null and not exists (select from turnkeeper.summaries s
+where exists (select from unnest(array[
+        r.request -> 'start' ->> 'system', r.request -> 'start' ->> 'form', r.request -> 'start' ->> 'tools',
+        r.request ->> 'form']) part
+        where part is not null and not exists (select from turnkeeper.request_parts p where p.sha256 = part))
+   or r.request -> 'start' ->> 'summary' is not null and not exists (select from turnkeeper.summaries s
         where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation
-            and s.up_to = (r.request ->> 'summary')::bigint)
+            and s.up_to = (r.request -> 'start' ->> 'summary')::bigint)
 
 -- at rest: no lease is left
 select 'lane ' || lane from turnkeeper.leases where grant_id is not null

@@ -27,7 +27,8 @@ func busyDatabase(t *testing.T) *env {
 	d := h.Turn("done")
 	frame := turnlog.NewRequestPart("{}")
 	answer := storagetest.Round(1, turnkeeper.EffectOnce)
-	answer.Recipe = &turnkeeper.Recipe{Version: 1, Frame: frame.SHA256}
+	answer.Recipe = &turnkeeper.Recipe{Version: 1,
+		Start: &turnkeeper.Epoch{System: frame.SHA256, Form: frame.SHA256}}
 	d.Write(t, turnlog.Entry{
 		Round: answer, Parts: []turnlog.RequestPart{frame}, Events: storagetest.Events(turnkeeper.EventTurnStart,
 			turnkeeper.EventRoundStart),

@@ -19,27 +19,28 @@ type SentRequest struct {
 	Turn   turnkeeper.TurnID
 	Round  int
 	Recipe turnkeeper.Recipe
-	Body   []byte // body sent to the endpoint; for a provider without an endpoint, the request as JSON
-	SHA256 string // of Body
-	Exact  bool   // Body is identical to the sent one
+	Start  turnkeeper.Epoch // of its epoch
+	Body   []byte           // body sent to the endpoint; for a provider without an endpoint, the request as JSON
+	SHA256 string           // of Body
+	Exact  bool             // Body is identical to the sent one
 }
 
 // RebuildRequest rebuilds the request of a round. Errors say in plain words why it cannot be rebuilt.
 func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
-	record, err := journal.New(store.DB).RecordForRequest(ctx, turn, round)
+	record, err := journal.New(store.DB).RecordForRequest(ctx, turn)
 	if err != nil {
+		return SentRequest{}, err
+	}
+	if err := journal.New(store.DB).SetSummary(ctx, record, prompt.SummaryOf(record, round)); err != nil {
 		return SentRequest{}, err
 	}
 	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
 	if err != nil {
 		return SentRequest{}, fmt.Errorf("the agent's definition cannot be read: %w", err)
 	}
-	var parts map[string]string
-	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
-		parts, err = journal.New(store.DB).RequestParts(ctx, prompt.PartsOf(*record.Rounds[round-1].Recipe)...)
-		if err != nil {
-			return SentRequest{}, err
-		}
+	parts, err := journal.New(store.DB).RequestParts(ctx, prompt.PartsOf(record, round)...)
+	if err != nil {
+		return SentRequest{}, err
 	}
 	rebuilt, err := prompt.Rebuild(record, definition.WithAnswerLimit(record.AnswerLimit), round, parts)
 	if err != nil {
@@ -54,7 +55,7 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
 	return SentRequest{
-		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Body: body, SHA256: hash,
+		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Start: rebuilt.Start, Body: body, SHA256: hash,
 		Exact: hash == rebuilt.Recipe.SHA256,
 	}, nil
 }

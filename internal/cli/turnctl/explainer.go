@@ -504,23 +504,8 @@ func (x *explainer) requests() (said []string) {
 			continue
 		}
 		var parts []string
-		if c.Dropped != "" {
-			parts = append(parts, "the results of calls "+c.Dropped+" were replaced by a line each")
-		}
-		if c.LeanPast != 0 {
-			parts = append(parts, fmt.Sprintf("turns up to %d were shown without their results", c.LeanPast))
-		}
-		if c.Omitted > 0 {
-			parts = append(parts, "it left out "+term.Plural(c.Omitted, "earlier turn"))
-		}
-		if c.Summary != 0 {
-			parts = append(parts, fmt.Sprintf("a summary replaced the turns up to %d", c.Summary))
-		}
-		if c.Compacted > 0 {
-			parts = append(parts, "it was shortened after the provider had refused it as too long")
-		}
-		if note := c.RecordNote(); note != "" {
-			parts = append(parts, note)
+		if c.Start != nil {
+			parts = epochFacts(*c.Start)
 		}
 		if c.Cut {
 			parts = append(parts, "the provider seems to have truncated it silently")
@@ -530,6 +515,32 @@ func (x *explainer) requests() (said []string) {
 		}
 	}
 	return said
+}
+
+// epochFacts says why a request does not extend the one before it, and what it leaves out.
+func epochFacts(e turnkeeper.Epoch) (facts []string) {
+	if e.Reason != "" && e.Chain == "" { // a schedule's rule is not worth a line in each run
+		facts = append(facts, "it does not extend the request before it, because "+e.Why())
+	}
+	if e.Dropped != "" {
+		facts = append(facts, "the results of calls "+e.Dropped+" were replaced by a line each")
+	}
+	if e.LeanPast != 0 {
+		facts = append(facts, fmt.Sprintf("turns up to %d were shown without their results", e.LeanPast))
+	}
+	if e.Omitted > 0 {
+		facts = append(facts, "it left out "+term.Plural(e.Omitted, "earlier turn"))
+	}
+	if e.Summary != 0 {
+		facts = append(facts, fmt.Sprintf("a summary replaced the turns up to %d", e.Summary))
+	}
+	if e.Room > 0 {
+		facts = append(facts, "it was shortened after the provider had refused it as too long")
+	}
+	if note := e.RecordNote(); note != "" {
+		facts = append(facts, note)
+	}
+	return facts
 }
 
 // next says what an operator can do.

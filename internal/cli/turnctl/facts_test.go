@@ -238,14 +238,23 @@ func roundFacts() (all []fact) {
 	add("no attempt", func(x *explainer) { x.Rounds[0].Attempts = 0 })
 	add("a round that is not charged", func(x *explainer) { x.Rounds[0].Charged, x.Rounds[0].FinishReason = false, "" })
 	add("no request", func(x *explainer) { x.Rounds[0].Recipe = nil })
-	recipe("dropped results", func(r *turnkeeper.Recipe) { r.Dropped = "1-3" })
-	recipe("lean", func(r *turnkeeper.Recipe) { r.LeanPast = 39 })
-	recipe("omitted", func(r *turnkeeper.Recipe) { r.Omitted = 1 })
-	recipe("summary", func(r *turnkeeper.Recipe) { r.Summary = 38 })
-	recipe("compacted", func(r *turnkeeper.Recipe) { r.Compacted = 1 })
+	epoch := func(name string, change func(*turnkeeper.Epoch)) {
+		recipe(name, func(r *turnkeeper.Recipe) { change(r.Start) })
+	}
+	recipe("of an epoch that began before", func(r *turnkeeper.Recipe) { r.Start = nil })
+	for _, reason := range []turnkeeper.EpochReason{"", turnkeeper.EpochRoom, turnkeeper.EpochSummary,
+		turnkeeper.EpochModel, turnkeeper.EpochRefused, turnkeeper.EpochHistory, turnkeeper.EpochPurged} {
+		epoch(fmt.Sprintf("epoch %q", reason), func(e *turnkeeper.Epoch) { e.Reason = reason })
+	}
+	epoch("of a schedule", func(e *turnkeeper.Epoch) { e.Reason, e.Chain = turnkeeper.EpochHistory, "hourly" })
+	epoch("dropped results", func(e *turnkeeper.Epoch) { e.Dropped = "1-3" })
+	epoch("lean", func(e *turnkeeper.Epoch) { e.LeanPast = 38 })
+	epoch("omitted", func(e *turnkeeper.Epoch) { e.Omitted = 1 })
+	epoch("summary", func(e *turnkeeper.Epoch) { e.Summary = 38 })
+	epoch("compacted", func(e *turnkeeper.Epoch) { e.Room = 1 })
 	recipe("cut", func(r *turnkeeper.Recipe) { r.Cut = true })
-	recipe("reasoned", func(r *turnkeeper.Recipe) { r.Reasoned = true })
-	recipe("bare", func(r *turnkeeper.Recipe) { r.Bare = "calls" })
+	epoch("reasoned", func(e *turnkeeper.Epoch) { e.Reasoned = true })
+	epoch("bare", func(e *turnkeeper.Epoch) { e.BareTurn = 1 })
 	recipe("corrected", func(r *turnkeeper.Recipe) { r.Window.Factor = 1.005 })
 	recipe("reported", func(r *turnkeeper.Recipe) { r.Window.Reported = 1 })
 	add("no dispatches", func(x *explainer) { x.Dispatches = nil })

@@ -42,33 +42,43 @@ func (p *turnPage) request(r *turnkeeper.Recipe) {
 }
 
 func (p *turnPage) fitted(r *turnkeeper.Recipe) {
-	var done []string
-	if r.Dropped != "" {
-		done = append(done, "results not shown: calls "+r.Dropped)
-	}
-	if r.LeanPast != 0 {
-		done = append(done, fmt.Sprintf("earlier results not shown: to turn %d", r.LeanPast))
-	}
-	if r.Omitted > 0 {
-		done = append(done, term.Plural(r.Omitted, "earlier turn")+" not shown")
-	}
-	if r.Summary != 0 {
-		done = append(done, fmt.Sprintf("summary to turn %d", r.Summary))
-	}
-	if len(done) > 0 {
-		p.dimmed("fitted: " + strings.Join(done, " · "))
-	}
-	if r.Compacted > 0 {
-		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf(
-			"shortened to %s tokens: the provider had refused a longer request", count(r.Compacted))))
-	}
-	if note := r.RecordNote(); note != "" {
-		p.Line("     %s", p.Paint(term.Warned, note))
+	if r.Start != nil {
+		p.epoch(*r.Start)
 	}
 	if r.Cut {
 		p.Line("     %s",
 			p.Paint(term.Warned,
 				"the provider seems to have truncated this request: it counted far fewer tokens than were sent"))
+	}
+}
+
+// epoch prints why the request does not extend the one before it, and what it leaves out.
+func (p *turnPage) epoch(e turnkeeper.Epoch) {
+	if why := e.Why(); why != "" {
+		p.dimmed("new epoch: " + why)
+	}
+	var done []string
+	if e.Dropped != "" {
+		done = append(done, "results not shown: calls "+e.Dropped)
+	}
+	if e.LeanPast != 0 {
+		done = append(done, fmt.Sprintf("earlier results not shown: to turn %d", e.LeanPast))
+	}
+	if e.Omitted > 0 {
+		done = append(done, term.Plural(e.Omitted, "earlier turn")+" not shown")
+	}
+	if e.Summary != 0 {
+		done = append(done, fmt.Sprintf("summary to turn %d", e.Summary))
+	}
+	if len(done) > 0 {
+		p.dimmed("fitted: " + strings.Join(done, " · "))
+	}
+	if e.Room > 0 {
+		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf(
+			"shortened to %s tokens: the provider had refused a longer request", count(e.Room))))
+	}
+	if note := e.RecordNote(); note != "" {
+		p.Line("     %s", p.Paint(term.Warned, note))
 	}
 }
 
