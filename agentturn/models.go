@@ -30,19 +30,11 @@ func (t *task) find(names []string, own string, cache *prompt.Cache) (found []*c
 			continue
 		}
 		found = append(found, &candidate{name, provider, prompt.Model{
-			Provider: info.Provider, Name: info.Model, Form: formOf(provider), Window: t.window(info, name == own),
+			Provider: info.Provider, Name: info.Model, Form: inference.FormOf(provider), Window: t.window(info, name == own),
 			Tokens: prompt.NewCounts(t.cfg.counter(name), name, cache),
 		}})
 	}
 	return found, problems
-}
-
-// formOf returns how a provider encodes requests, if it says so before it is asked.
-func formOf(provider inference.Provider) string {
-	if encoder, ok := provider.(inference.Encoder); ok {
-		return encoder.Form()
-	}
-	return ""
 }
 
 // A missingModel is the error of a model that is not configured.

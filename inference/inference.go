@@ -34,6 +34,14 @@ type Encoder interface {
 	Form() string
 }
 
+// FormOf returns the Form of a Provider that is an Encoder, or "".
+func FormOf(p Provider) string {
+	if encoder, ok := p.(Encoder); ok {
+		return encoder.Form()
+	}
+	return ""
+}
+
 // A Role is the author of a message.
 type Role string
 

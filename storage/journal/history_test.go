@@ -130,7 +130,7 @@ func TestALastRunBeforeTheHistory(t *testing.T) {
 		{Agent: "desk", Name: "c"}})
 	h.Exec(
 		"update turnkeeper.messages set trigger = 'schedule', schedule = 's', slot = timestamptz '2026-01-01Z' + id * interval '1 minute' where id in (402, 4502)")
-	record, err := h.RecordForRequest(t.Context(), 4502, 1)
+	record, err := h.RecordForRequest(t.Context(), 4502)
 	if err != nil || record.LastRun == nil || record.LastRun.TurnID != 402 || record.LastRun.Reply != "reply 402" ||
 		record.History[0].TurnID != 502 {
 		t.Errorf("the last run is %+v, %v", record.LastRun, err)

@@ -85,7 +85,7 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 	if record.LastRun, err = s.loadLastRun(ctx, record); err != nil {
 		return err
 	}
-	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < turnlog.PastTurns {
+	if record.Summary, err = s.SummaryUpTo(ctx, turn, summary); err != nil || len(record.History) < turnlog.PastTurns {
 		return err
 	}
 	n, err := s.db.Q.CountPastTurns(ctx, dbsqlc.CountPastTurnsParams{

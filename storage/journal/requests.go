@@ -77,9 +77,9 @@ func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]
 	return parts, nil
 }
 
-// summaryUpTo returns the summary of a turn's conversation up to the turn upTo, or zero
+// SummaryUpTo returns the summary of a turn's conversation up to the turn upTo, or zero
 // if there is none.
-func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn,
+func (s *Store) SummaryUpTo(ctx context.Context, turn turnkeeper.Turn,
 	upTo turnkeeper.TurnID) (turnlog.Summary, error) {
 	if upTo == 0 {
 		return turnlog.Summary{}, nil
@@ -92,7 +92,7 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn,
 }
 
 // RecordForRequest reads a turn as its worker saw it when it built its requests, so that they can be rebuilt: with its
-// rounds, its definition, and its history. SetSummary reads a summary.
+// rounds, its definition, and its history. SummaryUpTo reads a summary.
 func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID) (*turnlog.Record, error) {
 	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{}, []string{})
 	if err != nil {
@@ -111,10 +111,4 @@ func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID) (*
 	}
 	err = s.loadConversation(ctx, record, 0)
 	return record, err
-}
-
-// SetSummary reads the summary of a record's conversation up to a turn. 0: none.
-func (s *Store) SetSummary(ctx context.Context, record *turnlog.Record, upTo turnkeeper.TurnID) (err error) {
-	record.Summary, err = s.summaryUpTo(ctx, record.Turn, upTo)
-	return err
 }

@@ -23,6 +23,9 @@ type limitedProvider struct {
 	limit time.Duration
 }
 
+// Form returns how the provider encodes requests.
+func (p limitedProvider) Form() string { return inference.FormOf(p.Provider) }
+
 var errProviderLimit = errors.New("timeout of the provider")
 
 func (p limitedProvider) Generate(ctx context.Context, req inference.Request,

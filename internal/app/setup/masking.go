@@ -21,6 +21,9 @@ type maskedProvider struct {
 	masker *redact.Masker
 }
 
+// Form returns how the provider encodes requests.
+func (p maskedProvider) Form() string { return inference.FormOf(p.Provider) }
+
 func (p maskedProvider) Generate(ctx context.Context, req inference.Request,
 	onDelta func(inference.Delta)) (inference.Response, error) {
 	deltas := &maskedDeltas{masker: p.masker, to: onDelta}

@@ -31,7 +31,8 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 	if err != nil {
 		return SentRequest{}, err
 	}
-	if err := journal.New(store.DB).SetSummary(ctx, record, prompt.SummaryOf(record, round)); err != nil {
+	upTo := prompt.SummaryOf(record, round)
+	if record.Summary, err = journal.New(store.DB).SummaryUpTo(ctx, record.Turn, upTo); err != nil {
 		return SentRequest{}, err
 	}
 	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
