@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 )
@@ -34,8 +35,9 @@ type env struct {
 	doorbells      *actor
 	trace          trace
 	ledger         ledger
-	found          []string       // broken invariants
-	visited        map[string]int // fault points
+	signer         inferencetest.Signer // of the model's reasoning
+	found          []string             // broken invariants
+	visited        map[string]int       // fault points
 }
 
 func newEnv(t *testing.T, seed uint64, m mutation) *env {

@@ -29,6 +29,9 @@ func (p *process) Generate(ctx context.Context, req inference.Request,
 		return inference.Response{}, &inference.Error{Class: class, Provider: "sim", Model: "m",
 			Detail: "the provider is unavailable"}
 	}
+	if err := p.env.signer.Check(req); err != nil {
+		return inference.Response{}, err
+	}
 	took := a.between(50*time.Millisecond, 3*time.Second)
 	if !p.env.isQuiet() && a.chance(0.1) {
 		took = a.between(0, 100*time.Second)
@@ -50,7 +53,7 @@ func (p *process) Generate(ctx context.Context, req inference.Request,
 	}
 	p.gate(a)
 	if p.env.isQuiet() {
-		return res, nil
+		return p.env.signer.Sign(req, res), nil
 	}
 	if isPoison(req) && a.chance(0.8) {
 		p.kill("poison")
@@ -63,7 +66,7 @@ func (p *process) Generate(ctx context.Context, req inference.Request,
 	case draw < p.env.profile.modelFails*1.3:
 		return res, &inference.Error{Class: inference.ClassInvalid, Provider: "sim", Model: "m", Detail: "on purpose"}
 	}
-	return res, nil
+	return p.env.signer.Sign(req, res), nil
 }
 
 const poison = "poison"

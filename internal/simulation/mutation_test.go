@@ -22,6 +22,7 @@ type mutation struct {
 	bugs           []memory.Bug // bugs of the store
 	lateStart      bool         // writes a start with the result, after the effect
 	noStarts       bool         // writes no starts
+	losesNotices   bool         // writes requests without their notices
 	reportsSuccess bool         // reports a lost turn as succeeded
 	failsEarly     bool         // closes a message when the model's provider fails
 	lateClock      bool         // counts lease and time from the start of the work, not from the grant
@@ -92,6 +93,7 @@ var mutations = []mutation{
 	{name: "turns written without labels", want: unlabelled, losesLabels: "turns", adjust: contentIsLabelled},
 	{name: "start after the effect", want: "with 0 starts on record", lateStart: true},
 	{name: "no starts", want: memory.StartedBefore, noStarts: true},
+	{name: "notices not on record", want: refusedRecord, losesNotices: true},
 	{name: "lost turn reported as succeeded", seed: 2, want: memory.NoFalseSuccess, reportsSuccess: true},
 	{name: "failure of the provider closes the message", seed: 3, want: failedByService, failsEarly: true},
 	{name: "effect not waited for", want: outOfOrder, wrongEffects: true},
@@ -153,6 +155,18 @@ func (j noStarts) Append(ctx context.Context, e turnlog.Entry) error {
 	return j.Journal.Append(ctx, e)
 }
 
+// losesNotices is a journal that does not keep what the program told the model.
+type losesNotices struct{ agentturn.Journal }
+
+func (j losesNotices) Append(ctx context.Context, e turnlog.Entry) error {
+	if e.Round != nil && e.Round.Recipe != nil {
+		round, recipe := *e.Round, *e.Round.Recipe
+		recipe.Notice = ""
+		round.Recipe, e.Round = &recipe, &round
+	}
+	return j.Journal.Append(ctx, e)
+}
+
 // reportsSuccess is a journal that reports a lost turn as succeeded.
 type reportsSuccess struct{ agentturn.Journal }
 
@@ -184,6 +198,8 @@ func (m mutation) wrap(journal agentturn.Journal) agentturn.Journal {
 		return &lateStarts{Journal: journal}
 	case m.noStarts:
 		return noStarts{journal}
+	case m.losesNotices:
+		return losesNotices{journal}
 	case m.reportsSuccess:
 		return reportsSuccess{journal}
 	case m.failsEarly:

@@ -276,6 +276,9 @@ func (e *env) check(drained time.Duration, accepted chan turnkeeper.MessageID) {
 		}
 	}
 	e.checkModelOutages()
+	for _, why := range e.signer.Refusals() {
+		e.report("%s: %s", refusedRecord, why)
+	}
 	slots := map[string]turnkeeper.MessageID{}
 	for _, m := range e.store.Messages() {
 		if m.Trigger != turnkeeper.TriggerSchedule {
@@ -288,6 +291,8 @@ func (e *env) check(drained time.Duration, accepted chan turnkeeper.MessageID) {
 		slots[slot] = m.ID
 	}
 }
+
+const refusedRecord = "a request does not extend the one before it"
 
 const failedByService = "failed by a fault of the service"
 
