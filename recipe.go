@@ -2,7 +2,6 @@ package turnkeeper
 
 import (
 	"math"
-	"strings"
 )
 
 // A Recipe describes how the request of an answered round was built from the journal, so it can be
@@ -48,19 +47,8 @@ type EpochID struct {
 // Started reports whether the round of this turn is the first one of the epoch.
 func (id EpochID) Started(turn TurnID, round int) bool { return id == EpochID{turn, round} }
 
-// An EpochReason says why an epoch began.
+// An EpochReason says why an epoch began. agentturn/prompt has the reasons.
 type EpochReason string
-
-// The reasons. Empty: it is the first epoch of its chain.
-const (
-	EpochRoom       EpochReason = "room"       // results were dropped, or turns left out
-	EpochSummary    EpochReason = "summary"    // the same, and a new summary takes the place of turns
-	EpochDefinition EpochReason = "definition" // of the agent: its prompt or tools, or a setting that requests show
-	EpochModel      EpochReason = "model"      // another model, or another way to speak to it
-	EpochRefused    EpochReason = "refused"    // the provider refused the record of the conversation
-	EpochHistory    EpochReason = "history"    // a schedule's rule, or an earlier turn that ended later
-	EpochPurged     EpochReason = "purged"     // what the last epoch showed is deleted
-)
 
 // An Epoch says how the requests of an epoch begin. It stands in the recipe of the first one.
 type Epoch struct {
@@ -97,46 +85,6 @@ func (e Epoch) FirstPast() TurnID {
 		return 0
 	}
 	return e.Past[0]
-}
-
-// Why says in plain words why the epoch began. Empty: it is the first of its chain.
-func (e Epoch) Why() string {
-	switch e.Reason {
-	case EpochRoom:
-		return "the conversation no longer fitted the context window"
-	case EpochSummary:
-		return "a summary took the place of earlier turns"
-	case EpochDefinition:
-		return "the agent's prompt, tools or settings had changed"
-	case EpochModel:
-		return "it went to another model, or spoke to it in another way"
-	case EpochRefused:
-		return "the provider had refused the record of the conversation"
-	case EpochHistory:
-		if e.Chain != "" {
-			return "each run of the schedule " + e.Chain + " sees only its own history"
-		}
-		return "an earlier turn had ended late"
-	case EpochPurged:
-		return "what the requests before it showed is deleted"
-	}
-	return ""
-}
-
-// RecordNote says how the record of the conversation is written after the provider had refused it. Empty: as usual.
-func (e Epoch) RecordNote() string {
-	var notes []string
-	if e.Reason == EpochRefused {
-		notes = append(notes, "reasoning of earlier answers was left out, because the provider had refused the record")
-	}
-	if e.Reasoned {
-		notes = append(notes, "answers without reasoning have a text in its place, because the provider demands some")
-	}
-	if e.BareTurn > 0 {
-		notes = append(notes,
-			"earlier tool calls are written as text, because the provider had refused the record of the conversation")
-	}
-	return strings.Join(notes, "; ")
 }
 
 // A Window compares a request with the context window of its model, in tokens.

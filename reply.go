@@ -44,10 +44,10 @@ type ReplyCall struct {
 // turnkeeper.call_problem has the same.
 const (
 	problemFailed    = "the tool failed"
-	ProblemInDoubt   = "it may or may not have happened"
-	ProblemNotRun    = "not run"
+	problemInDoubt   = "it may or may not have happened"
+	problemNotRun    = "not run"
 	problemRefused   = "refused"
-	ProblemCancelled = "cancelled before it ended"
+	problemCancelled = "cancelled before it ended"
 )
 
 const maxProblem = 200 // characters
@@ -69,13 +69,13 @@ func (c ToolCall) Problem() string {
 		return refusalOf(c.Shown)
 	case CallCancelled:
 		if !c.InDoubt() {
-			return ProblemCancelled
+			return problemCancelled
 		}
 	case CallPlanned:
-		return ProblemNotRun
+		return problemNotRun
 	default:
 	}
-	return ProblemInDoubt
+	return problemInDoubt
 }
 
 // refusalOf returns the reason of a refused call: the first line of the text for the model.

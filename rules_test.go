@@ -184,15 +184,6 @@ func TestKeysAndSums(t *testing.T) {
 		{turnkeeper.Schedule{Cron: "a", CronOverride: "b"}.InForce(), "b"},
 		{turnkeeper.ToolCall{Arguments: "{}"}.AsRun(), "{}"},
 		{turnkeeper.ToolCall{Arguments: "{}", RunArgs: "{1}"}.AsRun(), "{1}"},
-		{turnkeeper.Epoch{Reasoned: true, BareTurn: 1}.RecordNote(),
-			"answers without reasoning have a text in its place, because the provider demands some; earlier tool calls are written as text, because the provider had refused the record of the conversation"},
-		{turnkeeper.Epoch{Reason: turnkeeper.EpochRefused}.RecordNote(),
-			"reasoning of earlier answers was left out, because the provider had refused the record"},
-		{turnkeeper.Epoch{}.RecordNote(), ""},
-		{turnkeeper.Epoch{Reason: turnkeeper.EpochHistory, Chain: "hourly"}.Why(),
-			"each run of the schedule hourly sees only its own history"},
-		{turnkeeper.Epoch{Reason: turnkeeper.EpochHistory}.Why(), "an earlier turn had ended late"},
-		{turnkeeper.Epoch{}.Why(), ""},
 	} {
 		if c[0] != c[1] {
 			t.Errorf("got %v, want %v", c[0], c[1])

@@ -226,7 +226,8 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 				t.Errorf("the second request does not say that a turn is missing: %q", requests[1].Messages[0].Text)
 			}
 			r := b.recipes()[0]
-			if b.startOf(r).Room == 0 || b.startOf(r).Omitted != 2 || b.store.rounds()[0].Attempts != 2 || b.logged(sentAgain) != 1 {
+			if b.startOf(r).Room == 0 || b.startOf(r).Omitted != 2 || b.store.rounds()[0].Attempts != 2 ||
+				b.logged(sentAgain) != 1 {
 				t.Errorf("%+v, %d attempts, logged %d times", r, b.store.rounds()[0].Attempts, b.logged(sentAgain))
 			}
 		})

@@ -245,7 +245,7 @@ func (a *attempt) mend(refused prompt.Request, err error) (mended prompt.Request
 		a.exec.log.Warn(
 			"the provider refused the request; sending the record of the conversation in another form, which later requests keep",
 			zap.Int("round", a.number), zap.String("model", a.model.ref), zap.String("record", string(failure.Record)),
-			zap.String("note", mended.Recipe.Start.RecordNote()), zap.NamedError("refusal", err))
+			zap.String("note", prompt.RecordNote(*mended.Recipe.Start)), zap.NamedError("refusal", err))
 	}
 	return mended, string(failure.Class), ok
 }

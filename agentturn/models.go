@@ -30,7 +30,8 @@ func (t *task) find(names []string, own string, cache *prompt.Cache) (found []*c
 			continue
 		}
 		found = append(found, &candidate{name, provider, prompt.Model{
-			Provider: info.Provider, Name: info.Model, Form: inference.FormOf(provider), Window: t.window(info, name == own),
+			Provider: info.Provider, Name: info.Model, Form: inference.FormOf(provider),
+			Window: t.window(info, name == own),
 			Tokens: prompt.NewCounts(t.cfg.counter(name), name, cache),
 		}})
 	}

@@ -65,7 +65,8 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			t.Fatalf("the round is written with the summary %+v", entry.Summary)
 		}
 		recipe := b.recipes()[0]
-		if e := b.startOf(recipe); e.Summary != entry.Summary.UpTo || e.FirstPast() <= 1 || e.Omitted != int(e.FirstPast())-1 {
+		if e := b.startOf(recipe); e.Summary != entry.Summary.UpTo || e.FirstPast() <= 1 ||
+			e.Omitted != int(e.FirstPast())-1 {
 			t.Errorf("the recipe is %+v", recipe)
 		}
 		if got := b.store.rounds()[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 ||

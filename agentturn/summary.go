@@ -41,17 +41,22 @@ func summaryLine(call turnkeeper.ToolCall, output bool) string {
 	return outputs.Preview("- " + prompt.PlainName(call.Name) + ": " + text)
 }
 
-// failedPlainly is the problem of a failed call about which no more can be said.
-var failedPlainly = turnkeeper.ToolCall{State: turnkeeper.CallFailed}.Problem()
+// The problems of calls about which their state says all.
+var (
+	failedPlainly = turnkeeper.ToolCall{State: turnkeeper.CallFailed}.Problem()
+	cancelled     = turnkeeper.ToolCall{State: turnkeeper.CallCancelled}.Problem()
+	notRun        = turnkeeper.ToolCall{State: turnkeeper.CallPlanned}.Problem()
+	inDoubt       = turnkeeper.ToolCall{State: turnkeeper.CallUnknown}.Problem()
+)
 
 // outcomeText returns the state of a call, with its problem if that says more.
 func outcomeText(state turnkeeper.CallState, problem string) string {
 	switch problem {
-	case "", failedPlainly, turnkeeper.ProblemCancelled:
+	case "", failedPlainly, cancelled:
 		return string(state)
-	case turnkeeper.ProblemNotRun:
+	case notRun:
 		return problem
-	case turnkeeper.ProblemInDoubt:
+	case inDoubt:
 		state = turnkeeper.CallUnknown
 	}
 	return string(state) + ": " + problem

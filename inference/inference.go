@@ -27,8 +27,8 @@ type Provider interface {
 	Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error)
 }
 
-// An Encoder is a Provider that tells how it encodes requests. If that changes, the requests of a conversation no longer
-// extend each other.
+// An Encoder is a Provider that tells how it encodes requests. If that changes, the requests of a conversation no
+// longer extend each other.
 type Encoder interface {
 	// Form returns the Form of Sent.
 	Form() string

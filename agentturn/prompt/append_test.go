@@ -80,7 +80,9 @@ func (c *talk) state(record *turnlog.Record) *prompt.State {
 	registry := &tools.Registry{}
 	for _, name := range append(slices.Clone(c.tools), prompt.Readers...) {
 		if err := registry.Register(tools.Func(tools.Spec{Name: name, Description: "Do " + name + ".",
-			Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) { return "", nil })); err != nil {
+			Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) {
+			return "", nil
+		})); err != nil {
 			c.Fatal(err)
 		}
 	}
@@ -207,7 +209,8 @@ func (c *talk) answer(s *prompt.State, id turnkeeper.TurnID, number int, provide
 		Raw: json.RawMessage(fmt.Sprintf(`{"of":"%d-%d","text":%q}`, id, number, c.text(50)))}
 	for k := range c.IntN(4) {
 		call := turnkeeper.ToolCall{
-			Key: turnkeeper.CallKey{Round: number, Ordinal: k + 1}, WireID: fmt.Sprintf("w%d-%d", number, k), Name: "look",
+			Key: turnkeeper.CallKey{Round: number, Ordinal: k + 1}, WireID: fmt.Sprintf("w%d-%d", number,
+				k), Name: "look",
 			Arguments: `{"a":"` + c.text(9) + `"}`, State: turnkeeper.CallSucceeded, Shown: "found " + c.text(400),
 			Preview: "begins",
 		}
@@ -336,8 +339,9 @@ func (c *talk) rebuild() {
 }
 
 // TestRequestsAreAppended checks, for random conversations with take-overs, background calls, last rounds, refusals,
-// other models, summaries, full windows, changed tools and prompts, turns that wait while later ones run, and failed, cancelled and abandoned turns, that
-// within an epoch each request on record extends the one before it, and that each can be rebuilt.
+// other models, summaries, full windows, changed tools and prompts, turns that wait while later ones run, and failed,
+// cancelled and abandoned turns, that within an epoch each request on record extends the one before it, and that each
+// can be rebuilt.
 func TestRequestsAreAppended(t *testing.T) {
 	reasons, requests := map[turnkeeper.EpochReason]int{}, 0
 	for seed := range uint64(15) {
@@ -372,8 +376,8 @@ func TestRequestsAreAppended(t *testing.T) {
 		requests += len(c.sent)
 	}
 	began := 0
-	for _, reason := range []turnkeeper.EpochReason{turnkeeper.EpochRoom, turnkeeper.EpochSummary,
-		turnkeeper.EpochDefinition, turnkeeper.EpochModel, turnkeeper.EpochRefused, turnkeeper.EpochHistory} {
+	for _, reason := range []turnkeeper.EpochReason{prompt.EpochRoom, prompt.EpochSummary,
+		prompt.EpochDefinition, prompt.EpochModel, prompt.EpochRefused, prompt.EpochHistory} {
 		if began += reasons[reason]; reasons[reason] < 10 {
 			t.Errorf("only %d epochs began for %s", reasons[reason], reason)
 		}

@@ -23,9 +23,14 @@ type epoch struct {
 	id      turnkeeper.EpochID
 	model   modelKey
 	version int
-	final   bool   // its first request announced the last round
-	system  string // the system message
-	tools   []inference.ToolDefinition
+	final   bool // its first request announced the last round
+	head    head
+}
+
+// A head is what all requests of an epoch begin with.
+type head struct {
+	system string // the system message
+	tools  []inference.ToolDefinition
 }
 
 // has reports whether a round belongs to the epoch. The request after it then contains it as it came.
@@ -34,7 +39,7 @@ func (e *epoch) has(round turnkeeper.Round) bool {
 }
 
 // reads reports whether the model can read results again that were dropped when the epoch began.
-func (e *epoch) reads() bool { return !e.final && reads(e.tools) }
+func (e *epoch) reads() bool { return !e.final && reads(e.head.tools) }
 
 // bare reports whether the calls of a round are written as text.
 func (e *epoch) bare(turn turnkeeper.TurnID, round int) bool {
@@ -192,7 +197,8 @@ func (s *State) newest(rounds []turnkeeper.Round) *turnkeeper.Recipe {
 			if r == nil {
 				continue
 			}
-			if began := s.epoch(r.Epoch, rounds); began == nil && r.Epoch.Turn < past.TurnID || began != nil && began.Chain == "" {
+			if began := s.epoch(r.Epoch, rounds); began == nil && r.Epoch.Turn < past.TurnID || began != nil &&
+				began.Chain == "" {
 				return r
 			}
 			break
@@ -207,32 +213,32 @@ func (s *State) current(m Model, rounds []turnkeeper.Round) (e *epoch, reason tu
 	r := s.newest(rounds)
 	if r == nil {
 		if s.chain != "" {
-			return nil, turnkeeper.EpochHistory, true
+			return nil, EpochHistory, true
 		}
 		return nil, "", true
 	}
 	e = s.epoch(r.Epoch, rounds)
 	if e == nil {
-		return nil, turnkeeper.EpochPurged, true
+		return nil, EpochPurged, true
 	}
 	shown, missing := e.shown(s.history)
 	switch {
 	case e.version != recipeVersion || e.Definition != s.visible:
-		reason = turnkeeper.EpochDefinition
+		reason = EpochDefinition
 	case e.model != m.key() || e.Form != formPart(m).SHA256:
-		reason = turnkeeper.EpochModel
-	case s.rewritten[m.key()].wanted(e):
-		reason = turnkeeper.EpochRefused
-	case s.newSummary != nil:
-		reason = turnkeeper.EpochSummary
+		reason = EpochModel
+	case s.refusals.rewritten[m.key()].wanted(e):
+		reason = EpochRefused
+	case s.made.unwritten != nil:
+		reason = EpochSummary
 	case missing != 0 && s.older > 0, len(shown) >= maxEpochTurns:
-		reason = turnkeeper.EpochRoom
+		reason = EpochRoom
 	case missing != 0:
-		reason = turnkeeper.EpochPurged
+		reason = EpochPurged
 	case s.limit(m, rounds) > 0 && s.limit(m, rounds) != e.Room:
-		reason = turnkeeper.EpochRoom
+		reason = EpochRoom
 	case !e.unbroken(s.history, shown, s.turn, rounds):
-		reason = turnkeeper.EpochHistory
+		reason = EpochHistory
 	default:
 		reason = s.readHead(e)
 	}
@@ -243,67 +249,25 @@ func formPart(m Model) turnlog.RequestPart { return turnlog.NewRequestPart(m.For
 
 // readHead sets the texts of an epoch from the stored parts. If it cannot, reason says why the epoch has ended.
 func (s *State) readHead(e *epoch) (reason turnkeeper.EpochReason) {
-	text, known := s.contents[e.System]
+	text, known := s.parts.contents[e.System]
 	if !known {
-		return turnkeeper.EpochPurged
+		return EpochPurged
 	}
 	var ok bool
-	if e.system, ok = e.systemMessage(text, s.summary); !ok {
-		return turnkeeper.EpochSummary
+	if e.head.system, ok = e.systemMessage(text, s.summary); !ok {
+		return EpochSummary
 	}
 	switch e.Tools {
 	case "":
 	case s.tools().part.SHA256:
-		e.tools = s.tools().definitions
+		e.head.tools = s.tools().definitions
 	default:
-		if e.tools == nil {
+		if e.head.tools == nil {
 			var err error
-			if e.tools, err = toolsOf(s.contents[e.Tools]); err != nil {
-				return turnkeeper.EpochPurged
+			if e.head.tools, err = toolsOf(s.parts.contents[e.Tools]); err != nil {
+				return EpochPurged
 			}
 		}
 	}
 	return ""
-}
-
-// HasCallID reports whether an earlier turn has a call with this id on the wire.
-func (s *State) HasCallID(id string) bool {
-	if s.callIDs == nil {
-		s.callIDs = map[string]bool{}
-		for _, past := range s.history {
-			for call := range eachCall(past.Rounds) {
-				s.callIDs[call.WireID] = true
-			}
-		}
-	}
-	return s.callIDs[id]
-}
-
-// MissingParts returns the hashes of stored parts that the next request repeats, and that this process would not write
-// the same: another release wrote them, or the list of a tool server has changed. The caller reads them for AddParts.
-func (s *State) MissingParts(rounds []turnkeeper.Round) (missing []string) {
-	r := s.newest(rounds)
-	if r == nil || s.epoch(r.Epoch, rounds) == nil {
-		return nil
-	}
-	e := s.epoch(r.Epoch, rounds)
-	own := turnlog.NewRequestPart(s.systemText())
-	s.contents[own.SHA256] = own.Content
-	for _, hash := range []string{e.System, e.Tools} {
-		_, known := s.contents[hash]
-		if !known && hash != "" && hash != s.tools().part.SHA256 && !s.asked[hash] {
-			missing = append(missing, hash)
-		}
-	}
-	return missing
-}
-
-// AddParts adds the stored parts that MissingParts asked for, by hash. A part that is gone, or was changed, is left out.
-func (s *State) AddParts(asked []string, parts map[string]string) {
-	for _, hash := range asked {
-		s.asked[hash] = true
-		if content, ok := parts[hash]; ok && turnlog.NewRequestPart(content).SHA256 == hash {
-			s.contents[hash] = content
-		}
-	}
 }

@@ -88,7 +88,7 @@ func readJournal(t *testing.T, journal string) described {
 		case "readers":
 			readers = true
 		case "limit":
-			p.refused = &refusal{p.model.key(), number(t, rest)}
+			p.refusals.tooLong = &refusal{p.model.key(), number(t, rest)}
 		case "older":
 			p.older = number(t, rest)
 		case "factor":
@@ -96,7 +96,8 @@ func readJournal(t *testing.T, journal string) described {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.learned.models = map[modelKey]modelCalibration{p.model.key(): {calibration: calibration{[]float64{f, f, f}}}}
+			p.learned.models = map[modelKey]modelCalibration{
+				p.model.key(): {calibration: calibration{[]float64{f, f, f}}}}
 		case "final":
 			p.at.Final = true
 		case "message":

@@ -26,13 +26,13 @@ func newMessageWriter(e *epoch) (*messageWriter, error) {
 
 // plain reports whether the requests declare no tools. Servers then refuse calls and results, which are written as text
 // instead.
-func (w *messageWriter) plain() bool { return w.epoch.tools == nil }
+func (w *messageWriter) plain() bool { return w.epoch.head.tools == nil }
 
 // before reports whether a turn ended before the epoch began.
 func (w *messageWriter) before(turn turnkeeper.TurnID) bool { return turn < w.epoch.id.Turn }
 
-// appendRounds appends the answers of a turn with the results of their calls. Each follows the notice that was sent with
-// its request.
+// appendRounds appends the answers of a turn with the results of their calls. Each follows the notice that was sent
+// with its request.
 func (w *messageWriter) appendRounds(messages []inference.Message, turn turnkeeper.TurnID,
 	rounds []turnkeeper.Round) []inference.Message {
 	number := 0 // of the call in the turn

@@ -56,15 +56,15 @@ func (s *State) newestIn(e *epoch, rounds []turnkeeper.Round) (turnkeeper.TurnID
 	return 0, nil
 }
 
-// notice returns the notice at the end of a request. There is one in the last round, if the background calls that run or
-// have ended are not those of the newest notice, if more results imitate the program than it said, if the provider has
-// cut the last request, and if the last answer could not be used. It contains no text from outside. It stays in the
+// notice returns the notice at the end of a request. There is one in the last round, if the background calls that run
+// or have ended are not those of the newest notice, if more results imitate the program than it said, if the provider
+// has cut the last request, and if the last answer could not be used. It contains no text from outside. It stays in the
 // conversation, where it was said; figures in it are of that moment. full is the share of the window that the request
 // takes, in percent.
-func (s *State) notice(at Moment, full int, e *epoch, before said) string {
-	notice := withCutWarning(s.statusNotice(at, full, e, before), at.Rounds)
-	if at.Unparsed {
-		notice = withParagraph(notice, unparsedHint(at.Final))
+func (p *plan) notice(full int) string {
+	notice := withCutWarning(p.statusNotice(full), p.at.Rounds)
+	if p.at.Unparsed {
+		notice = withParagraph(notice, unparsedHint(p.at.Final))
 	}
 	return notice
 }
@@ -85,12 +85,12 @@ func withParagraph(notice, text string) string {
 }
 
 // statusNotice returns the notice without the warnings about the last request and answer.
-func (s *State) statusNotice(at Moment, full int, e *epoch, before said) string {
-	status, imitations, charged := s.status(at), "", Charged(at.Rounds)
-	if found := s.imitating(e, at.Rounds); keyOfImitations(found) != before.imitations {
-		imitations = s.imitations(found)
+func (p *plan) statusNotice(full int) string {
+	at, status, imitations, charged := p.at, p.status(), "", Charged(p.at.Rounds)
+	if keyOfImitations(p.imitating) != p.said.imitations {
+		imitations = p.s.imitations(p.imitating)
 	}
-	if statusKey(at.Rounds) == before.status && imitations == "" && !at.Final {
+	if statusKey(at.Rounds) == p.said.status && imitations == "" && !at.Final {
 		return ""
 	}
 	var b strings.Builder
@@ -103,12 +103,12 @@ func (s *State) statusNotice(at Moment, full int, e *epoch, before said) string 
 		fmt.Fprintf(&b, "This is turn %d of %d, the last one%s: tools can no longer be called. "+
 			"Answer now from what you have, and say what is missing.", charged+1, charged+1, why)
 	} else {
-		fmt.Fprintf(&b, "This is turn %d of %d.", charged+1, s.Bounds.MaxRounds)
+		fmt.Fprintf(&b, "This is turn %d of %d.", charged+1, p.s.Bounds.MaxRounds)
 	}
 	if status != "" {
 		fmt.Fprintf(&b, "\nYour context window is %d%% full.\n\n%s", full, status)
 		if !at.Final {
-			b.WriteString("\n\n" + s.options(at.Rounds))
+			b.WriteString("\n\n" + p.options())
 		}
 	}
 	if imitations != "" {
@@ -119,7 +119,8 @@ func (s *State) statusNotice(at Moment, full int, e *epoch, before said) string 
 
 // status lists the background calls, and the outputs that the model knows by a handle. It
 // is empty if there are none.
-func (s *State) status(at Moment) string {
+func (p *plan) status() string {
+	at := p.at
 	lists := map[string][]string{}
 	for heading, call := range eachBackground(at.Rounds) {
 		line := ""
@@ -127,7 +128,7 @@ func (s *State) status(at Moment) string {
 		case headingRunning:
 			line = fmt.Sprintf("- %s (id: %s, running %.1fs)", call.Name, call.OutputID, at.Age(*call).Seconds())
 		case headingReady:
-			line = s.readyLine(CallsOf(at.Rounds), *call)
+			line = p.readyLine(CallsOf(at.Rounds), *call)
 		default:
 			line = endedLine(*call)
 		}
@@ -212,9 +213,9 @@ func endedLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("- %s (id: %s, %s)", call.Name, call.OutputID, problem)
 }
 
-func (s *State) readyLine(calls []turnkeeper.ToolCall, call turnkeeper.ToolCall) string {
+func (p *plan) readyLine(calls []turnkeeper.ToolCall, call turnkeeper.ToolCall) string {
 	size, beyond := "", ""
-	if tokens, known := s.Sizes[call.OutputID]; known {
+	if tokens, known := p.s.Sizes[call.OutputID]; known {
 		size = fmt.Sprintf(", ~%s tokens", thousands(tokens))
 	}
 	if !WentOn(call) {
@@ -250,9 +251,9 @@ func retrievals(calls []turnkeeper.ToolCall, call turnkeeper.ToolCall) (n int) {
 }
 
 // options lists what the model can do now with the offered tools.
-func (s *State) options(rounds []turnkeeper.Round) string {
+func (p *plan) options() string {
 	var running, ready bool
-	for call := range eachCall(rounds) {
+	for call := range eachCall(p.at.Rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = true
@@ -261,7 +262,7 @@ func (s *State) options(rounds []turnkeeper.Round) string {
 		}
 	}
 	offers := func(name string) bool {
-		return slices.ContainsFunc(s.tools().definitions, func(d inference.ToolDefinition) bool {
+		return slices.ContainsFunc(p.epoch.head.tools, func(d inference.ToolDefinition) bool {
 			return d.Name == name
 		})
 	}

@@ -23,21 +23,24 @@ type plan struct {
 	limit  int // room after a request was refused as too long; 0: none was
 	factor float64
 	said   said // by the newest notices
+
+	imitating []imitator // calls whose results imitate the program
 }
 
 // plan returns the plan of a request to a model in an epoch: its notice, the message and the tools are counted.
 func (s *State) plan(m Model, at Moment, e *epoch) *plan {
 	p := &plan{sizer: newSizer(m, e), s: s, m: m, at: at, window: splitWindow(m.Window, s.def.MaxOutputTokens),
 		limit: e.Room, factor: s.factor(m, at.Rounds), said: s.saidIn(e, at.Rounds)}
+	p.imitating = s.imitating(e, at.Rounds)
 	p.window.Factor, p.window.Turn = p.factor, p.message(s.body)
-	p.window.Tools = s.toolTokens(e, m.Tokens)
+	p.window.Tools = p.toolTokens()
 	p.setNotice(100)
 	return p
 }
 
 // setNotice returns the notice of a request that takes this share of the window, in percent, and counts it.
 func (p *plan) setNotice(full int) (notice string) {
-	if notice = p.s.notice(p.at, full, p.epoch, p.said); notice != "" {
+	if notice = p.notice(full); notice != "" {
 		p.window.Notice = p.message(notice)
 	}
 	return notice
@@ -90,7 +93,7 @@ func (p *plan) request(shown []turnlog.Past) (Request, error) {
 	recipe := turnkeeper.Recipe{
 		Version: recipeVersion, Provider: p.m.Provider, Model: p.m.Name, Epoch: p.epoch.id, Final: p.at.Final,
 		Notice: notice, Running: running(p.at.Rounds), Status: statusKey(p.at.Rounds),
-		Imitations: keyOfImitations(p.s.imitating(p.epoch, p.at.Rounds)), Window: p.window,
+		Imitations: keyOfImitations(p.imitating), Window: p.window,
 	}
 	if _, on := p.epoch.after(p.s.turn, p.at.Rounds); !on {
 		recipe.After = lastOf(shown)

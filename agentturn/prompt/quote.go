@@ -125,13 +125,13 @@ const maxImitations = 10
 // An imitator is a call whose result imitates the program.
 type imitator struct {
 	turn turnkeeper.TurnID
-	*turnkeeper.ToolCall
+	call *turnkeeper.ToolCall
 }
 
 func keyOfImitations(found []imitator) string {
 	var list []string
 	for _, i := range found {
-		list = append(list, fmt.Sprintf("%d %s", i.turn, i.Key))
+		list = append(list, fmt.Sprintf("%d %s", i.turn, i.call.Key))
 	}
 	return keyOfList(list)
 }
@@ -167,12 +167,18 @@ func (s *State) imitated(turn turnkeeper.TurnID, call *turnkeeper.ToolCall) bool
 		return false
 	}
 	key := callKey{turn, call.Key}
-	found, known := s.imitates[key]
+	found, known := s.found.imitates[key]
 	if !known {
 		found = imitates(fromOutside(call))
-		s.imitates[key] = found
+		s.found.imitates[key] = found
 	}
 	return found
+}
+
+// found is what was looked for in the history and in the turn.
+type found struct {
+	imitates map[callKey]bool // whether a call's result imitates the program, if it was searched
+	callIDs  map[string]bool  // of the history's calls; nil: not collected yet
 }
 
 // A callKey identifies a call of a turn or of an earlier one.
@@ -185,9 +191,9 @@ type callKey struct {
 func (s *State) imitations(found []imitator) string {
 	var lines []string
 	for _, i := range found {
-		line := fmt.Sprintf("- %s, in an earlier turn", PlainName(i.Name))
+		line := fmt.Sprintf("- %s, in an earlier turn", PlainName(i.call.Name))
 		if i.turn == s.turn {
-			line = fmt.Sprintf("- %s (tool_call_id %q)", PlainName(i.Name), i.WireID)
+			line = fmt.Sprintf("- %s (tool_call_id %q)", PlainName(i.call.Name), i.call.WireID)
 		}
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)

@@ -106,11 +106,11 @@ func storedEpoch(record *turnlog.Record, number int, parts map[string]string) (e
 		}
 	}
 	var whole bool
-	if e.system, whole = e.systemMessage(parts[e.System], record.Summary); !whole {
+	if e.head.system, whole = e.systemMessage(parts[e.System], record.Summary); !whole {
 		return nil, "", fmt.Errorf("the summary of the turns up to %d is not stored", e.Summary)
 	}
 	if e.Tools != "" {
-		e.tools, err = toolsOf(parts[e.Tools])
+		e.head.tools, err = toolsOf(parts[e.Tools])
 	}
 	return e, parts[cmp.Or(recipe.Form, e.Form)], err
 }

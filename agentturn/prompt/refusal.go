@@ -20,6 +20,13 @@ type refusal struct {
 	room int // maximum size of later requests to the model, in corrected tokens
 }
 
+// refusals are what a provider has refused in this execution.
+type refusals struct {
+	// of a request that was too long for its model; nil: none, or not read from the journal yet
+	tooLong   *refusal
+	rewritten map[modelKey]*rewriting
+}
+
 // roomAfter returns the maximum size of a request, in corrected tokens, after one was
 // refused: by the provider's limit, at most nine tenths of the refused request; without a
 // limit, three quarters of it.
@@ -58,7 +65,7 @@ func (w *rewriting) wanted(e *epoch) bool {
 
 // form returns how the next epoch with a model writes the record: as was decided after a refusal, or as the newest one.
 func (s *State) form(m Model, rounds []turnkeeper.Round) recordForm {
-	if w := s.rewritten[m.key()]; w != nil {
+	if w := s.refusals.rewritten[m.key()]; w != nil {
 		return w.recordForm
 	}
 	recipes := recipesFor(rounds, m.key())
@@ -84,15 +91,15 @@ func (s *State) Rewrite(m Model, at Moment, refused Request, err error) (rewritt
 	if !isOne || failure.Record == "" && failure.Class != inference.ClassInvalid || !hasAnswer(refused.Request) {
 		return Request{}, false
 	}
-	before := s.rewritten[m.key()]
+	before := s.refusals.rewritten[m.key()]
 	for _, form := range s.formsAfter(refused, failure.Record, at) {
-		s.rewritten[m.key()] = &rewriting{form, s.turn, len(at.Rounds) + 1}
+		s.refusals.rewritten[m.key()] = &rewriting{form, s.turn, len(at.Rounds) + 1}
 		rewritten, err := s.Build(m, at)
 		if err == nil && !reflect.DeepEqual(rewritten.Request, refused.Request) {
 			return rewritten, true
 		}
 	}
-	s.rewritten[m.key()] = before
+	s.refusals.rewritten[m.key()] = before
 	return Request{}, false
 }
 

@@ -30,7 +30,7 @@ type input struct {
 // request builds the request.
 func (in input) request() (inference.Request, error) {
 	request := inference.Request{
-		Model: in.epoch.model.model, Tools: in.epoch.tools, MaxOutputTokens: in.def.MaxOutputTokens,
+		Model: in.epoch.model.model, Tools: in.epoch.head.tools, MaxOutputTokens: in.def.MaxOutputTokens,
 		Temperature: in.def.Temperature, User: fmt.Sprintf("turn-%d", in.turn), Reasoned: in.epoch.Reasoned,
 		CacheKey: in.cacheKey,
 	}
@@ -46,7 +46,7 @@ func (in input) request() (inference.Request, error) {
 		size += 2 + 3*len(past.Rounds)
 	}
 	request.Messages = append(make([]inference.Message, 0, size+3*len(in.rounds)),
-		inference.Message{Role: inference.RoleSystem, Text: in.epoch.system})
+		inference.Message{Role: inference.RoleSystem, Text: in.epoch.head.system})
 	w.reserve(in)
 	for _, past := range in.shown {
 		request.Messages = w.appendPast(request.Messages, past)

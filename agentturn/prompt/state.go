@@ -1,8 +1,8 @@
-// Package prompt builds the requests of a turn. Requests are appended: within an epoch, each is the newest one on record
-// with messages added at its end. If that does not fit the model's window, or the head of the request has changed, a new
-// epoch begins, which is fitted into the window. A Recipe says what is new in a request, and how an epoch began; with
-// it, Rebuild builds a request again from the journal. Token estimates are corrected by the counts that providers
-// report.
+// Package prompt builds the requests of a turn. Requests are appended: within an epoch, each is the newest one on
+// record with messages added at its end. If that does not fit the model's window, or the head of the request has
+// changed, a new epoch begins, which is fitted into the window. A Recipe says what is new in a request, and how an
+// epoch began; with it, Rebuild builds a request again from the journal. Token estimates are corrected by the counts
+// that providers report.
 //
 // The package uses no context, clock, journal or model: its results depend only on its
 // arguments.
@@ -37,18 +37,11 @@ type State struct {
 	learned  *Calibrations
 	toolset  *toolset                      // of a new epoch; nil: not made yet
 	epochs   map[turnkeeper.EpochID]*epoch // that were looked up; nil: not stored
-	contents map[string]string             // of stored request parts, by hash
-	asked    map[string]bool               // hashes of parts that AddParts was called for
-	written  map[string]bool               // hashes of the parts that the turn's rounds name
-	imitates map[callKey]bool              // whether a call's result imitates the program, if it was searched
-	callIDs  map[string]bool               // of the history's calls; nil: not collected yet
+	parts    parts
+	found    found
 	sizes    sizes
-	// of a request that was too long for its model; nil: none, or not read from the journal yet
-	refused   *refusal
-	rewritten map[modelKey]*rewriting
-
-	summaryTried bool
-	newSummary   *turnlog.Summary // made in this execution, not written yet
+	refusals refusals
+	made     madeSummary
 }
 
 // NewState returns the State of a turn that starts or continues from a record.
@@ -59,16 +52,14 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
 		chain: chain, visible: visible(d, offer), cacheKey: cacheKeyOf(record.Turn), summary: record.Summary,
-		learned: learned, epochs: map[turnkeeper.EpochID]*epoch{}, contents: map[string]string{}, asked: map[string]bool{},
-		written: map[string]bool{}, imitates: map[callKey]bool{}, sizes: sizes{},
-		rewritten: map[modelKey]*rewriting{},
+		learned: learned, epochs: map[turnkeeper.EpochID]*epoch{}, sizes: sizes{},
+		parts:    parts{contents: map[string]string{}, asked: map[string]bool{}, written: map[string]bool{}},
+		found:    found{imitates: map[callKey]bool{}},
+		refusals: refusals{rewritten: map[modelKey]*rewriting{}},
 	}
 	for _, round := range record.Rounds {
-		if r := round.Recipe; r != nil {
-			s.written[r.Form] = true
-			if r.Start != nil {
-				s.written[r.Start.System], s.written[r.Start.Tools], s.written[r.Start.Form] = true, true, true
-			}
+		if round.Recipe != nil {
+			s.parts.stored(*round.Recipe)
 		}
 	}
 	return s
@@ -105,10 +96,10 @@ type Request struct {
 	epoch  turnkeeper.Epoch      // to which it belongs
 }
 
-// Build builds the request of a round for one model. It extends the newest request of the epoch: by what happened since,
-// and by a notice if there is something to say. If the epoch has ended, or has no room, it begins another one: the
-// system prompt, as much of the earlier conversation as fits, the message, this turn's rounds so far, and the notice. It
-// fails with an error of class context_overflow if the rest does not fit.
+// Build builds the request of a round for one model. It extends the newest request of the epoch: by what happened
+// since, and by a notice if there is something to say. If the epoch has ended, or has no room, it begins another one:
+// the system prompt, as much of the earlier conversation as fits, the message, this turn's rounds so far, and the
+// notice. It fails with an error of class context_overflow if the rest does not fit.
 func (s *State) Build(m Model, at Moment) (Request, error) {
 	e, reason, ended := s.current(m, at.Rounds)
 	if !ended {
@@ -116,7 +107,7 @@ func (s *State) Build(m Model, at Moment) (Request, error) {
 		if fits || err != nil {
 			return request, err
 		}
-		reason = turnkeeper.EpochRoom
+		reason = EpochRoom
 	}
 	return s.begin(m, at, reason, e)
 }
@@ -125,7 +116,7 @@ func (s *State) Build(m Model, at Moment) (Request, error) {
 func (s *State) extend(m Model, at Moment, e *epoch) (request Request, fits bool, err error) {
 	shown, _ := e.shown(s.history)
 	p := s.plan(m, at, e)
-	p.window.System = p.message(e.system)
+	p.window.System = p.message(e.head.system)
 	for _, past := range shown {
 		p.window.History += s.sizes.of(p.sizer, past)
 	}
@@ -142,7 +133,7 @@ func (s *State) begin(m Model, at Moment, reason turnkeeper.EpochReason, before 
 	history, older := s.kept(before)
 	p := s.plan(m, at, e)
 	summaryRoom := 0
-	if s.Bounds.Summarise && !s.summaryTried {
+	if s.Bounds.Summarise && !s.made.tried {
 		summaryRoom = expectedSummary
 	}
 	fitted, ok := p.fit(history, older, s.summary.Text, summaryRoom)
@@ -152,7 +143,7 @@ func (s *State) begin(m Model, at Moment, reason turnkeeper.EpochReason, before 
 	e.set(fitted, history, older, s.summary)
 	system := turnlog.NewRequestPart(s.systemText())
 	e.System = system.SHA256
-	e.system, _ = e.systemMessage(system.Content, s.summary) // set has set its summary
+	e.head.system, _ = e.systemMessage(system.Content, s.summary) // set has set its summary
 	shown, _ := e.shown(history)
 	request, err := p.request(shown)
 	start := e.Epoch
@@ -169,7 +160,7 @@ func (s *State) newEpoch(m Model, at Moment, reason turnkeeper.EpochReason) *epo
 	form := s.form(m, at.Rounds)
 	return &epoch{
 		id: turnkeeper.EpochID{Turn: s.turn, Round: len(at.Rounds) + 1}, model: m.key(), version: recipeVersion,
-		final: at.Final, tools: s.tools().definitions, Epoch: turnkeeper.Epoch{
+		final: at.Final, head: head{tools: s.tools().definitions}, Epoch: turnkeeper.Epoch{
 			Reason: reason, Chain: s.chain, Definition: s.visible, Tools: s.tools().part.SHA256,
 			Form: formPart(m).SHA256, Room: s.limit(m, at.Rounds),
 			Reasoned: form.reasoned, BareTurn: form.bareTurn, BareRound: form.bareRound,
@@ -185,8 +176,8 @@ func (s *State) kept(before *epoch) (history []turnlog.Past, older int) {
 			history = s.history[at:]
 		}
 	}
-	if s.newSummary != nil { // it covers what was to be left out, and nothing else
-		after, found := indexOf(history, s.newSummary.UpTo)
+	if s.made.unwritten != nil { // it covers what was to be left out, and nothing else
+		after, found := indexOf(history, s.made.unwritten.UpTo)
 		if found {
 			after++
 		}
@@ -228,32 +219,33 @@ func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 // limit returns the room that a refusal of the model left in this turn, or 0 if there was none. If
 // another worker was refused, the journal has it.
 func (s *State) limit(m Model, rounds []turnkeeper.Round) int {
-	if s.refused == nil {
+	if s.refusals.tooLong == nil {
 		for _, round := range rounds {
 			if r := round.Recipe; r != nil && r.Start != nil && r.Start.Room > 0 {
-				s.refused = &refusal{modelKey{r.Provider, r.Model}, r.Start.Room}
+				s.refusals.tooLong = &refusal{modelKey{r.Provider, r.Model}, r.Start.Room}
 			}
 		}
 	}
-	if s.refused == nil || s.refused.modelKey != m.key() {
+	if s.refusals.tooLong == nil || s.refusals.tooLong.modelKey != m.key() {
 		return 0
 	}
-	return s.refused.room
+	return s.refusals.tooLong.room
 }
 
 // Refuse records the error of a request. It reports whether the provider refused the
 // request as too long and a smaller one may be tried, which is done once per turn.
 func (s *State) Refuse(m Model, at Moment, refused Request, err error) bool {
 	failure, isOne := errors.AsType[*inference.Error](err)
-	if !isOne || failure.Class != inference.ClassContextOverflow || s.limit(m, at.Rounds) > 0 || s.refused != nil {
+	if !isOne || failure.Class != inference.ClassContextOverflow || s.limit(m, at.Rounds) > 0 ||
+		s.refusals.tooLong != nil {
 		return false
 	}
-	s.refused = &refusal{m.key(), roomAfter(*failure, refused)}
+	s.refusals.tooLong = &refusal{m.key(), roomAfter(*failure, refused)}
 	return true
 }
 
 // Room returns the maximum size of a request, in tokens, after Refuse has returned true.
-func (s *State) Room() int { return s.refused.room }
+func (s *State) Room() int { return s.refusals.tooLong.room }
 
 // Answered returns an answered request with its recipe and parts completed, and calibrates
 // later estimates by the reported usage.
@@ -295,25 +287,18 @@ func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, 
 
 // Unwritten returns the parts of the request of a new round that no earlier round of the turn has stored, and takes
 // note that its epoch has begun.
-func (s *State) Unwritten(r turnkeeper.Recipe, parts []turnlog.RequestPart) (unwritten []turnlog.RequestPart) {
+func (s *State) Unwritten(r turnkeeper.Recipe, parts []turnlog.RequestPart) []turnlog.RequestPart {
 	if r.Start != nil {
 		s.epochs[r.Epoch] = epochOf([]turnkeeper.Round{{Recipe: &r}}, r.Epoch)
 	}
-	for _, part := range parts {
-		s.contents[part.SHA256] = part.Content
-		if !s.written[part.SHA256] {
-			s.written[part.SHA256] = true
-			unwritten = append(unwritten, part)
-		}
-	}
-	return unwritten
+	return s.parts.unwritten(parts)
 }
 
 // ToSummarise returns the earlier turns to add to the summary, or none if the summary covers everything that the
 // request, the first of an epoch, leaves out.
 func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past {
 	start := request.Recipe.Start
-	if start == nil || !s.Bounds.Summarise || s.summaryTried || s.newEpochRoom(m, at) < minSummaryRoom {
+	if start == nil || !s.Bounds.Summarise || s.made.tried || s.newEpochRoom(m, at) < minSummaryRoom {
 		return nil
 	}
 	var omitted []turnlog.Past
@@ -335,21 +320,21 @@ func (s *State) newEpochRoom(m Model, at Moment) int {
 }
 
 // SummaryUnsent allows another request for a summary: the one that was made was not sent.
-func (s *State) SummaryUnsent() { s.summaryTried = false }
+func (s *State) SummaryUnsent() { s.made.tried = false }
 
 // SummaryRequest returns a request for a summary of the turns and of the present summary.
 // It shortens long texts until the request fits.
 func (s *State) SummaryRequest(m Model, at Moment, turns []turnlog.Past) Request {
-	s.summaryTried = true
+	s.made.tried = true
 	return summaryRequest(m, s.factor(m, at.Rounds), s.turn, s.def.Temperature, s.summary.Text, turns)
 }
 
 // SetSummary sets the summary of the turns that requests leave out.
-func (s *State) SetSummary(made turnlog.Summary) { s.summary, s.newSummary = made, &made }
+func (s *State) SetSummary(made turnlog.Summary) { s.summary, s.made.unwritten = made, &made }
 
 // TakeSummary returns the summary that is not written yet, once, or nil.
 func (s *State) TakeSummary() *turnlog.Summary {
-	made := s.newSummary
-	s.newSummary = nil
+	made := s.made.unwritten
+	s.made.unwritten = nil
 	return made
 }

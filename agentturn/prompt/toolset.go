@@ -124,14 +124,14 @@ func (o Offer) definitions() []inference.ToolDefinition {
 	return definitions
 }
 
-// toolTokens returns the size of the tool definitions of an epoch.
-func (s *State) toolTokens(e *epoch, m *Counts) int {
-	if e.Tools == s.tools().part.SHA256 {
-		return s.tools().tokens(m)
+// toolTokens returns the size of the tool definitions of the request.
+func (p *plan) toolTokens() int {
+	if own := p.s.tools(); own.part.SHA256 == p.epoch.Tools {
+		return own.tokens(p.Counts)
 	}
 	n := 0
-	for _, tool := range e.tools {
-		n += messageTokens + m.json(string(Canonical(tool)))
+	for _, tool := range p.epoch.head.tools {
+		n += messageTokens + p.json(string(Canonical(tool)))
 	}
 	return n
 }

@@ -63,10 +63,11 @@ type fitting struct {
 }
 
 // fit fits a load into the room, and reports whether it fits. If all of it does not, it is made to take half of the
-// room that is left beside its fixed parts, so that the requests after it have room too. This turn has priority: lines replace its results, the oldest
-// first; those of the last round, which the model has not seen, only if the room demands it. The earlier turns share the
-// rest of the half, or, if that is more, a quarter of what this turn leaves: lines replace the results of the oldest
-// ones first, then the oldest turns are left out; the newest one stays if the room allows it. A call and its result are never separated.
+// room that is left beside its fixed parts, so that the requests after it have room too. This turn has priority: lines
+// replace its results, the oldest first; those of the last round, which the model has not seen, only if the room
+// demands it. The earlier turns share the rest of the half, or, if that is more, a quarter of what this turn leaves:
+// lines replace the results of the oldest ones first, then the oldest turns are left out; the newest one stays if the
+// room allows it. A call and its result are never separated.
 func fit(room int, l load) (fitting, bool) {
 	if f, ok := fitTurn(room, l, 0); ok && f.fitPast(room, l) && f.firstPast == 0 && f.firstWhole == 0 {
 		return f, true
@@ -89,8 +90,8 @@ func fit(room int, l load) (fitting, bool) {
 	return f, true
 }
 
-// fitTurn returns a fitting without earlier turns. Lines replace results of the first rounds, so many as evictable says,
-// until the request has room.
+// fitTurn returns a fitting without earlier turns. Lines replace results of the first rounds, so many as evictable
+// says, until the request has room.
 func fitTurn(room int, l load, evictable int) (fitting, bool) {
 	f := fitting{dropped: make([][]bool, len(l.rounds)), tokens: l.fixed}
 	for i, round := range l.rounds {

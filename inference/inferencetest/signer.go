@@ -64,7 +64,8 @@ func (s *Signer) Sign(req inference.Request, res inference.Response) inference.R
 	before := beginnings(req)
 	last := before[len(req.Messages)]
 	raw, err := json.Marshal(signed{Content: res.Text, Signature: hex.EncodeToString(last[:]), Model: req.Model,
-		Reasoning: []any{map[string]string{"type": "reasoning.text", "text": "I think of " + hex.EncodeToString(last[:4])}}})
+		Reasoning: []any{map[string]string{"type": "reasoning.text",
+			"text": "I think of " + hex.EncodeToString(last[:4])}}})
 	if err != nil {
 		panic(err) // it has only texts
 	}

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/golden"
 	"turnkeeper/internal/presence"
@@ -309,7 +310,8 @@ var endings = []struct {
 				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, FinishReason: "stop",
 				Text: "Short.",
 				Recipe: &turnkeeper.Recipe{Version: 1, SHA256: sixty("2"), Cut: true,
-					Start: &turnkeeper.Epoch{Reason: turnkeeper.EpochRoom, System: sixty("1"), Form: sixty("1"), Omitted: 12,
+					Start: &turnkeeper.Epoch{Reason: prompt.EpochRoom, System: sixty("1"),
+						Form: sixty("1"), Omitted: 12,
 						Dropped: "1-3", Room: 9000}},
 			},
 			Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},

@@ -15,8 +15,9 @@ func recipeKept(e *env) {
 	recipe := turnkeeper.Recipe{
 		Version: 1, Provider: "p", Model: "m", Epoch: turnkeeper.EpochID{Turn: d.grant.TurnID, Round: 1},
 		Start: &turnkeeper.Epoch{
-			Reason: turnkeeper.EpochRoom, Chain: "hourly", System: frame.SHA256, Tools: tools.SHA256, Form: "f",
-			Definition: "d", Past: []turnkeeper.TurnID{3, 4}, LeanPast: 4, Omitted: 5, Summary: 2, Dropped: "1-3,7", Room: 6,
+			Reason: "room", Chain: "hourly", System: frame.SHA256, Tools: tools.SHA256, Form: "f",
+			Definition: "d", Past: []turnkeeper.TurnID{3, 4}, LeanPast: 4, Omitted: 5, Summary: 2,
+			Dropped: "1-3,7", Room: 6,
 			Reasoned: true, BareTurn: 7, BareRound: 8,
 		},
 		Form: "g", After: 4, Final: true, Notice: "# System Notice\n\n<&>", Running: []turnkeeper.OutputID{"o"},

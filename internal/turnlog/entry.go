@@ -229,8 +229,8 @@ func (r *Record) open(key turnkeeper.CallKey) bool {
 
 // Limits of what is read of a conversation.
 const (
-	// PastTurns is the maximum number of earlier turns in a Record. Building the request decides which of them the model
-	// sees.
+	// PastTurns is the maximum number of earlier turns in a Record. Building the request decides which of them the
+	// model sees.
 	PastTurns = 80
 	// CountedTurns is the maximum of Record.Older.
 	CountedTurns = 1000

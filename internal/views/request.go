@@ -1,6 +1,9 @@
 package views
 
-import "turnkeeper"
+import (
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+)
 
 // A Request is the size of a round's request in relation to the context window. The parts are
 // estimates in tokens, before correction.
@@ -46,9 +49,9 @@ type EpochStart struct {
 
 func ofEpoch(e turnkeeper.Epoch) *EpochStart {
 	return &EpochStart{
-		Reason: e.Reason, Why: e.Why(), Chain: e.Chain, Dropped: e.Dropped, FirstPast: OrNull(e.FirstPast()),
+		Reason: e.Reason, Why: prompt.Why(e), Chain: e.Chain, Dropped: e.Dropped, FirstPast: OrNull(e.FirstPast()),
 		LeanPast: OrNull(e.LeanPast), Omitted: e.Omitted, Summary: OrNull(e.Summary), CompactedTo: OrNull(e.Room),
-		Record: e.RecordNote(), System: e.System, Tools: e.Tools,
+		Record: prompt.RecordNote(e), System: e.System, Tools: e.Tools,
 	}
 }
 

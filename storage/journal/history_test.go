@@ -48,7 +48,8 @@ func TestWhoseTurnsAreTheHistory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := min(before-1, turnlog.PastTurns); len(record.History) != n || record.Older != before-1-n || record.LastRun != nil {
+			if n := min(before-1, turnlog.PastTurns); len(record.History) != n || record.Older != before-1-n ||
+				record.LastRun != nil {
 				t.Errorf("turn %d of %+v has %d turns in its history, %d before them, and the last run %+v", before,
 					key, len(record.History), record.Older, record.LastRun)
 				continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
@@ -520,7 +521,7 @@ func (x *explainer) requests() (said []string) {
 // epochFacts says why a request does not extend the one before it, and what it leaves out.
 func epochFacts(e turnkeeper.Epoch) (facts []string) {
 	if e.Reason != "" && e.Chain == "" { // a schedule's rule is not worth a line in each run
-		facts = append(facts, "it does not extend the request before it, because "+e.Why())
+		facts = append(facts, "it does not extend the request before it, because "+prompt.Why(e))
 	}
 	if e.Dropped != "" {
 		facts = append(facts, "the results of calls "+e.Dropped+" were replaced by a line each")
@@ -537,7 +538,7 @@ func epochFacts(e turnkeeper.Epoch) (facts []string) {
 	if e.Room > 0 {
 		facts = append(facts, "it was shortened after the provider had refused it as too long")
 	}
-	if note := e.RecordNote(); note != "" {
+	if note := prompt.RecordNote(e); note != "" {
 		facts = append(facts, note)
 	}
 	return facts

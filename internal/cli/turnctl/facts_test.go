@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/golden"
@@ -242,11 +243,11 @@ func roundFacts() (all []fact) {
 		recipe(name, func(r *turnkeeper.Recipe) { change(r.Start) })
 	}
 	recipe("of an epoch that began before", func(r *turnkeeper.Recipe) { r.Start = nil })
-	for _, reason := range []turnkeeper.EpochReason{"", turnkeeper.EpochRoom, turnkeeper.EpochSummary,
-		turnkeeper.EpochModel, turnkeeper.EpochRefused, turnkeeper.EpochHistory, turnkeeper.EpochPurged} {
+	for _, reason := range []turnkeeper.EpochReason{"", prompt.EpochRoom, prompt.EpochSummary,
+		prompt.EpochModel, prompt.EpochRefused, prompt.EpochHistory, prompt.EpochPurged} {
 		epoch(fmt.Sprintf("epoch %q", reason), func(e *turnkeeper.Epoch) { e.Reason = reason })
 	}
-	epoch("of a schedule", func(e *turnkeeper.Epoch) { e.Reason, e.Chain = turnkeeper.EpochHistory, "hourly" })
+	epoch("of a schedule", func(e *turnkeeper.Epoch) { e.Reason, e.Chain = prompt.EpochHistory, "hourly" })
 	epoch("dropped results", func(e *turnkeeper.Epoch) { e.Dropped = "1-3" })
 	epoch("lean", func(e *turnkeeper.Epoch) { e.LeanPast = 38 })
 	epoch("omitted", func(e *turnkeeper.Epoch) { e.Omitted = 1 })

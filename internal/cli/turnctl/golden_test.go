@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
@@ -84,8 +85,9 @@ func eventfulTurn() operate.TurnView {
 				Recipe: &turnkeeper.Recipe{
 					Version: 1, Provider: "openai", Model: "gpt-5-mini", SHA256: strings.Repeat("3", 64),
 					Bytes: 16000, Epoch: turnkeeper.EpochID{Turn: 41, Round: 1},
-					Start: &turnkeeper.Epoch{Reason: turnkeeper.EpochDefinition, System: strings.Repeat("1", 64),
-						Tools: strings.Repeat("2", 64), Past: []turnkeeper.TurnID{38, 39, 40}, LeanPast: 39, Omitted: 12},
+					Start: &turnkeeper.Epoch{Reason: prompt.EpochDefinition, System: strings.Repeat("1", 64),
+						Tools: strings.Repeat("2", 64), Past: []turnkeeper.TurnID{38, 39, 40},
+						LeanPast: 39, Omitted: 12},
 					Window: turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: 120, Tools: 800,
 						History: 2500, Turn: 300, Factor: 1.125, Reported: 4000},
 				},
@@ -114,7 +116,7 @@ func eventfulTurn() operate.TurnView {
 				Recipe: &turnkeeper.Recipe{
 					Version: 1, Provider: "openai", Model: "gpt-5-mini", SHA256: strings.Repeat("4", 64),
 					Bytes: 26000, Epoch: turnkeeper.EpochID{Turn: 41, Round: 2},
-					Start: &turnkeeper.Epoch{Reason: turnkeeper.EpochRoom, System: strings.Repeat("1", 64),
+					Start: &turnkeeper.Epoch{Reason: prompt.EpochRoom, System: strings.Repeat("1", 64),
 						Tools: strings.Repeat("2", 64), Omitted: 15, Summary: 39, Dropped: "1-2", Room: 9000},
 					Final: true, Notice: "# System Notice\n\nThe last.", Cut: true,
 					Window: turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: 420, Tools: 800,

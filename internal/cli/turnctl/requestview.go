@@ -54,7 +54,7 @@ func (p *turnPage) fitted(r *turnkeeper.Recipe) {
 
 // epoch prints why the request does not extend the one before it, and what it leaves out.
 func (p *turnPage) epoch(e turnkeeper.Epoch) {
-	if why := e.Why(); why != "" {
+	if why := prompt.Why(e); why != "" {
 		p.dimmed("new epoch: " + why)
 	}
 	var done []string
@@ -77,7 +77,7 @@ func (p *turnPage) epoch(e turnkeeper.Epoch) {
 		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf(
 			"shortened to %s tokens: the provider had refused a longer request", count(e.Room))))
 	}
-	if note := e.RecordNote(); note != "" {
+	if note := prompt.RecordNote(e); note != "" {
 		p.Line("     %s", p.Paint(term.Warned, note))
 	}
 }
