@@ -240,7 +240,12 @@ func roundFacts() (all []fact) {
 	add("a round that is not charged", func(x *explainer) { x.Rounds[0].Charged, x.Rounds[0].FinishReason = false, "" })
 	add("no request", func(x *explainer) { x.Rounds[0].Recipe = nil })
 	epoch := func(name string, change func(*turnkeeper.Epoch)) {
-		recipe(name, func(r *turnkeeper.Recipe) { change(r.Start) })
+		recipe(name, func(r *turnkeeper.Recipe) {
+			if r.Start == nil {
+				r.Start = &turnkeeper.Epoch{}
+			}
+			change(r.Start)
+		})
 	}
 	recipe("of an epoch that began before", func(r *turnkeeper.Recipe) { r.Start = nil })
 	for _, reason := range []turnkeeper.EpochReason{"", prompt.EpochRoom, prompt.EpochSummary,
