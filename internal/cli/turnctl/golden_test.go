@@ -41,7 +41,7 @@ func eventfulTurn() operate.TurnView {
 			CreatedAt: began, GrantedAt: after(20 * time.Second), LeaseUntil: after(260 * time.Second),
 			EndedAt:         after(42500 * time.Millisecond),
 			InferenceRounds: 3, ChargedRounds: 2, ExecutedCalls: 3,
-			Usage: turnkeeper.Usage{InputTokens: 12345, OutputTokens: 678, CachedTokens: 1000, ReasoningTokens: 90,
+			Usage: turnkeeper.Usage{InputTokens: 12345, OutputTokens: 678, CachedTokens: 1000, CacheWriteTokens: 300, ReasoningTokens: 90,
 				Estimated: true},
 			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "worker_lost",
 			Error: "worker host-1-aaaa was silent for 15 s", LastSeq: 77,
