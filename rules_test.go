@@ -148,9 +148,10 @@ func TestKeysAndSums(t *testing.T) {
 	odd := window
 	odd.System = 2
 	odd.Factor = 0.5
-	usage := turnkeeper.Usage{InputTokens: 1, OutputTokens: 20, CachedTokens: 300, ReasoningTokens: 4000}
-	more := turnkeeper.Usage{InputTokens: 2, OutputTokens: 30, CachedTokens: 400, ReasoningTokens: 5000,
-		Estimated: true}
+	usage := turnkeeper.Usage{InputTokens: 1, OutputTokens: 20, CachedTokens: 300, CacheWriteTokens: 50_000,
+		ReasoningTokens: 4000}
+	more := turnkeeper.Usage{InputTokens: 2, OutputTokens: 30, CachedTokens: 400, CacheWriteTokens: 60_000,
+		ReasoningTokens: 5000, Estimated: true}
 	message := turnkeeper.Message{Agent: "a", User: "u", Conversation: "c", DueAt: at, Priority: 90, SentBy: "turn:7"}
 	key := turnkeeper.CallKey{Round: 2, Ordinal: 3}
 	for _, c := range [][2]any{
@@ -171,12 +172,12 @@ func TestKeysAndSums(t *testing.T) {
 		{window.Corrected(), 81_482},
 		{odd.Corrected(), 27_161},
 		{window.Room(), 7700},
-		{usage.Add(more), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700, ReasoningTokens: 9000,
-			Estimated: true}},
-		{more.Add(usage), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700, ReasoningTokens: 9000,
-			Estimated: true}},
+		{usage.Add(more), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700,
+			CacheWriteTokens: 110_000, ReasoningTokens: 9000, Estimated: true}},
+		{more.Add(usage), turnkeeper.Usage{InputTokens: 3, OutputTokens: 50, CachedTokens: 700,
+			CacheWriteTokens: 110_000, ReasoningTokens: 9000, Estimated: true}},
 		{usage.Add(usage), turnkeeper.Usage{InputTokens: 2, OutputTokens: 40, CachedTokens: 600,
-			ReasoningTokens: 8000}},
+			CacheWriteTokens: 100_000, ReasoningTokens: 8000}},
 		{usage.Total(), int64(21)},
 		{turnkeeper.ReplyID(7).WebhookID(), "reply_7"},
 		{turnkeeper.Turn{CreatedAt: at, EndedAt: at.Add(7)}.Duration(), time.Duration(7)},

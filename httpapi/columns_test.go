@@ -88,7 +88,7 @@ var sources = map[string]source{
 		"executed_tool_call_count": "executed_calls", "lost_worker_count": "losses", "last_event_seq": "last_seq",
 		"continuation_stop_reason": "stop_reason",
 		"tokens": `jsonb_build_object('input_tokens', input_tokens, 'output_tokens', output_tokens, 'cached_tokens', cached_tokens,
-			'reasoning_tokens', reasoning_tokens, 'total_tokens', input_tokens + output_tokens, 'estimated', usage_estimated)`,
+			'cache_write_tokens', cache_write_tokens, 'reasoning_tokens', reasoning_tokens, 'total_tokens', input_tokens + output_tokens, 'estimated', usage_estimated)`,
 		"turn_duration_ms": `trunc(extract(epoch from
 			case when ended_at > created_at then ended_at - created_at when ended_at is not null then interval '0' end) * 1000)::bigint`,
 		"under_way": other, "waits": other, "worker_silence": changes,

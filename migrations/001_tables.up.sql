@@ -488,6 +488,7 @@ create table turnkeeper.turns (
     input_tokens      bigint not null default 0,
     output_tokens     bigint not null default 0,
     cached_tokens     bigint not null default 0,
+    cache_write_tokens bigint not null default 0,
     reasoning_tokens  bigint not null default 0,
     usage_estimated   boolean not null default false,
     -- times and outcome
@@ -552,6 +553,7 @@ create table turnkeeper.journal (
     input_tokens     bigint not null default 0,
     output_tokens    bigint not null default 0,
     cached_tokens    bigint not null default 0,
+    cache_write_tokens bigint not null default 0,
     reasoning_tokens bigint not null default 0,
     usage_estimated  boolean not null default false,
     -- the events: an element for each
@@ -585,7 +587,7 @@ end $$;
 -- The newest write of a turn, or write 0 without events.
 create function turnkeeper.newest_write(p_turn bigint) returns setof turnkeeper.journal stable language sql as $$
     (select * from turnkeeper.journal where turn_id = p_turn order by n desc limit 1)
-    union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}',
+    union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}',
         null, null, null, null, null, null, null, null
     limit 1
 $$;
@@ -601,8 +603,9 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, coal
     coalesce(j.executed_calls, t.executed_calls) as executed_calls,
     coalesce(j.input_tokens, t.input_tokens) as input_tokens, coalesce(j.output_tokens,
         t.output_tokens) as output_tokens,
-    coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens, coalesce(j.reasoning_tokens,
-        t.reasoning_tokens) as reasoning_tokens,
+    coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens,
+    coalesce(j.cache_write_tokens, t.cache_write_tokens) as cache_write_tokens,
+    coalesce(j.reasoning_tokens, t.reasoning_tokens) as reasoning_tokens,
     coalesce(j.usage_estimated, t.usage_estimated) as usage_estimated,
     t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for,
     t.events_expired_at, t.leases_expired_at
@@ -696,6 +699,7 @@ create table turnkeeper.failed_attempts (
     input_tokens     bigint not null,
     output_tokens    bigint not null,
     cached_tokens    bigint not null,
+    cache_write_tokens bigint not null,
     reasoning_tokens bigint not null,
     usage_estimated  boolean not null,
     ended_at         timestamptz not null default clock_timestamp()

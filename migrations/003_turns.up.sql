@@ -34,13 +34,13 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- that compares the number of earlier writes sees all that were done under the lock. By its write_id, a writer whose
 -- commit was not answered finds out whether it was done: see ReadBack.
 --
--- The i-th elements of the arrays are of one write. p_counts has ten numbers for each: rounds, charged rounds, executed
--- calls, tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and
--- last event in the arrays of events. The events and starts of all writes are in one array each; p_start_writes has the
--- number of each start's write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the
--- approved arguments (empty: no approval is needed): see check_approvals. p_run_args are the arguments that will run
--- (empty: as planned), p_hashes their hashes. p_answered are models that answered, and p_proofs what that proves: see
--- note_models. Two writes may be of one turn, which one of the writers has lost.
+-- The i-th elements of the arrays are of one write. p_counts has 11 numbers for each: rounds, charged rounds, executed
+-- calls, tokens (input, output, read from a cache, written to one, reasoning), whether the usage is estimated, and the
+-- numbers of its first and last event in the arrays of events. The events and starts of all writes are in one array
+-- each; p_start_writes has the number of each start's write. p_asks are the asks that the starts use up (0: none),
+-- p_run_hashes the hashes of the approved arguments (empty: no approval is needed): see check_approvals. p_run_args are
+-- the arguments that will run (empty: as planned), p_hashes their hashes. p_answered are models that answered, and
+-- p_proofs what that proves: see note_models. Two writes may be of one turn, which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are
 -- locked, lets no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the
@@ -82,21 +82,21 @@ begin
     with written as (
         insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds,
             executed_calls,
-            input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data,
-            round, answer, calls, text, reasoning, raw, request, results)
+            input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, types,
+            rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results)
         select p_turns[h.i], w.n + 1, p_writes[h.i], w.last_seq + 1, w.last_seq + c.last - c.first + 1,
             greatest(clock_timestamp(), w.at),
             w.inference_rounds + p_counts[c.at + 1], w.charged_rounds + p_counts[c.at + 2],
             w.executed_calls + p_counts[c.at + 3],
             w.input_tokens + p_counts[c.at + 4], w.output_tokens + p_counts[c.at + 5],
-            w.cached_tokens + p_counts[c.at + 6],
-            w.reasoning_tokens + p_counts[c.at + 7], w.usage_estimated or p_counts[c.at + 8] > 0,
+            w.cached_tokens + p_counts[c.at + 6], w.cache_write_tokens + p_counts[c.at + 7],
+            w.reasoning_tokens + p_counts[c.at + 8], w.usage_estimated or p_counts[c.at + 9] > 0,
             p_types[c.first:c.last], p_event_rounds[c.first:c.last], p_blocks[c.first:c.last], p_data[c.first:c.last],
             nullif(p_rounds[h.i], 0), nullif(p_answers[h.i], '')::json, nullif(p_calls[h.i], '')::json,
             case when p_rounds[h.i] > 0 then p_texts[h.i] end, case when p_rounds[h.i] > 0 then p_reasonings[h.i] end,
             nullif(p_raws[h.i], ''), nullif(p_requests[h.i], '')::json, nullif(p_results[h.i], '')::json
         from unnest(held) h(i), lateral turnkeeper.newest_write(p_turns[h.i]) w,
-            lateral (select 10 * h.i - 10 as at, p_counts[10 * h.i - 1] as first, p_counts[10 * h.i] as last) c
+            lateral (select 11 * h.i - 11 as at, p_counts[11 * h.i - 1] as first, p_counts[11 * h.i] as last) c
         where w.n = p_expected[h.i]
         returning j.write_id
     )
@@ -169,7 +169,7 @@ returns void language sql as $$
     insert into turnkeeper.journal
     select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
         w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens,
-        w.reasoning_tokens,
+        w.cache_write_tokens, w.reasoning_tokens,
         w.usage_estimated, p_types, p_rounds, p_blocks, p_data, null, null, null, null, null, null, null, p_results
     from turnkeeper.newest_write(p_turn) w
 $$;
@@ -852,7 +852,8 @@ begin
             last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds,
             executed_calls = w.executed_calls,
             input_tokens = w.input_tokens, output_tokens = w.output_tokens, cached_tokens = w.cached_tokens,
-            reasoning_tokens = w.reasoning_tokens, usage_estimated = w.usage_estimated
+            cache_write_tokens = w.cache_write_tokens, reasoning_tokens = w.reasoning_tokens,
+            usage_estimated = w.usage_estimated
         from (select i, turn, p_states[i] not in ('queued', 'waiting') as final
             from unnest(p_turns) with ordinality u(turn, i)) e,
             lateral turnkeeper.newest_write(e.turn) w

@@ -10,13 +10,13 @@ select j.turn_id, j.round,
     coalesce(a.charged, false) as charged, -- counts against max_rounds
     a.provider, a.model, a.attempts, a.latency_ms, a.finish_reason, j.text, j.reasoning, j.raw,
     coalesce(a.input_tokens, 0) as input_tokens, coalesce(a.output_tokens, 0) as output_tokens,
-    coalesce(a.cached_tokens, 0) as cached_tokens,
+    coalesce(a.cached_tokens, 0) as cached_tokens, coalesce(a.cache_write_tokens, 0) as cache_write_tokens,
     coalesce(a.reasoning_tokens, 0) as reasoning_tokens, coalesce(a.usage_estimated, false) as usage_estimated,
     j.at as ended_at, j.n
 from turnkeeper.journal j, lateral json_to_record(j.answer) as a (version smallint, charged boolean,
     provider text, model text,
     attempts integer, latency_ms bigint, finish_reason text, input_tokens bigint, output_tokens bigint,
-    cached_tokens bigint,
+    cached_tokens bigint, cache_write_tokens bigint,
     reasoning_tokens bigint, usage_estimated boolean)
 where j.round is not null;
 
@@ -24,12 +24,12 @@ where j.round is not null;
 create view turnkeeper.call_results as
 select j.turn_id, r.round, r.ordinal, j.n, j.at, r.state, r.shown, r.preview, r.output_id, r.duration_ms,
     coalesce(r.input_tokens, 0) as input_tokens, coalesce(r.output_tokens, 0) as output_tokens,
-    coalesce(r.cached_tokens, 0) as cached_tokens,
+    coalesce(r.cached_tokens, 0) as cached_tokens, coalesce(r.cache_write_tokens, 0) as cache_write_tokens,
     coalesce(r.reasoning_tokens, 0) as reasoning_tokens, coalesce(r.usage_estimated, false) as usage_estimated
 from turnkeeper.journal j, lateral json_to_recordset(j.results) as r (round integer, ordinal integer,
     state text, shown text,
     preview text, output_id text, duration_ms bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint,
-    reasoning_tokens bigint, usage_estimated boolean)
+    cache_write_tokens bigint, reasoning_tokens bigint, usage_estimated boolean)
 where j.results is not null;
 
 -- The calls of turns, each with its newest start and result.
@@ -63,7 +63,7 @@ select j.turn_id, j.round, c.ordinal, (select t.agent from turnkeeper.turns t wh
         c.ordinal)) as late_result,
     -- usage of model calls that were made for it, included in the turn's figures
     coalesce(r.input_tokens, 0) as input_tokens, coalesce(r.output_tokens, 0) as output_tokens,
-    coalesce(r.cached_tokens, 0) as cached_tokens,
+    coalesce(r.cached_tokens, 0) as cached_tokens, coalesce(r.cache_write_tokens, 0) as cache_write_tokens,
     coalesce(r.reasoning_tokens, 0) as reasoning_tokens, coalesce(r.usage_estimated, false) as usage_estimated
 from turnkeeper.journal j
 cross join lateral json_to_recordset(j.calls) as c (ordinal integer, wire_id text, provider_id text, name text,

@@ -147,7 +147,7 @@ var (
 	mTokens = Metric{
 		Name: "turnkeeper.tokens", Kind: Counter, Unit: "{token}", Labels: []string{labelAgent, labelProvider,
 			labelModel, labelType},
-		Doc: "Tokens of answered model calls: input, output; cached and reasoning as parts of these; estimated_input and estimated_output if the provider reported none.",
+		Doc: "Tokens of answered model calls: input, output; cached (read from a cache), cache_write (written to one) and reasoning as parts of these; estimated_input and estimated_output if the provider reported none.",
 	}
 	mCost = Metric{
 		Name: "turnkeeper.cost", Kind: Counter, Unit: "{credit}", Labels: []string{labelAgent,

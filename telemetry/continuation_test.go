@@ -76,7 +76,7 @@ func TestTokensAndCostOfAModelCall(t *testing.T) {
 	for _, cost := range []string{"0.25", "", "0.5"} {
 		_, end := told.ModelCall(t.Context(), agentturn.ModelBegin{Agent: "clerk", Provider: "p", Model: "m"})
 		end(agentturn.ModelEnd{Response: inference.Response{Cost: cost, Usage: turnkeeper.Usage{
-			InputTokens: 100, OutputTokens: 10, CachedTokens: 60, ReasoningTokens: 4,
+			InputTokens: 100, OutputTokens: 10, CachedTokens: 60, CacheWriteTokens: 30, ReasoningTokens: 4,
 		}}})
 	}
 	text := read(t, told)
@@ -85,6 +85,7 @@ func TestTokensAndCostOfAModelCall(t *testing.T) {
 		"turnkeeper_cost_total" + model + "} 0.75\n", "turnkeeper_tokens_total" + model + `,type="input"} 300`,
 		"turnkeeper_tokens_total" + model + `,type="output"} 30`, "turnkeeper_tokens_total" + model +
 			`,type="cached"} 180`,
+		"turnkeeper_tokens_total" + model + `,type="cache_write"} 90`,
 		"turnkeeper_tokens_total" + model + `,type="reasoning"} 12`,
 	} {
 		if !strings.Contains(text, "\n"+line) {

@@ -173,7 +173,7 @@ func (i *instruments) modelCalled(b agentturn.ModelBegin, e agentturn.ModelEnd, 
 		n    int64
 	}{
 		{prefix + "input", used.InputTokens}, {prefix + "output", used.OutputTokens},
-		{"cached", used.CachedTokens}, {"reasoning", used.ReasoningTokens},
+		{"cached", used.CachedTokens}, {"cache_write", used.CacheWriteTokens}, {"reasoning", used.ReasoningTokens},
 	} {
 		if part.n > 0 {
 			i.tokens.Add(always, part.n, with(labelAgent, b.Agent, labelProvider, b.Provider, labelModel, b.Model,

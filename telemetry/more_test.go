@@ -77,7 +77,7 @@ func callTheRest(ctx context.Context, o agentturn.Observer, turn turnkeeper.Turn
 	within, endRound := o.Round(ctx, agentturn.RoundBegin{Number: 1})
 	for i, e := range []agentturn.ModelEnd{
 		{Response: inference.Response{Model: "n", Usage: turnkeeper.Usage{InputTokens: 5, OutputTokens: 6,
-			CachedTokens: 7, Estimated: true}, Cost: "-1"}},
+			CachedTokens: 7, CacheWriteTokens: 8, Estimated: true}, Cost: "-1"}},
 		{Response: inference.Response{Usage: turnkeeper.Usage{OutputTokens: 8}, Cost: "free"}},
 		{Err: &inference.Error{}}, {Err: context.DeadlineExceeded}, {Err: errors.New(secret)},
 	} {

@@ -85,7 +85,8 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	time.Sleep(11 * time.Millisecond)
 	endModel(agentturn.ModelEnd{Response: inference.Response{
 		ID: "r1", Model: "large-2", Text: "answer " + secret, FinishReason: "stop", Cost: "0.25",
-		Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3, ReasoningTokens: 4},
+		Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3, CacheWriteTokens: 5,
+			ReasoningTokens: 4},
 		Calls: []inference.Call{{ID: "call_7", Name: "send", Arguments: `{"to":"` + secret + `"}`}},
 	}})
 	_, endModel = o.ModelCall(within, agentturn.ModelBegin{Purpose: agentturn.PurposeProbe, Provider: "p", Model: "m"})

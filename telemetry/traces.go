@@ -239,8 +239,9 @@ func answered(r inference.Response) []attribute.KeyValue {
 	}
 	for name, n := range map[string]int64{
 		"gen_ai.usage.input_tokens": r.Usage.InputTokens, "gen_ai.usage.output_tokens": r.Usage.OutputTokens,
-		"gen_ai.usage.cache_read.input_tokens": r.Usage.CachedTokens,
-		"gen_ai.usage.reasoning.output_tokens": r.Usage.ReasoningTokens,
+		"gen_ai.usage.cache_read.input_tokens":  r.Usage.CachedTokens,
+		"gen_ai.usage.cache_write.input_tokens": r.Usage.CacheWriteTokens,
+		"gen_ai.usage.reasoning.output_tokens":  r.Usage.ReasoningTokens,
 	} {
 		if n > 0 {
 			attributes = append(attributes, attribute.Int64(name, n))

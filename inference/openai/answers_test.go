@@ -22,9 +22,9 @@ var answersOfServers = []string{
 {"id":"r2","model":"m-2","choices":[{"index":0,"delta":{"content":"lo \ud83c"}}]}
 {"choices":[{"index":0,"delta":{"content":"\udf0d"}},{"index":1,"delta":{"content":"another"}}]}
 {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
-{"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":12,"prompt_tokens_details":{"cached_tokens":13},"completion_tokens_details":{"reasoning_tokens":14},"cost":0.00015}}
+{"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":12,"prompt_tokens_details":{"cached_tokens":13,"cache_write_tokens":16},"completion_tokens_details":{"reasoning_tokens":14},"cost":0.00015}}
 [DONE]`,
-	`{"id":"r1","model":"m-1","choices":[{"message":{"role":"assistant","content":"whole","refusal":"no","reasoning":"why","reasoning_content":"because"},"finish_reason":"stop"}], "usage":{"prompt_tokens":-1,"completion_tokens":9007199254740992,"prompt_cache_hit_tokens":"15","prompt_tokens_details":{"cached_tokens":7},"cost":"1e-7"}}`,
+	`{"id":"r1","model":"m-1","choices":[{"message":{"role":"assistant","content":"whole","refusal":"no","reasoning":"why","reasoning_content":"because"},"finish_reason":"stop"}], "usage":{"prompt_tokens":-1,"completion_tokens":9007199254740992,"prompt_cache_hit_tokens":"15","prompt_tokens_details":{"cached_tokens":7,"cache_write_tokens":-1},"cost":"1e-7"}}`,
 	`{"choices":[{"delta":{"content":"half \ud83c","reasoning":"half \ud83c","refusal":"half \ud83c"},"finish_reason":"stop"}]}
 [DONE]`,
 	`{"choices":[{"message":{"content":"native","tool_calls":null},"finish_reason":"stop","native_finish_reason":"MAX_TOKENS"}]}`,

@@ -45,7 +45,7 @@ func newRich(t *testing.T) *rich {
 // richRows give each row its own numbers, and add what the endings and populate lack.
 var richRows = []string{
 	`update turnkeeper.turns set input_tokens = 10000 + 10 * id, output_tokens = 20000 + 10 * id, cached_tokens = 1000 + id,
-		reasoning_tokens = 2000 + id,
+		cache_write_tokens = 3000 + id, reasoning_tokens = 2000 + id,
 		inference_rounds = 100 + id, charged_rounds = 200 + id, executed_calls = 300 + id, dispatches = 1 + id % 4, losses = id % 3,
 			attempt = 1 + id % 5,
 		error_class = case state when 'failed' then 'transport' end, error = case state when 'failed' then 'error ' || id end,

@@ -14,7 +14,8 @@ func callUsage(e *env) {
 	d.append(turnlog.Entry{Round: r})
 	n := nonce()
 	d.mustStart(key(1, 3), n, 1)
-	used := turnkeeper.Usage{InputTokens: 7, OutputTokens: 5, CachedTokens: 3, ReasoningTokens: 2, Estimated: true}
+	used := turnkeeper.Usage{InputTokens: 7, OutputTokens: 5, CachedTokens: 3, CacheWriteTokens: 4,
+		ReasoningTokens: 2, Estimated: true}
 	one, two, three := result(key(1, 1), "", turnkeeper.CallSucceeded, "x"),
 		result(key(1, 2), "", turnkeeper.CallFailed, "y"), result(key(1, 3), n, turnkeeper.CallSucceeded, "z")
 	one.Usage, three.Usage = used, turnkeeper.Usage{InputTokens: 1}
@@ -29,7 +30,7 @@ func callUsage(e *env) {
 	d.append(turnlog.Entry{Failed: []turnlog.FailedAttempt{failed, failed}})
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 41_008, OutputTokens: 705, CachedTokens: 3,
-		ReasoningTokens: 2, Estimated: true})
+		CacheWriteTokens: 4, ReasoningTokens: 2, Estimated: true})
 	equal(e, "the first call's", d.call(key(1, 1)).Usage, used)
 	equal(e, "the second call's", d.call(key(1, 2)).Usage, turnkeeper.Usage{})
 	equal(e, "the third call's", d.call(key(1, 3)).Usage, three.Usage)

@@ -145,7 +145,7 @@ func addRound(c *side, d *dispatch, e *turnlog.Entry) {
 	r := round(len(c.rounds(d))+1, effects...)
 	tag := c.tag()
 	r.Charged, r.Latency, r.Usage = c.choose(3) > 0, 10*time.Minute, turnkeeper.Usage{InputTokens: 10, OutputTokens: 5,
-		CachedTokens: 2, ReasoningTokens: 1}
+		CachedTokens: 2, CacheWriteTokens: 3, ReasoningTokens: 1}
 	r.Text, r.Reasoning, r.Raw = "text "+tag, "reasoning "+tag, []byte(`{"raw":1}`)
 	for i := range r.Calls {
 		r.Calls[i].Arguments, r.Calls[i].ArgsHash, r.Calls[i].ProviderID, r.Calls[i].RawArgs = askArguments,

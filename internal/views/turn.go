@@ -12,17 +12,19 @@ import (
 
 // A Usage is the token usage of model calls.
 type Usage struct {
-	InputTokens     int64 `json:"input_tokens"`
-	OutputTokens    int64 `json:"output_tokens"`
-	CachedTokens    int64 `json:"cached_tokens"`
-	ReasoningTokens int64 `json:"reasoning_tokens"`
-	TotalTokens     int64 `json:"total_tokens"`
-	Estimated       bool  `json:"estimated"`
+	InputTokens      int64 `json:"input_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
+	CachedTokens     int64 `json:"cached_tokens"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"`
+	ReasoningTokens  int64 `json:"reasoning_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+	Estimated        bool  `json:"estimated"`
 }
 
 // OfUsage returns the view of a usage.
 func OfUsage(u turnkeeper.Usage) Usage {
-	return Usage{u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Total(), u.Estimated}
+	return Usage{u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens,
+		u.Total(), u.Estimated}
 }
 
 // A Turn is one handling of a message.

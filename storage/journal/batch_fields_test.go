@@ -24,7 +24,8 @@ type step struct {
 // stepsOf returns three writes of the turn number i, of which no two turns write the same. id makes nonces unique.
 func stepsOf(i int, id string) []step {
 	tokens := func(n int64) turnkeeper.Usage {
-		return turnkeeper.Usage{InputTokens: 10 * n, OutputTokens: 20 * n, CachedTokens: n, ReasoningTokens: 2 * n}
+		return turnkeeper.Usage{InputTokens: 10 * n, OutputTokens: 20 * n, CachedTokens: n, CacheWriteTokens: 3 * n,
+			ReasoningTokens: 2 * n}
 	}
 	failed := func(attempt int) turnlog.FailedAttempt {
 		return turnlog.FailedAttempt{

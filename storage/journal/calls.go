@@ -125,11 +125,12 @@ func planned(r turnkeeper.Round, clean func(string) string) turnkeeper.Round {
 // The JSON that the journal stores. The views rounds, call_results and calls use the same field names.
 type (
 	storedUsage struct {
-		InputTokens     int64 `json:"input_tokens,omitempty"`
-		OutputTokens    int64 `json:"output_tokens,omitempty"`
-		CachedTokens    int64 `json:"cached_tokens,omitempty"`
-		ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
-		UsageEstimated  bool  `json:"usage_estimated,omitempty"`
+		InputTokens      int64 `json:"input_tokens,omitempty"`
+		OutputTokens     int64 `json:"output_tokens,omitempty"`
+		CachedTokens     int64 `json:"cached_tokens,omitempty"`
+		CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+		ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
+		UsageEstimated   bool  `json:"usage_estimated,omitempty"`
 	}
 	storedAnswer struct {
 		Version      int16  `json:"version"`
@@ -168,7 +169,8 @@ type (
 )
 
 func usageOf(u turnkeeper.Usage) storedUsage {
-	return storedUsage{u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Estimated}
+	return storedUsage{u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens,
+		u.Estimated}
 }
 
 // plannedJSON encodes the calls of an answer; empty: none.

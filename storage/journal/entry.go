@@ -47,7 +47,7 @@ type change struct {
 }
 
 // countsOfWrite is the number of counts that append_many takes for a write, without those of its events.
-const countsOfWrite = 8
+const countsOfWrite = 9
 
 type start struct {
 	turnlog.CallStart
@@ -96,9 +96,9 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 		results: calls.results, log: calls}
 	u := usedBy(e)
 	c.counts = [...]int64{0, 0, w.executed(calls, e), u.InputTokens, u.OutputTokens, u.CachedTokens,
-		u.ReasoningTokens, 0}
+		u.CacheWriteTokens, u.ReasoningTokens, 0}
 	if u.Estimated {
-		c.counts[7] = 1
+		c.counts[8] = 1
 	}
 	if e.Round != nil {
 		c.counts[0] = 1
@@ -251,8 +251,9 @@ func (w *Writer) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []tu
 		p.Texts, p.Reasonings = append(p.Texts, w.clean(f.Text)), append(p.Reasonings, w.clean(f.Reasoning))
 		p.Latencies = append(p.Latencies, max(f.Latency.Milliseconds(), 0))
 		p.Inputs, p.Outputs = append(p.Inputs, f.Usage.InputTokens), append(p.Outputs, f.Usage.OutputTokens)
-		p.Cacheds, p.ReasoningTokens = append(p.Cacheds, f.Usage.CachedTokens), append(p.ReasoningTokens,
-			f.Usage.ReasoningTokens)
+		p.Cacheds = append(p.Cacheds, f.Usage.CachedTokens)
+		p.CacheWrites = append(p.CacheWrites, f.Usage.CacheWriteTokens)
+		p.ReasoningTokens = append(p.ReasoningTokens, f.Usage.ReasoningTokens)
 		p.Estimateds = append(p.Estimateds, f.Usage.Estimated)
 	}
 	return q.InsertFailedAttempts(ctx, p)

@@ -30,7 +30,8 @@ func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
 		turnkeeper.EffectNone)
 	first.Text, first.Reasoning, first.Raw = "I look.", "hm", []byte(`{"role":"assistant", "content":"I look."}`)
 	first.Latency = 1500 * time.Millisecond
-	first.Usage = turnkeeper.Usage{InputTokens: 100, OutputTokens: 20, CachedTokens: 30, ReasoningTokens: 4}
+	first.Usage = turnkeeper.Usage{InputTokens: 100, OutputTokens: 20, CachedTokens: 30, CacheWriteTokens: 5,
+		ReasoningTokens: 4}
 	first.Calls[3].State, first.Calls[3].Shown, first.Calls[3].Preview = turnkeeper.CallDenied, "no", "no"
 	first.Calls[0].RawArgs, first.Calls[0].ProviderID = "{ }", "call_1"
 	d.Write(t, turnlog.Entry{Round: first, Events: storagetest.Events(turnkeeper.EventTurnStart,
@@ -80,7 +81,8 @@ func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
 		t.Errorf("rounds %d, charged %d, executed %d, entries %d, last event %d", turn.InferenceRounds,
 			turn.ChargedRounds, turn.ExecutedCalls, again.Entries, turn.LastSeq)
 	}
-	usage := turnkeeper.Usage{InputTokens: 101, OutputTokens: 22, CachedTokens: 30, ReasoningTokens: 4, Estimated: true}
+	usage := turnkeeper.Usage{InputTokens: 101, OutputTokens: 22, CachedTokens: 30, CacheWriteTokens: 5,
+		ReasoningTokens: 4, Estimated: true}
 	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}

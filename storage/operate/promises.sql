@@ -352,9 +352,9 @@ having count(e.seq) <> least(t.last_seq, case when t.events_expired_at is not nu
 -- promise: a turn that does not run has the totals of its newest write
 select 'turn ' || t.id from turnkeeper.turns t, lateral turnkeeper.newest_write(t.id) w
 where t.state <> 'running' and (t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls,
-        t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated)
+        t.input_tokens, t.output_tokens, t.cached_tokens, t.cache_write_tokens, t.reasoning_tokens, t.usage_estimated)
     is distinct from (w.last_seq, w.inference_rounds, w.charged_rounds, w.executed_calls,
-        w.input_tokens, w.output_tokens, w.cached_tokens, w.reasoning_tokens, w.usage_estimated)
+        w.input_tokens, w.output_tokens, w.cached_tokens, w.cache_write_tokens, w.reasoning_tokens, w.usage_estimated)
 
 -- promise: a closed turn has one terminal event, and it is the last
 select 'turn ' || t.id || ' event ' || e.seq from turnkeeper.turns t
@@ -364,15 +364,16 @@ where t.ended_at is null or e.seq <> t.last_seq
 -- promise: a turn's tokens are those of its rounds, of its calls and of its failed attempts
 select 'turn ' || t.id from turnkeeper.turns_now t
 left join (select turn_id, sum(input_tokens) as input, sum(output_tokens) as output, sum(cached_tokens) as cached,
-    sum(reasoning_tokens) as reasoning
-    from (select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.rounds union all
-          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens
+    sum(cache_write_tokens) as cache_write, sum(reasoning_tokens) as reasoning
+    from (select turn_id, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
+              from turnkeeper.rounds union all
+          select turn_id, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
               from turnkeeper.failed_attempts union all
-          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.calls) u
-              group by turn_id) u on u.turn_id = t.id
-where (t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens)
+          select turn_id, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
+              from turnkeeper.calls) u group by turn_id) u on u.turn_id = t.id
+where (t.input_tokens, t.output_tokens, t.cached_tokens, t.cache_write_tokens, t.reasoning_tokens)
     is distinct from (coalesce(u.input, 0)::bigint, coalesce(u.output, 0)::bigint, coalesce(u.cached, 0)::bigint,
-        coalesce(u.reasoning, 0)::bigint)
+        coalesce(u.cache_write, 0)::bigint, coalesce(u.reasoning, 0)::bigint)
 
 -- promise: no turn with a call of unknown outcome is succeeded
 select 'turn ' || t.id || ' call ' || c.round || '.' || c.ordinal

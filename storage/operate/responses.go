@@ -165,7 +165,7 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels, Finish: row.FinishReason,
 		Usage: turnkeeper.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens,
-			ReasoningTokens: row.ReasoningTokens,
+			CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens,
 		},
 	}
 	return r, json.Unmarshal([]byte(row.Metadata), &r.Metadata)

@@ -62,14 +62,15 @@ from (select unnest(@ids::text[]) as id, unnest(@rounds::integer[]) as round, un
 -- name: InsertFailedAttempts :exec
 insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text,
     reasoning, latency_ms,
-    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated)
+    input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated)
 select @turn_id::bigint, a.round, a.attempt, a.provider, a.model, a.class, a.error, a.text, a.reasoning, a.latency,
-    a.input, a.output, a.cached, a.reasoning_tokens, a.estimated
+    a.input, a.output, a.cached, a.cache_write, a.reasoning_tokens, a.estimated
 from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) as attempt,
     unnest(@providers::text[]) as provider,
     unnest(@models::text[]) as model, unnest(@classes::text[]) as class, unnest(@errors::text[]) as error,
     unnest(@texts::text[]) as text, unnest(@reasonings::text[]) as reasoning, unnest(@latencies::bigint[]) as latency,
     unnest(@inputs::bigint[]) as input, unnest(@outputs::bigint[]) as output, unnest(@cacheds::bigint[]) as cached,
+    unnest(@cache_writes::bigint[]) as cache_write,
     unnest(@reasoning_tokens::bigint[]) as reasoning_tokens, unnest(@estimateds::boolean[]) as estimated) a;
 
 -- name: AddEvents :exec

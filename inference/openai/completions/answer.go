@@ -327,8 +327,9 @@ func (a *answer) addUsage(u sdk.CompletionUsage) {
 	a.reported = true
 	a.usage = turnkeeper.Usage{
 		InputTokens: tokens(u.PromptTokens), OutputTokens: tokens(u.CompletionTokens),
-		CachedTokens:    max(tokens(u.PromptTokensDetails.CachedTokens), int64(cacheHit)),
-		ReasoningTokens: tokens(u.CompletionTokensDetails.ReasoningTokens),
+		CachedTokens:     max(tokens(u.PromptTokensDetails.CachedTokens), int64(cacheHit)),
+		CacheWriteTokens: tokens(u.PromptTokensDetails.CacheWriteTokens),
+		ReasoningTokens:  tokens(u.CompletionTokensDetails.ReasoningTokens),
 	}
 	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
 }

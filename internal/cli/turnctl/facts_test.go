@@ -188,8 +188,8 @@ func messageFacts() (all []fact) {
 		})
 	}
 	add("tokens of each kind", func(x *explainer) {
-		x.Turn.Usage = turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3000, ReasoningTokens: 4000,
-			Estimated: true}
+		x.Turn.Usage = turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3000, CacheWriteTokens: 500,
+			ReasoningTokens: 4000, Estimated: true}
 	})
 	add("no tokens", func(x *explainer) { x.Turn.Usage = turnkeeper.Usage{} })
 	add("a trace",

@@ -166,6 +166,9 @@ func tokens(u turnkeeper.Usage) string {
 	if u.CachedTokens > 0 {
 		text += fmt.Sprintf(", %s cached", term.Thousands(u.CachedTokens))
 	}
+	if u.CacheWriteTokens > 0 {
+		text += fmt.Sprintf(", %s newly cached", term.Thousands(u.CacheWriteTokens))
+	}
 	if u.ReasoningTokens > 0 {
 		text += fmt.Sprintf(", %s for reasoning", term.Thousands(u.ReasoningTokens))
 	}

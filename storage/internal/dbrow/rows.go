@@ -164,9 +164,10 @@ func TurnForWorker(r *dbsqlc.TurnForWorkerRow) turnkeeper.Turn {
 		LastSeq:         r.LastSeq,
 		InferenceRounds: r.InferenceRounds, ChargedRounds: r.ChargedRounds, ExecutedCalls: r.ExecutedCalls,
 		InputTokens:  r.InputTokens,
-		OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens, ReasoningTokens: r.ReasoningTokens,
-		UsageEstimated: r.UsageEstimated,
-		CreatedAt:      r.CreatedAt, DueAt: r.DueAt, EndedAt: r.EndedAt, StopReason: r.StopReason,
+		OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens,
+		ReasoningTokens: r.ReasoningTokens,
+		UsageEstimated:  r.UsageEstimated,
+		CreatedAt:       r.CreatedAt, DueAt: r.DueAt, EndedAt: r.EndedAt, StopReason: r.StopReason,
 		ErrorClass:    r.ErrorClass,
 		Error:         r.Error,
 		InnerDialogue: r.InnerDialogue,
@@ -188,7 +189,7 @@ func Turn(r dbsqlc.TurnkeeperTurnsNow) turnkeeper.Turn {
 		ExecutedCalls: int(r.ExecutedCalls),
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
-			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
+			CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
 		},
 		StopReason: turnkeeper.StopReason(OrZero(r.StopReason)), ErrorClass: OrZero(r.ErrorClass),
 		Error:         OrZero(r.Error),
@@ -204,7 +205,7 @@ func Round(r dbsqlc.TurnkeeperRound) turnkeeper.Round {
 		Latency: time.Duration(r.LatencyMs) * time.Millisecond, FinishReason: r.FinishReason,
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
-			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
+			CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
 		},
 		Text: r.Text, Reasoning: r.Reasoning, EndedAt: r.EndedAt,
 	}
@@ -224,7 +225,7 @@ func FailedAttempt(r dbsqlc.TurnkeeperFailedAttempt) turnlog.FailedAttempt {
 		EndedAt: r.EndedAt,
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
-			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
+			CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
 		},
 	}
 }
@@ -246,7 +247,7 @@ func Call(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 		OutputID: turnkeeper.OutputID(OrZero(r.OutputID)), Awaited: r.Awaited, LateResult: OrZero(r.LateResult),
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
-			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
+			CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
 		},
 	}
 }

@@ -143,7 +143,7 @@ with claimed as (
           and c.name = any($7::text[])
     returning d.turn_id, d.round, d.ordinal, d.time_limit, clock_timestamp() - d.claimed_at as passed
 )
-select c.turn_id, c.round, c.ordinal, c.agent, c.wire_id, c.provider_id, c.name, c.arguments, c.planned_args, c.raw_args, c.args_hash, c.effect, c.paging, c.awaited, c.state, c.starts, c.nonce, c.started_at, c.ended_at, c.duration_ms, c.shown, c.preview, c.output_id, c.late_result, c.input_tokens, c.output_tokens, c.cached_tokens, c.reasoning_tokens, c.usage_estimated, t.agent, t.user_name, t.conversation, t.created_at, m.trace_parent, claimed.time_limit,
+select c.turn_id, c.round, c.ordinal, c.agent, c.wire_id, c.provider_id, c.name, c.arguments, c.planned_args, c.raw_args, c.args_hash, c.effect, c.paging, c.awaited, c.state, c.starts, c.nonce, c.started_at, c.ended_at, c.duration_ms, c.shown, c.preview, c.output_id, c.late_result, c.input_tokens, c.output_tokens, c.cached_tokens, c.cache_write_tokens, c.reasoning_tokens, c.usage_estimated, t.agent, t.user_name, t.conversation, t.created_at, m.trace_parent, claimed.time_limit,
     (extract(epoch from claimed.time_limit - greatest(claimed.passed, interval '0')) * 1000000)::bigint as left_us
 from claimed
 join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (claimed.turn_id, claimed.round, claimed.ordinal)
@@ -213,6 +213,7 @@ func (q *Queries) ClaimCall(ctx context.Context, arg ClaimCallParams) (ClaimCall
 		&i.TurnkeeperCall.InputTokens,
 		&i.TurnkeeperCall.OutputTokens,
 		&i.TurnkeeperCall.CachedTokens,
+		&i.TurnkeeperCall.CacheWriteTokens,
 		&i.TurnkeeperCall.ReasoningTokens,
 		&i.TurnkeeperCall.UsageEstimated,
 		&i.Agent,

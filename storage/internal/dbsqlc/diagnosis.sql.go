@@ -127,7 +127,7 @@ func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWa
 const LossyTurns = `-- name: LossyTurns :many
 select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.error_class, '')::text as error_class,
     turnkeeper.tools_perhaps_run(t.id)::text[] as tools
-from (select id, message_id, attempt, agent, user_name, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, waits_for, ended_at, stop_reason, error_class, error, inner_dialogue, events_expired_at, leases_expired_at from turnkeeper.turns order by turns.id desc limit 5000) t
+from (select id, message_id, attempt, agent, user_name, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, waits_for, ended_at, stop_reason, error_class, error, inner_dialogue, events_expired_at, leases_expired_at from turnkeeper.turns order by turns.id desc limit 5000) t
 where (t.ended_at is null and t.losses > 0
     or t.ended_at > statement_timestamp() - $1::interval and (t.losses > 1 or t.losses = 1
         and t.stop_reason = 'worker_lost'))

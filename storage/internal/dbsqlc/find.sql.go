@@ -158,25 +158,25 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 }
 
 const FindTurns = `-- name: FindTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at from (
-    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.cache_write_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at from (
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint
          order by id desc limit $4::integer)
     union all
-    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
      where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3
          order by id desc limit $4)
     union all
-    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
      where $1 = 'conversation' and agent = $5 and user_name = $6::text
          and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
-    select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where $1 = 'ids' and message_id = any($8::bigint[]) and id + 0 < $2
+    select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where $1 = 'ids' and message_id = any($8::bigint[]) and id + 0 < $2
         and id + 0 >= $3
 ) t
 where ($5 = '' or t.agent = $5) and ($6 = '' or t.user_name = $6)
@@ -258,6 +258,7 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.CreatedAt,

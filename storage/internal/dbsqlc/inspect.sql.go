@@ -479,7 +479,7 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 }
 
 const ListTurns = `-- name: ListTurns :many
-select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
+select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now
 where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::text = ''
     or state = $3)
   and ($4::bigint = 0 or id < $4)
@@ -535,6 +535,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turnkee
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.CreatedAt,
@@ -886,7 +887,7 @@ func (q *Queries) SpendOf(ctx context.Context, scope string) ([]SpendOfRow, erro
 }
 
 const TurnByID = `-- name: TurnByID :one
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.cache_write_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = $1
 `
@@ -925,6 +926,7 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 		&i.TurnkeeperTurnsNow.InputTokens,
 		&i.TurnkeeperTurnsNow.OutputTokens,
 		&i.TurnkeeperTurnsNow.CachedTokens,
+		&i.TurnkeeperTurnsNow.CacheWriteTokens,
 		&i.TurnkeeperTurnsNow.ReasoningTokens,
 		&i.TurnkeeperTurnsNow.UsageEstimated,
 		&i.TurnkeeperTurnsNow.CreatedAt,
@@ -943,7 +945,7 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 }
 
 const TurnsOfMessage = `-- name: TurnsOfMessage :many
-select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where message_id = $1 order by attempt
+select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now where message_id = $1 order by attempt
 `
 
 func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurnsNow, error) {
@@ -981,6 +983,7 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.CreatedAt,

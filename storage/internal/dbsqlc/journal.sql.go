@@ -248,15 +248,16 @@ func (q *Queries) HasStart(ctx context.Context, turnID int64, round int32, ordin
 const InsertFailedAttempts = `-- name: InsertFailedAttempts :exec
 insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text,
     reasoning, latency_ms,
-    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated)
+    input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated)
 select $1::bigint, a.round, a.attempt, a.provider, a.model, a.class, a.error, a.text, a.reasoning, a.latency,
-    a.input, a.output, a.cached, a.reasoning_tokens, a.estimated
+    a.input, a.output, a.cached, a.cache_write, a.reasoning_tokens, a.estimated
 from (select unnest($2::integer[]) as round, unnest($3::integer[]) as attempt,
     unnest($4::text[]) as provider,
     unnest($5::text[]) as model, unnest($6::text[]) as class, unnest($7::text[]) as error,
     unnest($8::text[]) as text, unnest($9::text[]) as reasoning, unnest($10::bigint[]) as latency,
     unnest($11::bigint[]) as input, unnest($12::bigint[]) as output, unnest($13::bigint[]) as cached,
-    unnest($14::bigint[]) as reasoning_tokens, unnest($15::boolean[]) as estimated) a
+    unnest($14::bigint[]) as cache_write,
+    unnest($15::bigint[]) as reasoning_tokens, unnest($16::boolean[]) as estimated) a
 `
 
 type InsertFailedAttemptsParams struct {
@@ -273,6 +274,7 @@ type InsertFailedAttemptsParams struct {
 	Inputs          []int64
 	Outputs         []int64
 	Cacheds         []int64
+	CacheWrites     []int64
 	ReasoningTokens []int64
 	Estimateds      []bool
 }
@@ -292,6 +294,7 @@ func (q *Queries) InsertFailedAttempts(ctx context.Context, arg InsertFailedAtte
 		arg.Inputs,
 		arg.Outputs,
 		arg.Cacheds,
+		arg.CacheWrites,
 		arg.ReasoningTokens,
 		arg.Estimateds,
 	)

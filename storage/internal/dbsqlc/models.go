@@ -51,55 +51,57 @@ type TurnkeeperAsk struct {
 }
 
 type TurnkeeperCall struct {
-	TurnID          int64
-	Round           int32
-	Ordinal         int32
-	Agent           string
-	WireID          string
-	ProviderID      string
-	Name            string
-	Arguments       string
-	PlannedArgs     *string
-	RawArgs         string
-	ArgsHash        string
-	Effect          string
-	Paging          bool
-	Awaited         bool
-	State           string
-	Starts          int32
-	Nonce           string
-	StartedAt       *time.Time
-	EndedAt         *time.Time
-	DurationMs      *int64
-	Shown           string
-	Preview         string
-	OutputID        *string
-	LateResult      *string
-	InputTokens     int64
-	OutputTokens    int64
-	CachedTokens    int64
-	ReasoningTokens int64
-	UsageEstimated  bool
+	TurnID           int64
+	Round            int32
+	Ordinal          int32
+	Agent            string
+	WireID           string
+	ProviderID       string
+	Name             string
+	Arguments        string
+	PlannedArgs      *string
+	RawArgs          string
+	ArgsHash         string
+	Effect           string
+	Paging           bool
+	Awaited          bool
+	State            string
+	Starts           int32
+	Nonce            string
+	StartedAt        *time.Time
+	EndedAt          *time.Time
+	DurationMs       *int64
+	Shown            string
+	Preview          string
+	OutputID         *string
+	LateResult       *string
+	InputTokens      int64
+	OutputTokens     int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	UsageEstimated   bool
 }
 
 type TurnkeeperFailedAttempt struct {
-	ID              int64
-	TurnID          int64
-	Round           int32
-	Attempt         int32
-	Provider        string
-	Model           string
-	ErrorClass      string
-	Error           string
-	Text            string
-	Reasoning       string
-	LatencyMs       int64
-	InputTokens     int64
-	OutputTokens    int64
-	CachedTokens    int64
-	ReasoningTokens int64
-	UsageEstimated  bool
-	EndedAt         time.Time
+	ID               int64
+	TurnID           int64
+	Round            int32
+	Attempt          int32
+	Provider         string
+	Model            string
+	ErrorClass       string
+	Error            string
+	Text             string
+	Reasoning        string
+	LatencyMs        int64
+	InputTokens      int64
+	OutputTokens     int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	UsageEstimated   bool
+	EndedAt          time.Time
 }
 
 type TurnkeeperLabel struct {
@@ -261,26 +263,27 @@ type TurnkeeperRetry struct {
 }
 
 type TurnkeeperRound struct {
-	TurnID          int64
-	Round           int32
-	Version         int16
-	Request         []byte
-	Charged         bool
-	Provider        string
-	Model           string
-	Attempts        int32
-	LatencyMs       int64
-	FinishReason    string
-	Text            string
-	Reasoning       string
-	Raw             *string
-	InputTokens     int64
-	OutputTokens    int64
-	CachedTokens    int64
-	ReasoningTokens int64
-	UsageEstimated  bool
-	EndedAt         time.Time
-	N               int64
+	TurnID           int64
+	Round            int32
+	Version          int16
+	Request          []byte
+	Charged          bool
+	Provider         string
+	Model            string
+	Attempts         int32
+	LatencyMs        int64
+	FinishReason     string
+	Text             string
+	Reasoning        string
+	Raw              *string
+	InputTokens      int64
+	OutputTokens     int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	UsageEstimated   bool
+	EndedAt          time.Time
+	N                int64
 }
 
 type TurnkeeperSchedule struct {
@@ -332,43 +335,44 @@ type TurnkeeperSetting struct {
 }
 
 type TurnkeeperTurnsNow struct {
-	ID              int64
-	MessageID       int64
-	Attempt         int32
-	Agent           string
-	UserName        string
-	Conversation    string
-	Lane            string
-	Trigger         string
-	DefinitionHash  string
-	State           string
-	Token           int64
-	GrantID         *string
-	JobID           *int64
-	WorkerID        *string
-	GrantedAt       *time.Time
-	LeaseUntil      *time.Time
-	Dispatches      int32
-	Losses          int32
-	LastSeq         int64
-	InferenceRounds int32
-	ChargedRounds   int32
-	ExecutedCalls   int32
-	InputTokens     int64
-	OutputTokens    int64
-	CachedTokens    int64
-	ReasoningTokens int64
-	UsageEstimated  bool
-	CreatedAt       time.Time
-	DueAt           *time.Time
-	EndedAt         *time.Time
-	StopReason      *string
-	ErrorClass      *string
-	Error           *string
-	InnerDialogue   *string
-	WaitsFor        []string
-	EventsExpiredAt *time.Time
-	LeasesExpiredAt *time.Time
+	ID               int64
+	MessageID        int64
+	Attempt          int32
+	Agent            string
+	UserName         string
+	Conversation     string
+	Lane             string
+	Trigger          string
+	DefinitionHash   string
+	State            string
+	Token            int64
+	GrantID          *string
+	JobID            *int64
+	WorkerID         *string
+	GrantedAt        *time.Time
+	LeaseUntil       *time.Time
+	Dispatches       int32
+	Losses           int32
+	LastSeq          int64
+	InferenceRounds  int32
+	ChargedRounds    int32
+	ExecutedCalls    int32
+	InputTokens      int64
+	OutputTokens     int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	UsageEstimated   bool
+	CreatedAt        time.Time
+	DueAt            *time.Time
+	EndedAt          *time.Time
+	StopReason       *string
+	ErrorClass       *string
+	Error            *string
+	InnerDialogue    *string
+	WaitsFor         []string
+	EventsExpiredAt  *time.Time
+	LeasesExpiredAt  *time.Time
 }
 
 type TurnkeeperWebhook struct {

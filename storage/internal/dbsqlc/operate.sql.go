@@ -169,7 +169,7 @@ func (q *Queries) OpenSubAgents(ctx context.Context, turnID int64) ([]int64, err
 }
 
 const OpenTurns = `-- name: OpenTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)],
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.cache_write_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)],
     '')::text as holder
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.ended_at is null
@@ -218,6 +218,7 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 			&i.TurnkeeperTurnsNow.InputTokens,
 			&i.TurnkeeperTurnsNow.OutputTokens,
 			&i.TurnkeeperTurnsNow.CachedTokens,
+			&i.TurnkeeperTurnsNow.CacheWriteTokens,
 			&i.TurnkeeperTurnsNow.ReasoningTokens,
 			&i.TurnkeeperTurnsNow.UsageEstimated,
 			&i.TurnkeeperTurnsNow.CreatedAt,

@@ -11,7 +11,7 @@ import (
 )
 
 const CallsOfTurns = `-- name: CallsOfTurns :many
-select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, planned_args, raw_args, args_hash, effect, paging, awaited, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
+select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, planned_args, raw_args, args_hash, effect, paging, awaited, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
 `
 
 func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperCall, error) {
@@ -51,6 +51,7 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 		); err != nil {
@@ -129,7 +130,7 @@ func (q *Queries) DefinitionOfTurn(ctx context.Context, turnID int64) (Definitio
 }
 
 const FailedAttemptsOfTurn = `-- name: FailedAttemptsOfTurn :many
-select id, turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at from turnkeeper.failed_attempts where turn_id = $1 order by id
+select id, turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, ended_at from turnkeeper.failed_attempts where turn_id = $1 order by id
 `
 
 func (q *Queries) FailedAttemptsOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperFailedAttempt, error) {
@@ -156,6 +157,7 @@ func (q *Queries) FailedAttemptsOfTurn(ctx context.Context, turnID int64) ([]Tur
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.EndedAt,
@@ -240,7 +242,7 @@ select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::tex
     coalesce(j.request::text, '')::text as request
 from (select unnest($1::bigint[]) as id) w,
     -- offset 0: by key
-    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null
+    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null
         or q.results is not null) order by q.n offset 0) j
 order by j.turn_id, j.n
 `
@@ -418,7 +420,7 @@ func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]Turnkeep
 }
 
 const RoundsOfTurns = `-- name: RoundsOfTurns :many
-select turn_id, round, version, request, charged, provider, model, attempts, latency_ms, finish_reason, text, reasoning, raw, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at, n from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
+select turn_id, round, version, request, charged, provider, model, attempts, latency_ms, finish_reason, text, reasoning, raw, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, ended_at, n from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
 `
 
 func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperRound, error) {
@@ -447,6 +449,7 @@ func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkee
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.EndedAt,
@@ -513,7 +516,7 @@ with wanted as materialized (
     union all select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
         lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k where k.grant_id = g.grant_id
 )
-select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition,
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.cache_write_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, t.events_expired_at, t.leases_expired_at, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition,
     coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(),
         t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
@@ -539,76 +542,77 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.la
         '')::text as level
 from wanted w,
     -- offset 0 makes Postgres look up each row by its key, whatever its statistics are
-    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t,
+    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t,
     lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
     lateral (select hash, content from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
     left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
 `
 
 type TurnForWorkerRow struct {
-	ID              int64
-	MessageID       int64
-	Attempt         int32
-	Agent           string
-	UserName        string
-	Conversation    string
-	Lane            string
-	Trigger         string
-	DefinitionHash  string
-	State           string
-	Token           int64
-	GrantID         *string
-	JobID           *int64
-	WorkerID        *string
-	GrantedAt       *time.Time
-	LeaseUntil      *time.Time
-	Dispatches      int32
-	Losses          int32
-	LastSeq         int64
-	InferenceRounds int32
-	ChargedRounds   int32
-	ExecutedCalls   int32
-	InputTokens     int64
-	OutputTokens    int64
-	CachedTokens    int64
-	ReasoningTokens int64
-	UsageEstimated  bool
-	CreatedAt       time.Time
-	DueAt           *time.Time
-	EndedAt         *time.Time
-	StopReason      *string
-	ErrorClass      *string
-	Error           *string
-	InnerDialogue   *string
-	WaitsFor        []string
-	EventsExpiredAt *time.Time
-	LeasesExpiredAt *time.Time
-	Entries         int64
-	Definition      string
-	Failures        int32
-	RemainingUs     int64
-	ElapsedUs       int64
-	Body            string
-	IdempotencyKey  *string
-	Priority        int32
-	Schedule        *string
-	Slot            *time.Time
-	MessageAttempts int32
-	MessageDueAt    time.Time
-	AcceptedAt      time.Time
-	TraceParent     *string
-	Faults          int32
-	AnswerLimit     int32
-	WaitedUs        int64
-	AnyDown         bool
-	Suspected       bool
-	SummaryUpTo     int64
-	ReadySince      time.Time
-	HasPast         bool
-	RequestedEnd    string
-	Spawned         bool
-	AnyLabels       bool
-	Level           string
+	ID               int64
+	MessageID        int64
+	Attempt          int32
+	Agent            string
+	UserName         string
+	Conversation     string
+	Lane             string
+	Trigger          string
+	DefinitionHash   string
+	State            string
+	Token            int64
+	GrantID          *string
+	JobID            *int64
+	WorkerID         *string
+	GrantedAt        *time.Time
+	LeaseUntil       *time.Time
+	Dispatches       int32
+	Losses           int32
+	LastSeq          int64
+	InferenceRounds  int32
+	ChargedRounds    int32
+	ExecutedCalls    int32
+	InputTokens      int64
+	OutputTokens     int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	UsageEstimated   bool
+	CreatedAt        time.Time
+	DueAt            *time.Time
+	EndedAt          *time.Time
+	StopReason       *string
+	ErrorClass       *string
+	Error            *string
+	InnerDialogue    *string
+	WaitsFor         []string
+	EventsExpiredAt  *time.Time
+	LeasesExpiredAt  *time.Time
+	Entries          int64
+	Definition       string
+	Failures         int32
+	RemainingUs      int64
+	ElapsedUs        int64
+	Body             string
+	IdempotencyKey   *string
+	Priority         int32
+	Schedule         *string
+	Slot             *time.Time
+	MessageAttempts  int32
+	MessageDueAt     time.Time
+	AcceptedAt       time.Time
+	TraceParent      *string
+	Faults           int32
+	AnswerLimit      int32
+	WaitedUs         int64
+	AnyDown          bool
+	Suspected        bool
+	SummaryUpTo      int64
+	ReadySince       time.Time
+	HasPast          bool
+	RequestedEnd     string
+	Spawned          bool
+	AnyLabels        bool
+	Level            string
 }
 
 // The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a
@@ -648,6 +652,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
+			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.CreatedAt,

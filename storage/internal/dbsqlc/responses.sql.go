@@ -168,14 +168,17 @@ select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.ide
     coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a
         where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
-    u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
+    u.cached_tokens::bigint as cached_tokens, u.cache_write_tokens::bigint as cache_write_tokens,
+    u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
 left join turnkeeper.turns t on t.id = m.turn_id
 cross join lateral (
     select coalesce(sum(a.input_tokens), 0) as input_tokens, coalesce(sum(a.output_tokens), 0) as output_tokens,
-        coalesce(sum(a.cached_tokens), 0) as cached_tokens, coalesce(sum(a.reasoning_tokens), 0) as reasoning_tokens
+        coalesce(sum(a.cached_tokens), 0) as cached_tokens,
+        coalesce(sum(a.cache_write_tokens), 0) as cache_write_tokens,
+        coalesce(sum(a.reasoning_tokens), 0) as reasoning_tokens
     from turnkeeper.turns_now a where a.message_id = m.id) u
 where r.message_id = $1
 `
@@ -200,6 +203,7 @@ type ResponseByIDRow struct {
 	InputTokens       int64
 	OutputTokens      int64
 	CachedTokens      int64
+	CacheWriteTokens  int64
 	ReasoningTokens   int64
 }
 
@@ -255,6 +259,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.InputTokens,
 		&i.OutputTokens,
 		&i.CachedTokens,
+		&i.CacheWriteTokens,
 		&i.ReasoningTokens,
 	)
 	return i, err

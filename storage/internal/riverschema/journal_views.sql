@@ -17,6 +17,7 @@ create table turnkeeper.rounds (
     input_tokens     bigint not null,
     output_tokens    bigint not null,
     cached_tokens    bigint not null,
+    cache_write_tokens bigint not null,
     reasoning_tokens bigint not null,
     usage_estimated  boolean not null,
     ended_at         timestamptz not null,
@@ -51,6 +52,7 @@ create table turnkeeper.calls (
     input_tokens     bigint not null,
     output_tokens    bigint not null,
     cached_tokens    bigint not null,
+    cache_write_tokens bigint not null,
     reasoning_tokens bigint not null,
     usage_estimated  boolean not null
 );
