@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
@@ -101,7 +102,8 @@ var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
 	"count": func(n int) string {
 		return words.Thousands(int64(n))
-	}, "thousands": words.Thousands, "plural": words.Plural,
+	}, "why": func(e *turnkeeper.Epoch) string { return prompt.Why(*e) },
+	"thousands": words.Thousands, "plural": words.Plural,
 	"sign": sign, "tone": tone, "state": func(state any) string {
 		return words.State(fmt.Sprint(state))
 	}, "millis": func(ms int64) time.Duration {
