@@ -104,13 +104,10 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Name == "" {
 		return nil, errors.New("a provider needs a name")
 	}
-	spoken, err := protocolOf(cfg.Profile.API)
-	if err == nil && spoken.check != nil {
-		err = spoken.check(cfg.Profile)
-	}
-	if err != nil {
+	if err := cfg.Profile.Check(); err != nil {
 		return nil, fmt.Errorf("provider %q: %w", cfg.Name, err)
 	}
+	spoken, _ := protocolOf(cfg.Profile.API)
 	base, err := url.Parse(cmp.Or(cfg.BaseURL, spoken.baseURL))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		// The address may contain a password, and errors of url.Parse quote it.

@@ -91,15 +91,31 @@ func (s protocol) addHeaders(h http.Header, key Secret, profile Profile) {
 	}
 }
 
+// Check returns an error, in plain words, if the API of the profile cannot carry what the profile asks for.
+func (p Profile) Check() error {
+	spoken, err := protocolOf(p.API)
+	if err == nil && spoken.check != nil {
+		err = spoken.check(p)
+	}
+	return err
+}
+
+// CheckAnswer returns an error, in plain words, if the limit of answers or the temperature cannot be sent with the
+// profile. maxTokens is 0 and temperature nil if they are not set.
+func (p Profile) CheckAnswer(maxTokens int, temperature *float64) error {
+	if p.API != APIMessages {
+		return nil
+	}
+	return messagesbody.CheckAnswer(p.Extra, maxTokens, temperature)
+}
+
 // checkMessages returns an error if the Messages API cannot carry what a profile asks for.
 func checkMessages(p Profile) error {
 	for _, option := range []struct {
 		set  bool
 		name string
-	}{
-		{p.TokenField != "", "max_tokens_field"}, {p.NoStreamUsage, "stream_usage"},
-		{p.NoToolChoice, "tool_choice"}, {p.NoUser, "user"}, {p.EmptyContent != "", "empty_content"},
-		{p.IDs != "", "tool_call_ids"}, {p.Reasoning == ReasoningRequire, "reasoning: require"},
+	}{ // the others say that the server refuses what this API does not send
+		{p.TokenField != "", "max_tokens_field"}, {p.EmptyContent != "", "empty_content"}, {p.IDs != "", "tool_call_ids"}, {p.Reasoning == ReasoningRequire, "reasoning: require"},
 	} {
 		if option.set {
 			return fmt.Errorf("%s has no meaning for the API messages: remove it, or set api: chat", option.name)

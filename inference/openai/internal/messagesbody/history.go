@@ -96,7 +96,7 @@ func (w *writer) replayed(m inference.Message, ids []string) (blocks []wire.Enco
 	calls, says := 0, false
 	for _, data := range raw {
 		var block struct {
-			Type  loose.Text      `json:"type"`
+			Type  string          `json:"type"`
 			Text  loose.Text      `json:"text"`
 			ID    loose.Text      `json:"id"`
 			Name  loose.Text      `json:"name"`
