@@ -7,6 +7,7 @@ package messagesbody
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/wire"
@@ -33,8 +34,13 @@ const (
 
 // Render returns the body of a request. Strict servers accept it for any request: messages alternate and begin with a
 // user's, every call has an object as input, a unique id and exactly one result at the beginning of the next message,
-// and no block of ours is blank.
+// and no block of ours is blank. A request whose answer may not be longer than the budget for thinking, such as one for
+// a summary, asks for none.
 func Render(o Options, req inference.Request) (whole []byte, err error) {
+	if t := thinkingOf(o.Extra); t.leavesNoRoom(req.MaxOutputTokens) {
+		o.Extra = maps.Clone(o.Extra)
+		delete(o.Extra, "thinking")
+	}
 	if err := CheckAnswer(o.Extra, req.MaxOutputTokens, req.Temperature); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/inference/openai/internal/messagesbody"
 	"turnkeeper/internal/golden"
+	"turnkeeper/internal/limittest"
 )
 
 // one returns one of a few values, which makes collisions likely.
@@ -91,7 +92,7 @@ func render(t *testing.T, req inference.Request) string {
 
 // TestAnyHistoryIsAccepted renders random messages.
 func TestAnyHistoryIsAccepted(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		req := inference.Request{Model: "m", Messages: append(randomMessages(r, r.IntN(12)),
 			inference.Message{Role: inference.RoleUser, Text: "x"})}
@@ -107,7 +108,7 @@ func TestAnyHistoryIsAccepted(t *testing.T) {
 // TestExtendedRequestsKeepTheirBytes extends random conversations at their end: what was sent before stays, but for
 // cache marks.
 func TestExtendedRequestsKeepTheirBytes(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(700) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		req := inference.Request{Model: "m", Tools: tools, Messages: append([]inference.Message{
 			{Role: inference.RoleSystem, Text: "Be brief."}, {Role: one(r, inference.RoleUser, inference.RoleAssistant), Text: "hi"}},
@@ -165,6 +166,14 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestLimits names the tests of the limits.
+func TestLimits(t *testing.T) {
+	limittest.Check(t, map[string]limittest.Row{
+		"DefaultMaxTokens": {Test: "TestBodies"}, "maxTail": {Test: "TestBodies"},
+		"maxTemperature": {Test: "TestWhatCannotBeSent"}, "minBudget": {Test: "TestWhatCannotBeSent"}, "minTopP": {Test: "TestWhatCannotBeSent"},
+	})
+}
+
 // TestWhatCannotBeSent checks combinations of settings that the API refuses.
 func TestWhatCannotBeSent(t *testing.T) {
 	for extra, says := range map[string]string{
@@ -200,5 +209,13 @@ func TestWhatCannotBeSent(t *testing.T) {
 		if err := messagesbody.CheckAnswer(thinking, tc.tokens, tc.temperature); (err == nil) != tc.ok {
 			t.Errorf("%+v: %v", tc, err)
 		}
+	}
+	if messagesbody.CheckAnswer(nil, 0, new(1.0)) != nil || messagesbody.CheckAnswer(nil, 0, new(1.1)) == nil {
+		t.Error("the greatest temperature is not 1")
+	}
+	body, err := messagesbody.Render(messagesbody.Options{Extra: thinking}, inference.Request{MaxOutputTokens: 1500,
+		Temperature: new(0.5), Messages: []inference.Message{{Text: "Sum up."}}})
+	if err != nil || strings.Contains(string(body), "thinking") {
+		t.Errorf("a summary is asked for with %s, %v", body, err)
 	}
 }

@@ -12,10 +12,11 @@ import (
 var own = map[string]bool{"model": true, "messages": true, "system": true, "tools": true, "stream": true,
 	"max_tokens": true, "cache_control": true}
 
-// Limits of the API for a request with thinking.
+// Limits of the API; those of budget and top_p hold for a request with thinking.
 const (
-	minBudget = 1024
-	minTopP   = 0.95
+	maxTemperature = 1
+	minBudget      = 1024
+	minTopP        = 0.95
 )
 
 // thinking is the member of Extra with this name.
@@ -31,6 +32,9 @@ func thinkingOf(extra map[string]json.RawMessage) (t thinking) {
 	}
 	return t
 }
+
+// leavesNoRoom reports whether the budget is no less than the limit of an answer; 0: no limit.
+func (t thinking) leavesNoRoom(maxTokens int) bool { return maxTokens > 0 && t.Budget >= maxTokens }
 
 func (t thinking) on() bool { return t.Type != "" && t.Type != "disabled" }
 
@@ -74,9 +78,12 @@ func checkTemperature(data json.RawMessage) error {
 // maxTokens is 0 and temperature nil if they are not set.
 func CheckAnswer(extra map[string]json.RawMessage, maxTokens int, temperature *float64) error {
 	t := thinkingOf(extra)
-	if maxTokens > 0 && t.Budget >= maxTokens {
+	if t.leavesNoRoom(maxTokens) {
 		return fmt.Errorf("an answer of at most %d tokens leaves no room for thinking with budget_tokens %d", maxTokens,
 			t.Budget)
+	}
+	if temperature != nil && *temperature > maxTemperature {
+		return fmt.Errorf("a temperature of %g: the API takes 0 to %d", *temperature, maxTemperature)
 	}
 	if temperature == nil || !t.on() {
 		return nil
