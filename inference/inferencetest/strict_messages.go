@@ -146,22 +146,30 @@ func (v *messagesViolations) blocks(where, role string, raw json.RawMessage) {
 			continue
 		}
 		v.mark(b.Mark)
-		text, _ := b.Text.(string)
-		switch {
-		case b.Mark != nil && (strings.Contains(b.Type, "thinking") || b.Type == "text" && text == ""):
-			v.add(at + " must not have a cache mark")
-		case b.Type == "text" && role != "assistant" && strings.TrimSpace(text) == "":
-			v.add(at + " is blank")
-		case b.Type == "tool_use" && role == "assistant":
-			v.call(at, b)
-		case b.Type == "tool_result" && role == "user" && !results:
+		if b.Type == "tool_result" && !results {
 			v.add(at + " is a result after another block")
-		case b.Type == "tool_result" && role == "user":
-			v.result(at, b.Answer)
-		case strings.HasPrefix(b.Type, "tool_") || role != "assistant" && b.Type != "text":
-			v.add(fmt.Sprintf("%s has the type %s, which the role %s cannot have", at, b.Type, role))
 		}
 		results = results && b.Type == "tool_result"
+		v.block(at, role, b)
+	}
+}
+
+func (v *messagesViolations) block(at, role string, b messagesBlock) {
+	text, _ := b.Text.(string)
+	if b.Mark != nil && (strings.Contains(b.Type, "thinking") || b.Type == "text" && text == "") {
+		v.add(at + " must not have a cache mark")
+	}
+	switch {
+	case b.Type == "text":
+		if role != "assistant" && strings.TrimSpace(text) == "" {
+			v.add(at + " is blank")
+		}
+	case b.Type == "tool_use" && role == "assistant":
+		v.call(at, b)
+	case b.Type == "tool_result" && role == "user":
+		v.result(at, b.Answer)
+	case role != "assistant" || b.Type == "tool_result":
+		v.add(fmt.Sprintf("%s has the type %s, which the role %s cannot have", at, b.Type, role))
 	}
 }
 

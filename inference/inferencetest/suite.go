@@ -33,20 +33,20 @@ type Factory func(t *testing.T, target Target) inference.Provider
 func RunProviderSuite(t *testing.T, wire *Wire, factory Factory) {
 	s := suite{factory, wire}
 	t.Run("answers in any wire", s.anyAnswers)
-	s.group(t, "answers in chunks", s.answers)
+	group(s, t, "answers in chunks", s.answers)
 	t.Run("refusals", s.refusals)
 	t.Run("broken answers in any wire", s.anyBroken)
-	s.group(t, "broken chunks", s.broken)
+	group(s, t, "broken chunks", s.broken)
 	t.Run("failures that a request may cause", s.causes)
 	t.Run("retry hints", s.retryHints)
-	s.group(t, "requests for completions", s.requests)
+	group(s, t, "requests for completions", s.requests)
 	t.Run("replay", s.replay)
 	t.Run("connections", s.connections)
 	t.Run("secrets", s.secrets)
 }
 
 // group runs a group of cases, unless it makes no sense on the wire.
-func (s suite) group(t *testing.T, name string, run func(t *testing.T)) {
+func group(s suite, t *testing.T, name string, run func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		if why, skips := s.wire.Skips[name]; skips {
 			t.Skip("not on the wire " + s.wire.Name + ": " + why)

@@ -32,11 +32,11 @@ func failed(class inference.Class) outcome { return outcome{Class: class} }
 func (s suite) answers(t *testing.T) {
 	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), pieceEdges(), renamedCases(),
 		elsewhereCases(), encodingCases(), finishCases(), usageCases(), chunkSpeechCases(), endCases()} {
-		s.run(t, group)
+		run(s, t, group)
 	}
 }
 
-func (s suite) run(t *testing.T, cases []answerCase) {
+func run(s suite, t *testing.T, cases []answerCase) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			server := NewServer(tc.reply)

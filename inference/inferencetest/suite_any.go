@@ -9,9 +9,10 @@ import (
 
 // anyAnswers tests answers that every wire can carry.
 func (s suite) anyAnswers(t *testing.T) {
-	for _, group := range [][]answerCase{s.spokenCases(), s.cutCases(), s.emptyCases(), s.thinkCases(), s.markupCases(),
-		s.quotedCases()} {
-		s.run(t, group)
+	for _, group := range [][]answerCase{spokenCases(s.wire), cutCases(s.wire), emptyCases(s.wire),
+		thinkCases(s.wire), markupCases(s.wire),
+		quotedCases(s.wire)} {
+		run(s, t, group)
 	}
 }
 
@@ -21,27 +22,29 @@ func both(name string, a Spoken, expect outcome) []answerCase {
 		{name: name + ", whole", reply: Say(a), whole: true, expect: expect}}
 }
 
-func (s suite) spokenCases() (cases []answerCase) {
+func spokenCases(wire *Wire) (cases []answerCase) {
 	clock := Call{ID: "a", Name: "clock", Arguments: `{"zone": "é🌍 </think>"}`}
 	read := Call{ID: "b", Name: "read_file", Arguments: `{"path":"x/y","deep":{"er":[{}]}}`}
 	for name, a := range map[string]Spoken{
-		"a text":                     {Text: "hello"},
-		"a text of several lines":    {Text: "hello\n\nhé🌍 \u2028<b>\"\\"},
-		"reasoning and a text":       {Thinking: "let me see", Text: "hello"},
-		"a call":                     {Calls: []Call{clock}, Finish: "tool_calls"},
-		"a call without arguments":   {Calls: []Call{{ID: "a", Name: "clock", Arguments: "{}"}}, Finish: "tool_calls"},
-		"two calls of one tool":      {Calls: []Call{clock, {ID: "b", Name: "clock", Arguments: "{}"}}, Finish: "tool_calls"},
-		"everything":                 {Thinking: "hm", Text: "Wait.", Calls: []Call{clock, read}, Finish: "tool_calls"},
-		"a tool that nobody offered": {Calls: []Call{{ID: "a", Name: "no_such_tool", Arguments: "{}"}}, Finish: "tool_calls"},
-		"usage":                      {Text: "hello", In: 7, Out: 2},
-		"usage and a cache":          {Text: "hello", In: 700, Out: 2, Cached: 512},
-		"calls that end like words":  {Calls: []Call{read}, Finish: "stop"},
-		"words that end like calls":  {Text: "hello", Finish: "tool_calls"},
+		"a text":                   {Text: "hello"},
+		"a text of several lines":  {Text: "hello\n\nhé🌍 \u2028<b>\"\\"},
+		"reasoning and a text":     {Thinking: "let me see", Text: "hello"},
+		"a call":                   {Calls: []Call{clock}, Finish: "tool_calls"},
+		"a call without arguments": {Calls: []Call{{ID: "a", Name: "clock", Arguments: "{}"}}, Finish: "tool_calls"},
+		"two calls of one tool": {Calls: []Call{clock, {ID: "b", Name: "clock", Arguments: "{}"}},
+			Finish: "tool_calls"},
+		"everything": {Thinking: "hm", Text: "Wait.", Calls: []Call{clock, read}, Finish: "tool_calls"},
+		"a tool that nobody offered": {Calls: []Call{{ID: "a", Name: "no_such_tool", Arguments: "{}"}},
+			Finish: "tool_calls"},
+		"usage":                     {Text: "hello", In: 7, Out: 2},
+		"usage and a cache":         {Text: "hello", In: 700, Out: 2, Cached: 512},
+		"calls that end like words": {Calls: []Call{read}, Finish: "stop"},
+		"words that end like calls": {Text: "hello", Finish: "tool_calls"},
 	} {
 		if a.Finish == "" {
 			a.Finish = "stop"
 		}
-		want := s.wire.outcome(a)
+		want := wire.outcome(a)
 		for i := range want.Calls { // a stream keeps the white space of arguments, an object does not
 			want.Calls[i].Arguments = strings.ReplaceAll(want.Calls[i].Arguments, ": ", ":")
 		}
@@ -53,9 +56,9 @@ func (s suite) spokenCases() (cases []answerCase) {
 	}
 	return append(cases,
 		answerCase{name: "a whole answer though a stream was asked for", reply: wholeAnswer("hello"),
-			expect: s.wire.outcome(Spoken{Text: "hello", Finish: "stop"})},
+			expect: wire.outcome(Spoken{Text: "hello", Finish: "stop"})},
 		answerCase{name: "a stream though a whole answer was asked for", whole: true, reply: streamedAnswer("hello"),
-			expect: s.wire.outcome(Spoken{Text: "hello", Finish: "stop"})})
+			expect: wire.outcome(Spoken{Text: "hello", Finish: "stop"})})
 }
 
 func wholeAnswer(text string) Reply {
@@ -70,24 +73,27 @@ func streamedAnswer(text string) Reply {
 }
 
 // cutCases returns answers that were cut off: none of their calls may run.
-func (s suite) cutCases() (cases []answerCase) {
+func cutCases(wire *Wire) (cases []answerCase) {
 	whole := Call{ID: "a", Name: "clock", Arguments: "{}"}
 	for name, c := range map[string]struct {
 		a   Spoken
 		max int
 		cut bool
 	}{
-		"a whole call cut by length":     {Spoken{Calls: []Call{whole}, Finish: "length"}, 0, true},
-		"words cut by length":            {Spoken{Text: "hel", Finish: "length"}, 0, true},
-		"a filter within words":          {Spoken{Text: "hel", Finish: "content_filter"}, 0, true},
-		"a filter within a call":         {Spoken{Calls: []Call{whole}, Finish: "content_filter"}, 0, true},
-		"as many tokens as allowed":      {Spoken{Calls: []Call{whole}, Finish: "tool_calls", In: 10, Out: 20}, 20, true},
-		"one token below the limit":      {Spoken{Calls: []Call{whole}, Finish: "tool_calls", In: 10, Out: 20}, 21, false},
-		"a window that is full":          {Spoken{Calls: []Call{whole}, Finish: "model_context_window_exceeded"}, 0, true},
+		"a whole call cut by length": {Spoken{Calls: []Call{whole}, Finish: "length"}, 0, true},
+		"words cut by length":        {Spoken{Text: "hel", Finish: "length"}, 0, true},
+		"a filter within words":      {Spoken{Text: "hel", Finish: "content_filter"}, 0, true},
+		"a filter within a call":     {Spoken{Calls: []Call{whole}, Finish: "content_filter"}, 0, true},
+		"as many tokens as allowed": {Spoken{Calls: []Call{whole}, Finish: "tool_calls", In: 10, Out: 20}, 20,
+			true},
+		"one token below the limit": {Spoken{Calls: []Call{whole}, Finish: "tool_calls", In: 10, Out: 20}, 21,
+			false},
+		"a window that is full": {Spoken{Calls: []Call{whole}, Finish: "model_context_window_exceeded"}, 0,
+			true},
 		"a finish reason nobody knows":   {Spoken{Calls: []Call{whole}, Finish: "tired"}, 0, false},
 		"words, and one that none knows": {Spoken{Text: "hel", Finish: "tired"}, 0, false},
 	} {
-		want := s.wire.outcome(c.a)
+		want := wire.outcome(c.a)
 		for i := range want.Calls {
 			want.Calls[i].Truncated = c.cut
 		}
@@ -97,28 +103,32 @@ func (s suite) cutCases() (cases []answerCase) {
 			cases = append(cases, tc)
 		}
 	}
-	half := s.wire.outcome(Spoken{Calls: []Call{{ID: "a", Name: "clock", Arguments: `{"a`}}, Finish: "length"})
+	half := wire.outcome(Spoken{Calls: []Call{{ID: "a", Name: "clock", Arguments: `{"a`}}, Finish: "length"})
 	half.Calls[0].Truncated = true
 	return append(cases, answerCase{name: "a call cut by length", expect: half,
 		reply: Say(Spoken{Calls: []Call{{ID: "a", Name: "clock", Arguments: `{"a`}}, Finish: "length"})})
 }
 
 // emptyCases returns answers that say nothing.
-func (s suite) emptyCases() (cases []answerCase) {
+func emptyCases(wire *Wire) (cases []answerCase) {
 	for name, c := range map[string]struct {
 		a    Spoken
 		want outcome
 	}{
-		"nothing":                 {Spoken{Finish: "stop"}, outcome{Class: inference.ClassBadOutput, Code: "empty"}},
-		"nothing but white space": {Spoken{Text: " \n", Finish: "stop"}, outcome{Class: inference.ClassBadOutput, Code: "empty"}},
-		"nothing but NUL":         {Spoken{Text: "\x00 \x00", Finish: "stop"}, outcome{Class: inference.ClassBadOutput, Code: "empty"}},
-		"nothing but reasoning":   {Spoken{Thinking: "hm", Finish: "stop"}, outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		"nothing": {Spoken{Finish: "stop"}, outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		"nothing but white space": {Spoken{Text: " \n", Finish: "stop"}, outcome{Class: inference.ClassBadOutput,
+			Code: "empty"}},
+		"nothing but NUL": {Spoken{Text: "\x00 \x00", Finish: "stop"},
+			outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		"nothing but reasoning": {Spoken{Thinking: "hm", Finish: "stop"}, outcome{Class: inference.ClassBadOutput,
+			Code: "empty"}},
 		"reasoning used the whole answer up": {Spoken{Thinking: "hm", Finish: "length", In: 10, Out: 20},
 			outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},
 		"a full window": {Spoken{Finish: "model_context_window_exceeded", In: 9000, Out: 1},
-			outcome{Class: inference.ClassContextOverflow, Code: "model_context_window_exceeded", Usage: tokensOf(9000, 1)}},
+			outcome{Class: inference.ClassContextOverflow, Code: "model_context_window_exceeded",
+				Usage: tokensOf(9000, 1)}},
 		"a filter": {Spoken{Finish: "content_filter"},
-			outcome{Class: inference.ClassRefused, Code: s.wire.finish("content_filter")}},
+			outcome{Class: inference.ClassRefused, Code: wire.finish("content_filter")}},
 	} {
 		cases = append(cases, both(name, c.a, c.want)...)
 	}

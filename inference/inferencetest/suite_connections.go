@@ -270,7 +270,8 @@ func echo(status int, contentType string) Reply {
 	return By(func(r Recorded) Reply {
 		said := fmt.Sprintf(
 			"Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s; https://someone:else-word@other/",
-			suiteKey, r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"), r.Header.Get("X-Secret"), r.Path, password, parameter)
+			suiteKey, r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"), r.Header.Get("X-Secret"), r.Path,
+			password, parameter)
 		return Raw(status, contentType, encode(map[string]any{"error": map[string]any{"message": said,
 			"code": suiteKey}}))
 	})

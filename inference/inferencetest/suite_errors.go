@@ -32,7 +32,7 @@ func (s suite) refusals(t *testing.T) {
 		}
 	}
 	t.Run("in any wire", run(statusCases(), shapeCases(), embeddedCases(), overflowCases(), outputCases()))
-	s.group(t, "errors in chunks", run(chunkErrorCases()))
+	group(s, t, "errors in chunks", run(chunkErrorCases()))
 }
 
 func statusCases() []errorCase {

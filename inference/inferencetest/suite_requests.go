@@ -233,9 +233,9 @@ func (s suite) replay(t *testing.T) {
 			}
 		})
 	}
-	s.group(t, "ids of nine letters and digits", s.nineCharacterIDs) // Mistral's
+	group(s, t, "ids of nine letters and digits", s.nineCharacterIDs) // Mistral's
 	t.Run("1.4 the same history is sent the same way (prompt caches)", s.stableHistory)
-	s.group(t, "what completions send back of theirs", s.raw)
+	group(s, t, "what completions send back of theirs", s.raw)
 	t.Run("2 plain answers need no replay", s.plainAnswersNeedNoReplay)
 }
 

@@ -9,12 +9,12 @@ import (
 )
 
 // content returns answers with a text: whole, in one piece, and by characters.
-func (s suite) content(name, text string, expect outcome) []answerCase {
+func content(wire *Wire, name, text string, expect outcome) []answerCase {
 	a := Spoken{Text: text, Finish: "stop"}
 	letters := a
 	letters.Letters = true
 	if expect.Class == "" {
-		expect.Finish = s.wire.finish("stop")
+		expect.Finish = wire.finish("stop")
 	}
 	return []answerCase{
 		{name: name + ", whole", reply: Say(a), whole: true, expect: expect},
@@ -27,7 +27,7 @@ func (s suite) content(name, text string, expect outcome) []answerCase {
 func quote(text string) string { return encode([]string{text})[1 : len(encode([]string{text}))-1] }
 
 // thinkCases returns answers with reasoning in their text.
-func (s suite) thinkCases() (cases []answerCase) {
+func thinkCases(wire *Wire) (cases []answerCase) {
 	thought := func(reasoning, text string) outcome { return outcome{Text: text, Reasoning: reasoning, Finish: "stop"} }
 	empty := outcome{Class: inference.ClassBadOutput, Code: "empty"}
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func (s suite) thinkCases() (cases []answerCase) {
 		{"Well <think>a</think> so", thought("a", "Well  so")},
 		{"é🌍</think>ü", thought("é🌍", "ü")},
 	} {
-		cases = append(cases, s.content("5 reasoning in the text: "+c.text, c.text, c.expect)...)
+		cases = append(cases, content(wire, "5 reasoning in the text: "+c.text, c.text, c.expect)...)
 	}
 	return cases
 }
@@ -95,7 +95,7 @@ func chunkSpeechCases() (cases []answerCase) {
 }
 
 // markupCases returns answers with calls that the server did not parse. The request declares clock and read_file.
-func (s suite) markupCases() (cases []answerCase) {
+func markupCases(wire *Wire) (cases []answerCase) {
 	unparsed := outcome{Class: inference.ClassBadOutput, Code: inference.CodeMarkup}
 	for i, text := range []string{
 		"<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>",
@@ -128,13 +128,13 @@ func (s suite) markupCases() (cases []answerCase) {
 		"[{\"name\": \"clock\", \"arguments\": {}}, {\"name\": \"read_file\", \"arguments\": {\"path\": \"x\"}}]",
 		"[read_file(path=\"x\")]",
 	} {
-		cases = append(cases, s.content(fmt.Sprintf("5 tool markup %d: %.20q", i, text), text, unparsed)...)
+		cases = append(cases, content(wire, fmt.Sprintf("5 tool markup %d: %.20q", i, text), text, unparsed)...)
 	}
 	return cases
 }
 
 // quotedCases returns answers whose text speaks of tags, and is sent as it is.
-func (s suite) quotedCases() (cases []answerCase) {
+func quotedCases(wire *Wire) (cases []answerCase) {
 	for i, text := range []string{
 		"The tag `</think>` ends it.",
 		"Split at \"</think>\" and take the rest.",
@@ -157,7 +157,7 @@ func (s suite) quotedCases() (cases []answerCase) {
 		"{\"name\": \"get_weather\", \"arguments\": {}}",
 		"[clock] is a tool.",
 	} {
-		cases = append(cases, s.content(fmt.Sprintf("5 quoted %d: %.20q", i, text), text, said(text))...)
+		cases = append(cases, content(wire, fmt.Sprintf("5 quoted %d: %.20q", i, text), text, said(text))...)
 	}
 	return cases
 }

@@ -5,7 +5,8 @@ func ChatWire() *Wire {
 	return &Wire{
 		Name: "chat", path: "/chat/completions", whole: chatWhole, stream: chatStream, fault: chatFault,
 		failing:    func(code, message string) string { return data(chatFault(code, message)) },
-		violations: Violations, exchanges: func(body []byte) []exchange { return exchanges(Recorded{Body: body}.Chat()) },
+		violations: Violations,
+		exchanges:  func(body []byte) []exchange { return exchanges(Recorded{Body: body}.Chat()) },
 	}
 }
 

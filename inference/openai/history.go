@@ -26,7 +26,8 @@ type history struct {
 
 // renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
 func renderMessages(b []byte, provider string, p Profile, req inference.Request) ([]byte, error) {
-	h := &history{provider: provider, profile: p, answers: wire.NewResults(req.Messages), reasoned: req.Reasoned, out: b,
+	h := &history{provider: provider, profile: p, answers: wire.NewResults(req.Messages), reasoned: req.Reasoned,
+		out: b,
 		ids: wire.NewIDs(wire.IDFormat(p.IDs))}
 	for i, m := range req.Messages {
 		switch m.Role {

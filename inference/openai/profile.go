@@ -118,7 +118,8 @@ func ProfileNamed(name string) (Profile, bool) {
 	return p, ok
 }
 
-// ProfileFor returns the profile with a name for an API; empty: generic. It fails, in plain words, if servers of this kind do not have
+// ProfileFor returns the profile with a name for an API; empty: generic. It fails, in plain words, if servers of
+// this kind do not have
 // the API, or if this release does not speak it.
 func ProfileFor(name string, api API) (Profile, error) {
 	p, ok := profiles[cmp.Or(name, "generic")]

@@ -115,7 +115,8 @@ func checkMessages(p Profile) error {
 		set  bool
 		name string
 	}{ // the others say that the server refuses what this API does not send
-		{p.TokenField != "", "max_tokens_field"}, {p.EmptyContent != "", "empty_content"}, {p.IDs != "", "tool_call_ids"}, {p.Reasoning == ReasoningRequire, "reasoning: require"},
+		{p.TokenField != "", "max_tokens_field"}, {p.EmptyContent != "", "empty_content"}, {p.IDs != "",
+			"tool_call_ids"}, {p.Reasoning == ReasoningRequire, "reasoning: require"},
 	} {
 		if option.set {
 			return fmt.Errorf("%s has no meaning for the API messages: remove it, or set api: chat", option.name)

@@ -86,7 +86,7 @@ func (a *answer) doubted(why string) { a.doubt = cmp.Or(a.doubt, why) }
 
 // start takes the head of the message.
 func (a *answer) start(m sdk.Message) {
-	a.id, a.model = cmp.Or(a.id, m.ID), cmp.Or(a.model, string(m.Model))
+	a.id, a.model = cmp.Or(a.id, m.ID), cmp.Or(a.model, m.Model)
 	a.usage.add([]byte(m.Usage.RawJSON()))
 }
 

@@ -52,7 +52,8 @@ func (a *answer) addWhole(data []byte) (is, error) {
 	}
 	var content []json.RawMessage
 	var m sdk.Message
-	if json.Unmarshal(k.Content, &content) != nil || content == nil || m.UnmarshalJSON(data) != nil {
+	read := json.Unmarshal(k.Content, &content) == nil && m.UnmarshalJSON(data) == nil
+	if !read || content == nil {
 		return isNothing, nil
 	}
 	a.checkEncoding(data)

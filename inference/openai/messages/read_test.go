@@ -28,7 +28,6 @@ type server struct {
 	contentType string
 	answer      string
 	sent        []byte // the last body
-	header      http.Header
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -113,7 +112,8 @@ func join(parts ...any) (all []string) {
 	return all
 }
 
-var request = inference.Request{Model: "claude-x", Messages: []inference.Message{{Role: inference.RoleUser, Text: "hi"}},
+var request = inference.Request{Model: "claude-x", Messages: []inference.Message{{Role: inference.RoleUser,
+	Text: "hi"}},
 	Tools: []inference.ToolDefinition{{Name: "clock"}, {Name: "read_file"}}}
 
 var used = turnkeeper.Usage{InputTokens: 1125, OutputTokens: 15, CachedTokens: 1000, CacheWriteTokens: 100}
@@ -265,7 +265,8 @@ func TestStreams(t *testing.T) {
 			delta("7", `{"type":"input_json_delta","partial_json":"{}"}`), because("tool_use"), ended),
 			with(asks("tool_use", clock), doubt("a piece of a call fits no call"))},
 		"two calls with one index, one after the other": {join(begun, call("0", "toolu_1", "clock"),
-			call("0", "toolu_2", "read_file", `{"path": "x y"}`), because("tool_use"), ended), asks("tool_use", clock, read)},
+			call("0", "toolu_2", "read_file", `{"path": "x y"}`), because("tool_use"), ended), asks("tool_use",
+			clock, read)},
 		"two open calls with one index": {join(begun, call("0", "toolu_1", "clock")[:1], call("0", "toolu_2", "clock"),
 			because("tool_use"), ended), inference.Response{}},
 		"two inputs": {join(begun, started("0", `{"type":"tool_use","id":"toolu_1","name":"clock","input":{"a":1}}`),
@@ -273,7 +274,8 @@ func TestStreams(t *testing.T) {
 			inference.Response{}},
 		"the whole input at the beginning": {join(begun,
 			started("0", `{"type":"tool_use","id":"toolu_1","name":"clock","input":{"a": 1}}`), stopped("0"),
-			because("tool_use"), ended), asks("tool_use", inference.Call{ID: "toolu_1", Name: "clock", Arguments: `{"a":1}`})},
+			because("tool_use"), ended), asks("tool_use", inference.Call{ID: "toolu_1", Name: "clock",
+			Arguments: `{"a":1}`})},
 		"a call without a name and an id": {join(begun, started("0", `{"type":"tool_use","input":{}}`), stopped("0"),
 			because("tool_use"), ended), with(asks("tool_use", inference.Call{Name: "unnamed_call", Arguments: "{}"}),
 			doubt("a call has no name"))},
@@ -305,7 +307,8 @@ func TestWholeAnswersSayTheSame(t *testing.T) {
 		"thinking and calls": join(begun, started("0", `{"type":"thinking","thinking":"","signature":""}`),
 			delta("0", `{"type":"thinking_delta","thinking":"hm"}`), delta("0", `{"type":"signature_delta","signature":"sig"}`),
 			stopped("0"), started("1", `{"type":"redacted_thinking","data":"ZGF0YQ"}`), stopped("1"), text("2", "Wait."),
-			call("3", "toolu_1", "clock"), call("4", "toolu_2", "read_file", `{"path":`, `"x"}`), because("tool_use"), ended),
+			call("3", "toolu_1", "clock"), call("4", "toolu_2", "read_file", `{"path":`, `"x"}`),
+			because("tool_use"), ended),
 		"citations": join(begun, started("0", `{"type":"text","text":"","citations":[]}`),
 			delta("0", `{"type":"citations_delta","citation":{"type":"char_location","cited_text":"c","document_index":0,"document_title":"d","start_char_index":0,"end_char_index":1,"file_id":null}}`),
 			delta("0", `{"type":"text_delta","text":"hi"}`), stopped("0"), because("end_turn"), ended),
@@ -365,7 +368,8 @@ func TestAnswersGoBackAsTheyCame(t *testing.T) {
 	}
 	next := request
 	next.Messages = append(next.Messages[:1:1],
-		inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: res.Calls, Raw: res.Raw, RawProvider: "p"},
+		inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: res.Calls, Raw: res.Raw,
+			RawProvider: "p"},
 		inference.Message{Role: inference.RoleTool, CallID: "toolu_1", Text: "noon"})
 	if _, err := client.Generate(t.Context(), next, nil); err != nil {
 		t.Fatal(err)

@@ -18,22 +18,28 @@ func TestTheAPIOfAProvider(t *testing.T) {
 		want     openai.API // empty: chat
 		says     string
 	}{
-		"Anthropic":                  {config.Provider{BaseURL: anthropic}, openai.APIMessages, ""},
-		"Anthropic in capitals":      {config.Provider{BaseURL: "https://API.anthropic.com:443/v1"}, openai.APIMessages, ""},
-		"Anthropic with its profile": {config.Provider{BaseURL: anthropic, Profile: never}, openai.APIMessages, ""},
-		"Anthropic's chat":           {config.Provider{BaseURL: anthropic, API: "chat", Profile: never}, "", ""},
-		"a host of that name":        {config.Provider{BaseURL: "https://api.anthropic.com.example.com/v1"}, "", ""},
+		"Anthropic": {config.Provider{BaseURL: anthropic}, openai.APIMessages, ""},
+		"Anthropic in capitals": {config.Provider{BaseURL: "https://API.anthropic.com:443/v1"},
+			openai.APIMessages, ""},
+		"Anthropic with its profile": {config.Provider{BaseURL: anthropic, Profile: never},
+			openai.APIMessages, ""},
+		"Anthropic's chat": {config.Provider{BaseURL: anthropic, API: "chat",
+			Profile: never}, "", ""},
+		"a host of that name":                               {config.Provider{BaseURL: "https://api.anthropic.com.example.com/v1"}, "", ""},
 		"OpenAI, as long as there is nothing for responses": {config.Provider{BaseURL: "https://api.openai.com/v1"}, "", ""},
-		"a gateway":              {config.Provider{BaseURL: "http://h/v1"}, "", ""},
-		"a gateway for messages": {config.Provider{BaseURL: "http://h/v1", API: "messages"}, openai.APIMessages, ""},
+		"a gateway": {config.Provider{BaseURL: "http://h/v1"}, "", ""},
+		"a gateway for messages": {config.Provider{BaseURL: "http://h/v1",
+			API: "messages"}, openai.APIMessages, ""},
 		"responses": {config.Provider{BaseURL: "http://h/v1", API: "responses"}, "",
 			`providers.p: this release does not speak the API "responses"`},
-		"Gemini's profile": {config.Provider{BaseURL: "http://h/v1", API: "messages", Profile: config.Profile{Name: "gemini"}}, "",
+		"Gemini's profile": {config.Provider{BaseURL: "http://h/v1", API: "messages",
+			Profile: config.Profile{Name: "gemini"}}, "",
 			"providers.p: the profile gemini has no API messages: set another api or profile"},
 		"a field of chat completions": {config.Provider{BaseURL: anthropic,
 			Profile: config.Profile{MaxTokensField: "max_completion_tokens"}}, "",
 			"providers.p: max_tokens_field has no meaning for the API messages: remove it, or set api: chat"},
-		"reasoning for everyone": {config.Provider{BaseURL: anthropic, Profile: config.Profile{Reasoning: "require"}}, "",
+		"reasoning for everyone": {config.Provider{BaseURL: anthropic,
+			Profile: config.Profile{Reasoning: "require"}}, "",
 			"providers.p: reasoning: require has no meaning for the API messages: remove it, or set api: chat"},
 		"thinking without a budget": {config.Provider{BaseURL: anthropic, Profile: config.Profile{
 			Extra: map[string]json.RawMessage{"thinking": json.RawMessage(`{"type":"enabled"}`)}}}, "",
@@ -49,7 +55,8 @@ func TestTheAPIOfAProvider(t *testing.T) {
 				if err == nil || err.Error() != tc.says {
 					t.Errorf("got %v, want %s", err, tc.says)
 				}
-				_, err = NewModels(&config.Config{Providers: map[string]config.Provider{"p": tc.provider}}, nil, nil, nil, nil)
+				_, err = NewModels(&config.Config{Providers: map[string]config.Provider{"p": tc.provider}}, nil, nil,
+					nil, nil)
 				if err == nil || err.Error() != tc.says {
 					t.Errorf("a worker starts with %v", err)
 				}
@@ -71,7 +78,8 @@ func TestTheAPIOfAProvider(t *testing.T) {
 
 // TestAnswersThatAnAPICannotCarry checks settings of agents against the provider of their model.
 func TestAnswersThatAnAPICannotCarry(t *testing.T) {
-	cfg := &config.Config{Providers: map[string]config.Provider{"p": {Name: "p", BaseURL: "http://h/v1", API: "messages",
+	cfg := &config.Config{Providers: map[string]config.Provider{"p": {Name: "p", BaseURL: "http://h/v1",
+		API: "messages",
 		Profile: config.Profile{Name: "generic", Extra: map[string]json.RawMessage{
 			"thinking": json.RawMessage(`{"type":"enabled","budget_tokens":4000}`)}}}}}
 	for _, tc := range []struct {

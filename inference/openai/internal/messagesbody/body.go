@@ -26,7 +26,8 @@ type Options struct {
 // thinking is added to it.
 const DefaultMaxTokens = 8192
 
-// Marks of what the server caches. It takes at most 4 in a request; of the messages, the last maxTail users' are marked.
+// Marks of what the server caches. It takes at most 4 in a request; of the messages, the last maxTail users' are
+// marked.
 const (
 	mark    = `,"cache_control":{"type":"ephemeral"}`
 	maxTail = 2

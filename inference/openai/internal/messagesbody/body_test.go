@@ -34,7 +34,8 @@ func randomMessages(r *rand.Rand, n int) (messages []inference.Message) {
 		if m.Role == inference.RoleAssistant {
 			for range r.IntN(4) {
 				m.Calls = append(m.Calls, inference.Call{
-					ID: one(r, "", "a", "b", "c", strings.Repeat("l", 70), "ü", "a.b"), Name: one(r, "clock", "", "no such tool"),
+					ID: one(r, "", "a", "b", "c", strings.Repeat("l", 70), "ü", "a.b"), Name: one(r, "clock", "",
+						"no such tool"),
 					Arguments: one(r, "{}", "", "null", "{", "[1]", `"x"`, ` {"a":2,"b":1} `, "{\"a\":\"\xff\"}"),
 				})
 			}
@@ -47,7 +48,8 @@ func randomMessages(r *rand.Rand, n int) (messages []inference.Message) {
 // conversation returns whole rounds: a message of the user, answers with the results of their calls, and notes.
 func conversation(r *rand.Rand, rounds int) (messages []inference.Message) {
 	for round := range rounds {
-		m := inference.Message{Role: inference.RoleAssistant, Text: one(r, "", "Wait.", "Done."), RawProvider: one(r, "p", "q")}
+		m := inference.Message{Role: inference.RoleAssistant, Text: one(r, "", "Wait.", "Done."), RawProvider: one(r,
+			"p", "q")}
 		raw := `[{"type":"thinking","thinking":"","signature":"s"},{"type":"text","text":"` + m.Text + `"}`
 		for i := range r.IntN(3) {
 			c := inference.Call{ID: one(r, fmt.Sprintf("toolu_%d_%d", round, i), "a"), Name: "clock",
@@ -58,7 +60,8 @@ func conversation(r *rand.Rand, rounds int) (messages []inference.Message) {
 		m.Raw = json.RawMessage(one(r, raw+"]", "", `{"content":[]}`))
 		messages = append(messages, m)
 		for _, c := range m.Calls {
-			messages = append(messages, inference.Message{Role: inference.RoleTool, CallID: c.ID, Text: one(r, "", "noon")})
+			messages = append(messages, inference.Message{Role: inference.RoleTool, CallID: c.ID, Text: one(r, "",
+				"noon")})
 		}
 		for range r.IntN(3) {
 			messages = append(messages, inference.Message{Role: one(r, inference.RoleUser, inference.RoleSystem),
@@ -111,7 +114,8 @@ func TestExtendedRequestsKeepTheirBytes(t *testing.T) {
 	for seed := range uint64(700) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		req := inference.Request{Model: "m", Tools: tools, Messages: append([]inference.Message{
-			{Role: inference.RoleSystem, Text: "Be brief."}, {Role: one(r, inference.RoleUser, inference.RoleAssistant), Text: "hi"}},
+			{Role: inference.RoleSystem, Text: "Be brief."}, {Role: one(r, inference.RoleUser,
+				inference.RoleAssistant), Text: "hi"}},
 			conversation(r, r.IntN(4))...)}
 		before := strings.ReplaceAll(render(t, req), mark, "")
 		req.ToolChoice = one(r, inference.ToolChoiceAuto, inference.ToolChoiceNone)
@@ -136,7 +140,8 @@ func TestBodies(t *testing.T) {
 		{Role: inference.RoleUser, Text: "hi"}, {Role: inference.RoleUser, Text: "there"},
 		{Role: inference.RoleAssistant, Calls: calls, Raw: raw, RawProvider: "p"},
 		{Role: inference.RoleUser, Text: "A note."}, {Role: inference.RoleTool, CallID: "toolu_2", Text: "text"},
-		{Role: inference.RoleTool, CallID: "toolu_1", Text: "noon"}, {Role: inference.RoleTool, CallID: "lost", Text: "x"},
+		{Role: inference.RoleTool, CallID: "toolu_1", Text: "noon"}, {Role: inference.RoleTool, CallID: "lost",
+			Text: "x"},
 		{Role: inference.RoleAssistant, Text: "It is noon."}, {Role: inference.RoleSystem, Text: "A later word."},
 		{Role: inference.RoleAssistant, Calls: calls, Raw: raw, RawProvider: "q"},
 		{Role: inference.RoleTool, CallID: "toolu_1", Text: " "},
@@ -170,7 +175,8 @@ func TestBodies(t *testing.T) {
 func TestLimits(t *testing.T) {
 	limittest.Check(t, map[string]limittest.Row{
 		"DefaultMaxTokens": {Test: "TestBodies"}, "maxTail": {Test: "TestBodies"},
-		"maxTemperature": {Test: "TestWhatCannotBeSent"}, "minBudget": {Test: "TestWhatCannotBeSent"}, "minTopP": {Test: "TestWhatCannotBeSent"},
+		"maxTemperature": {Test: "TestWhatCannotBeSent"}, "minBudget": {Test: "TestWhatCannotBeSent"},
+		"minTopP": {Test: "TestWhatCannotBeSent"},
 	})
 }
 

@@ -3,7 +3,6 @@ package messagesbody
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
@@ -113,9 +112,10 @@ func (w *writer) replayed(m inference.Message, ids []string) (blocks []wire.Enco
 			if calls == len(ids) || name != wire.ToolName(m.Calls[calls].Name) {
 				return nil, false
 			}
-			arguments := wire.Arguments(m.Calls[calls].Arguments)
-			if string(block.ID) != ids[calls] || string(block.Name) != name || !equal(block.Input, arguments) {
-				text = changed(data, ids[calls], name, arguments)
+			id, arguments := ids[calls], wire.Arguments(m.Calls[calls].Arguments)
+			same := bytes.Equal(compact(block.Input), compact(json.RawMessage(arguments)))
+			if !same || string(block.ID) != id || string(block.Name) != name {
+				text = changed(data, id, name, arguments)
 			}
 			calls++
 		}
@@ -135,22 +135,6 @@ func changed(block json.RawMessage, id, name, arguments string) wire.Encoded {
 	object["id"], object["name"], object["input"] = id, name, compact(json.RawMessage(arguments))
 	text, _ := wire.Append(nil, object) // texts, and JSON that was decoded
 	return text
-}
-
-// equal reports whether two JSON texts have the same value.
-func equal(a json.RawMessage, b string) bool {
-	if bytes.Equal(compact(a), compact(json.RawMessage(b))) {
-		return true
-	}
-	var values [2]any
-	for i, text := range [][]byte{a, []byte(b)} {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		if d.Decode(&values[i]) != nil {
-			return false
-		}
-	}
-	return reflect.DeepEqual(values[0], values[1])
 }
 
 // compact returns JSON without white space, in valid UTF-8.

@@ -1,4 +1,5 @@
-// Package sse prepares streams of server-sent events for the decoders of the official clients, which need line feeds and
+// Package sse prepares streams of server-sent events for the decoders of the official clients, which need line feeds
+// and
 // a blank line after the last event.
 package sse
 
