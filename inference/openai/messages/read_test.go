@@ -371,12 +371,17 @@ func TestAnswersGoBackAsTheyCame(t *testing.T) {
 		inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: res.Calls, Raw: res.Raw,
 			RawProvider: "p"},
 		inference.Message{Role: inference.RoleTool, CallID: "toolu_1", Text: "noon"})
-	if _, err := client.Generate(t.Context(), next, nil); err != nil {
+	sent, err := client.Generate(t.Context(), next, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, []byte(blocks)); err != nil {
 		t.Fatal(err)
+	}
+	again, err := openai.Render(sent.Sent.Form, next)
+	if err != nil || !bytes.Equal(again, s.sent) || sent.Sent.Bytes != len(s.sent) {
+		t.Errorf("rendered again: %s, %v", again, err)
 	}
 	if want := `{"role":"assistant","content":` + compact.String() + `}`; !strings.Contains(string(s.sent), want) {
 		t.Errorf("sent %s, want %s", s.sent, want)
