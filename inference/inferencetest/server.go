@@ -20,13 +20,16 @@ type Recorded struct {
 	Path   string // with the query
 	Header http.Header
 	Body   []byte
+
+	wire *Wire // nil: that of Chat Completions
 }
 
-// Chat returns the decoded body. Members that cannot be decoded are zero.
+// Chat returns the decoded body, of any wire. Members that cannot be decoded are zero.
 func (r Recorded) Chat() Chat {
-	var c Chat
-	_ = json.Unmarshal(r.Body, &c) // Strict reports faults
-	return c
+	if r.wire == nil {
+		return readChat(r.Body)
+	}
+	return r.wire.chat(r.Body)
 }
 
 // A Chat is the body of a chat completion request.
@@ -186,10 +189,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client disconnected
 	}
-	wire := wireOf(r.URL.Path)
-	recorded, reply := s.take(r, body, wire)
+	recorded, reply := s.take(r, body, wireOf(r.URL.Path))
 	defer s.leave()
-	reply(&Exchange{Recorded: recorded, wire: wire, w: w, gone: r.Context().Done(), released: s.released})
+	reply(&Exchange{Recorded: recorded, w: w, gone: r.Context().Done(), released: s.released})
 }
 
 // take records a request and chooses its reply.
@@ -197,6 +199,7 @@ func (s *Server) take(r *http.Request, body []byte, wire *Wire) (Recorded, Reply
 	s.mu.Lock()
 	recorded := Recorded{
 		N: len(s.requests) + 1, Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone(), Body: body,
+		wire: wire,
 	}
 	s.requests = append(s.requests, recorded)
 	s.inFlight++
@@ -231,7 +234,6 @@ func (s *Server) leave() {
 type Exchange struct {
 	Recorded
 
-	wire     *Wire
 	w        http.ResponseWriter
 	started  bool
 	gone     <-chan struct{}

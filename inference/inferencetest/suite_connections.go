@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,7 +154,7 @@ func (s suite) manyAtOnce(t *testing.T) {
 		if r.N == 8 {
 			close(all)
 		}
-		return WaitFor(all, Text(fmt.Sprint("for ", firstText(r.Body))))
+		return WaitFor(all, Text(fmt.Sprint("for ", r.Chat().Messages[0].Text())))
 	})
 	p := s.provider(t, server)
 	errs := make(chan error, 8)
@@ -178,15 +177,6 @@ func (s suite) manyAtOnce(t *testing.T) {
 	if server.MaxInFlight() != 8 {
 		t.Errorf("%d requests were open at once", server.MaxInFlight())
 	}
-}
-
-// firstText returns the text of the first message of a request, in any wire.
-func firstText(body []byte) string {
-	m := regexp.MustCompile(`"(?:content|text)":"([^"]*)"`).FindSubmatch(body)
-	if m == nil {
-		return ""
-	}
-	return string(m[1])
 }
 
 func soonIdle(target *Target) { target.Idle = 100 * time.Millisecond }

@@ -222,7 +222,7 @@ func (s suite) replay(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			req := plainRequest()
 			req.Messages = append(req.Messages, tc.history...)
-			got := s.wire.exchanges(s.sent(t, req).Body)
+			got := exchanges(s.sent(t, req).Chat())
 			for i := range got {
 				if i < len(tc.expect) && tc.expect[i].ID == "" {
 					got[i].ID = ""
@@ -259,9 +259,9 @@ func (s suite) nineCharacterIDs(t *testing.T) {
 func (s suite) stableHistory(t *testing.T) {
 	req := plainRequest()
 	req.Messages = append(req.Messages, answered(called("", "clock", "{}"), called("", "clock", "{}")))
-	once := s.wire.exchanges(s.sent(t, req).Body)
+	once := exchanges(s.sent(t, req).Chat())
 	req.Messages = append(req.Messages, inference.Message{Role: inference.RoleUser, Text: "go on"})
-	if diff := cmp.Diff(once, s.wire.exchanges(s.sent(t, req).Body)); diff != "" {
+	if diff := cmp.Diff(once, exchanges(s.sent(t, req).Chat())); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -22,7 +22,7 @@ type Wire struct {
 	failing    func(code, message string) string     // the event of an error in a stream
 	finishes   map[string]string                     // this API's words for those of Spoken.Finish; missing: the same
 	violations func(body []byte) []string
-	exchanges  func(body []byte) []exchange
+	chat       func(body []byte) Chat // a request, as Chat Completions would have it
 }
 
 // Wires returns all wires.

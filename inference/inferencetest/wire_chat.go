@@ -1,13 +1,19 @@
 package inferencetest
 
+import "encoding/json"
+
 // ChatWire returns the wire of OpenAI's Chat Completions.
 func ChatWire() *Wire {
 	return &Wire{
 		Name: "chat", path: "/chat/completions", whole: chatWhole, stream: chatStream, fault: chatFault,
 		failing:    func(code, message string) string { return data(chatFault(code, message)) },
-		violations: Violations,
-		exchanges:  func(body []byte) []exchange { return exchanges(Recorded{Body: body}.Chat()) },
+		violations: Violations, chat: readChat,
 	}
+}
+
+func readChat(body []byte) (c Chat) {
+	_ = json.Unmarshal(body, &c) // Strict reports faults
+	return c
 }
 
 // data returns a server-sent event.

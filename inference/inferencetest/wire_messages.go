@@ -10,7 +10,7 @@ func MessagesWire() *Wire {
 	return &Wire{
 		Name: "messages", path: "/messages", whole: messagesWhole, stream: messagesStream, fault: messagesFault,
 		failing:    func(code, message string) string { return event("error", messagesFault(code, message)) },
-		violations: MessagesViolations, exchanges: messagesExchanges,
+		violations: MessagesViolations, chat: messagesChat,
 		finishes: map[string]string{"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens",
 			"content_filter": "refusal"},
 		Skips: map[string]string{
@@ -114,31 +114,65 @@ func messagesUsage(a Spoken, out int64) map[string]any {
 		"cache_creation_input_tokens": 0, "output_tokens": out}
 }
 
-// messagesExchanges returns the calls of a request with their results.
-func messagesExchanges(body []byte) (all []exchange) {
+// messagesChat returns a request as Chat Completions would have it: each text and each result is a message of its own.
+func messagesChat(body []byte) Chat {
 	var request struct {
+		Model    string
+		Stream   bool
+		System   []messagesPart
 		Messages []struct {
-			Content []struct {
-				Type, ID, Name, Content string
-				Input                   json.RawMessage
-				Answers                 string `json:"tool_use_id"`
-			}
+			Role    string
+			Content []messagesPart
 		}
+		Tools  []json.RawMessage
+		Choice json.RawMessage `json:"tool_choice"`
 	}
-	_ = json.Unmarshal(body, &request) // a strict server reports faults
+	_ = json.Unmarshal(body, &request) // Strict reports faults
+	c := Chat{Model: request.Model, Stream: request.Stream, Tools: request.Tools, ToolChoice: request.Choice}
+	for _, b := range request.System {
+		c.Messages = append(c.Messages, b.says("system"))
+	}
 	for _, m := range request.Messages {
+		if m.Role == "assistant" {
+			c.Messages = append(c.Messages, messagesAnswer(m.Content))
+			continue
+		}
 		for _, b := range m.Content {
-			switch b.Type {
-			case "tool_use":
-				all = append(all, exchange{ID: b.ID, Name: b.Name, Arguments: string(b.Input)})
-			case "tool_result":
-				for i := range all {
-					if all[i].ID == b.Answers {
-						all[i].Result = b.Content
-					}
-				}
+			if b.Type == "tool_result" {
+				result := messagesPart{Text: b.Content}.says("tool")
+				result.ToolCallID = b.Answers
+				c.Messages = append(c.Messages, result)
+			} else {
+				c.Messages = append(c.Messages, b.says(m.Role))
 			}
 		}
 	}
-	return all
+	return c
+}
+
+// A messagesPart is a block of a request that a strict server takes.
+type messagesPart struct {
+	Type, Text, ID, Name, Content string
+	Input                         json.RawMessage
+	Answers                       string `json:"tool_use_id"`
+}
+
+func (p messagesPart) says(role string) ChatMessage {
+	return ChatMessage{Role: role, Content: json.RawMessage(quote(p.Text))}
+}
+
+func messagesAnswer(blocks []messagesPart) ChatMessage {
+	var said messagesPart
+	var calls []ChatCall
+	for _, b := range blocks {
+		said.Text += b.Text
+		if b.Type == "tool_use" {
+			call := ChatCall{ID: b.ID, Type: "function"}
+			call.Function.Name, call.Function.Arguments = b.Name, string(b.Input)
+			calls = append(calls, call)
+		}
+	}
+	answer := said.says("assistant")
+	answer.ToolCalls = calls
+	return answer
 }
