@@ -42,7 +42,8 @@ func TestMessagesViolations(t *testing.T) {
 		"five marks": {"", answer(strings.TrimSuffix(strings.Repeat(`{"type":"text","text":"x","cache_control":{}},`, 5), ",")),
 			"there are 5 cache marks"},
 	} {
-		got := inferencetest.MessagesViolations([]byte(`{"max_tokens":1,` + tc.head + `"messages":[` + tc.messages + `]}`))
+		body := `{"max_tokens":1,` + tc.head + `"messages":[` + tc.messages + `]}`
+		got := inferencetest.MessagesViolations([]byte(body))
 		if all := strings.Join(got, "; "); !strings.Contains(all, tc.says) || tc.says == "" && all != "" {
 			t.Errorf("%s: %q, want %q", name, all, tc.says)
 		}

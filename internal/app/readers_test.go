@@ -9,7 +9,8 @@ import (
 // TestEachAPIHasItsReader checks that a worker reads the answers of each API that its client speaks, and of no other.
 func TestEachAPIHasItsReader(t *testing.T) {
 	for _, api := range []openai.API{openai.APIChat, openai.APIResponses, openai.APIMessages} {
-		if spoken := openai.Profile{API: api}.Check() == nil; spoken != (readers[api] != nil) {
+		spoken := (openai.Profile{API: api}).Check() == nil
+		if spoken != (readers[api] != nil) {
 			t.Errorf("the client speaks %s: %t, and the worker reads it: %t", api, spoken, readers[api] != nil)
 		}
 	}
