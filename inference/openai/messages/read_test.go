@@ -366,6 +366,7 @@ func TestAnswersGoBackAsTheyCame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	res.Calls[0].Arguments = `{"a":2,"b":1}` // as it is on record
 	next := request
 	next.Messages = append(next.Messages[:1:1],
 		inference.Message{Role: inference.RoleAssistant, Text: res.Text, Calls: res.Calls, Raw: res.Raw,

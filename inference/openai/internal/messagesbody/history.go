@@ -7,6 +7,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
 	"turnkeeper/inference/openai/internal/wire"
+	"turnkeeper/internal/arguments"
 )
 
 const (
@@ -112,10 +113,9 @@ func (w *writer) replayed(m inference.Message, ids []string) (blocks []wire.Enco
 			if calls == len(ids) || name != wire.ToolName(m.Calls[calls].Name) {
 				return nil, false
 			}
-			id, arguments := ids[calls], wire.Arguments(m.Calls[calls].Arguments)
-			same := bytes.Equal(compact(block.Input), compact(json.RawMessage(arguments)))
-			if !same || string(block.ID) != id || string(block.Name) != name {
-				text = changed(data, id, name, arguments)
+			id, input := ids[calls], wire.Arguments(m.Calls[calls].Arguments)
+			if !sameValue(block.Input, input) || string(block.ID) != id || string(block.Name) != name {
+				text = changed(data, id, name, input)
 			}
 			calls++
 		}
@@ -125,16 +125,26 @@ func (w *writer) replayed(m inference.Message, ids []string) (blocks []wire.Enco
 }
 
 // changed returns a call with another id, name and input.
-func changed(block json.RawMessage, id, name, arguments string) wire.Encoded {
+func changed(block json.RawMessage, id, name, input string) wire.Encoded {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(block, &members) // it was decoded before
 	object := wire.Object{}
 	for name, value := range members {
 		object[name] = value
 	}
-	object["id"], object["name"], object["input"] = id, name, compact(json.RawMessage(arguments))
+	object["id"], object["name"], object["input"] = id, name, compact(json.RawMessage(input))
 	text, _ := wire.Append(nil, object) // texts, and JSON that was decoded
 	return text
+}
+
+// sameValue reports whether two JSON texts have the same value. What is on record of a call has its members sorted.
+func sameValue(a json.RawMessage, b string) bool {
+	if string(a) == b {
+		return true
+	}
+	x, failed := arguments.Parse(string(a))
+	y, err := arguments.Parse(b)
+	return failed == nil && err == nil && x.Canonical() == y.Canonical()
 }
 
 // compact returns JSON without white space, in valid UTF-8.
