@@ -235,8 +235,31 @@ func (s suite) replay(t *testing.T) {
 	}
 	group(s, t, "ids of nine letters and digits", s.nineCharacterIDs) // Mistral's
 	t.Run("1.4 the same history is sent the same way (prompt caches)", s.stableHistory)
+	t.Run("2 reasoning goes back to its own provider alone", func(t *testing.T) { reasoningGoesBack(s, t) })
 	group(s, t, "what completions send back of theirs", s.raw)
 	t.Run("2 plain answers need no replay", s.plainAnswersNeedNoReplay)
+}
+
+func reasoningGoesBack(s suite, t *testing.T) {
+	const thought, said = "let me see what time it is", "One moment."
+	server := NewServer(Say(Spoken{Thinking: thought, Text: said, Calls: []Call{{ID: "a", Name: "clock"}},
+		Finish: "tool_calls"}))
+	res, err := s.provider(t, server).Generate(t.Context(), plainRequest(), nil)
+	if err != nil || res.Raw == nil {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	for provider, goes := range map[string]bool{suiteProvider: true, "another": false} {
+		req := plainRequest()
+		req.Messages = append(req.Messages, inference.Message{Role: inference.RoleAssistant, Text: res.Text,
+			Calls: res.Calls, Raw: res.Raw, RawProvider: provider}, result("a", "noon"))
+		sent := s.sent(t, req)
+		if strings.Contains(string(sent.Body), thought) != goes || !strings.Contains(string(sent.Body), said) {
+			t.Errorf("to %s: %s", provider, sent.Body)
+		}
+		if diff := cmp.Diff([]exchange{{"a", "clock", "{}", "noon"}}, exchanges(sent.Chat())); diff != "" {
+			t.Error(diff)
+		}
+	}
 }
 
 func (s suite) nineCharacterIDs(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
 	"turnkeeper/inference/openai"
 	"turnkeeper/internal/limittest"
 )
@@ -197,6 +198,9 @@ func FuzzAnswers(f *testing.F) {
 		s = whole(http.StatusOK, `{"content":[{"type":"text","text":"x"}]}`)
 		if _, err := s.client(t, openai.Profile{}).Generate(t.Context(), next, nil); err != nil {
 			t.Errorf("cannot be sent back: %v", err)
+		}
+		if faults := inferencetest.MessagesViolations(s.sent); faults != nil {
+			t.Errorf("is refused when it is sent back: %q", faults)
 		}
 	})
 }
