@@ -309,14 +309,22 @@ func TestEachProvidersRecipe(t *testing.T) {
 			if name == "OpenAI 1" {
 				e.WriteAgent("clerk", env.MarkerTools, "context_window: 272000")
 			}
-			e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call:1/a", Name: "mark_none",
-				Arguments: `{"label":"one"}`}), inferencetest.Text("Done.")))
+			mark := inferencetest.Spoken{Calls: []inferencetest.Call{{ID: "call:1/a", Name: "mark_none",
+				Arguments: `{"label":"one"}`}}, Finish: "tool_calls", In: 900, Out: 20}
+			if name == "Anthropic 1" {
+				mark.Thinking = "let me see"
+			}
+			e.Model.Then(env.Rounds(inferencetest.Say(mark), inferencetest.Text("Done.")))
 			e.StartWorker()
 			turn := e.TurnOf(e.Enqueue("clerk", "Mark one."))
 			e.WantEnd(turn, "succeeded", "none", 2)
 			e.WantReply(turn, "Done.")
 			if got := windowOf(e, turn); got != tc.window {
 				t.Errorf("the context window is %d, want %d", got, tc.window)
+			}
+			if sent := string(e.Model.Requests()[1].Body); mark.Thinking != "" && !strings.Contains(sent,
+				`"signature":"c2ln","thinking":"let me see","type":"thinking"`) {
+				t.Errorf("the signed reasoning does not go back: %s", sent)
 			}
 			for _, args := range [][]string{{"agents", "check"}, {"doctor"}} {
 				r := e.Turnctl(args...)
