@@ -189,6 +189,8 @@ func TestWhatCannotBeSent(t *testing.T) {
 		`{"thinking":{"type":"enabled","budget_tokens":1023}}`:                                           "extra.thinking.budget_tokens is 1023: the API demands at least 1024",
 		`{"thinking":{"type":"enabled"}}`:                                                                "extra.thinking.budget_tokens is 0: the API demands at least 1024",
 		`{"thinking":true}`:                                                                              "extra.thinking must be an object with a type, such as {type: adaptive}",
+		`{"thinking":{"type":"adaptive"},"tool_choice":{"type":"any"}}`:                                  "extra has thinking and a tool_choice of the type any, which the API refuses together",
+		`{"thinking":{"type":"adaptive"},"tool_choice":{"type":"auto"}}`:                                 "",
 		`{"thinking":{"type":"adaptive"},"top_k":3}`:                                                     "extra has thinking and top_k, which the API refuses together",
 		`{"thinking":{"type":"adaptive"},"top_p":0.94}`:                                                  "extra.top_p is 0.94: with thinking the API takes 0.95 to 1",
 		`{"thinking":{"type":"adaptive"},"temperature":0.5}`:                                             "a temperature of 0.5 and thinking: the API refuses them together; leave one out",

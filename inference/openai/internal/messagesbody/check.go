@@ -59,6 +59,13 @@ func Check(extra map[string]json.RawMessage) error {
 	if _, given := extra["top_k"]; given {
 		return errors.New("extra has thinking and top_k, which the API refuses together")
 	}
+	var choice struct {
+		Type string `json:"type"`
+	}
+	_ = json.Unmarshal(extra["tool_choice"], &choice) // the API complains of what is no object
+	if choice.Type == "any" || choice.Type == "tool" {
+		return fmt.Errorf("extra has thinking and a tool_choice of the type %s, which the API refuses together", choice.Type)
+	}
 	var topP float64
 	if data, given := extra["top_p"]; given && (json.Unmarshal(data, &topP) != nil || topP < minTopP || topP > 1) {
 		return fmt.Errorf("extra.top_p is %s: with thinking the API takes %g to 1", data, minTopP)
