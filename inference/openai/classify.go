@@ -213,8 +213,10 @@ var (
 		`(?i)(reasoning|thinking|thought).{0,80}\b(passed back|provided|included|present|required|missing|empty|sent back)\b|` +
 			`\b(missing|requires?|expected|lacks?|without|no)\b.{0,60}reasoning`)
 	signatureMissing = regexp.MustCompile(`(?i)\b(missing|without|lacks?)\b.{0,20}thought_?signature`)
-	reasoningRefused = regexp.MustCompile(`(?i)signature|reasoning|thinking|thought`)
-	callsRefused     = regexp.MustCompile(
+	// Anthropic refuses empty texts, which its models write, in answers that are sent back as they came.
+	reasoningRefused = regexp.MustCompile(
+		`(?i)signature|reasoning|thinking|thought|text content blocks must (be non-empty|contain non-whitespace)`)
+	callsRefused = regexp.MustCompile(
 		`(?i)tool[_ ]?(call|use|result|response|message)|function[_ ]?(call|response|name)|role.{0,12}tool\b|messages?[\[.]\d+|` +
 			`message at (index|position)|call_id|duplicate .{0,20}id`)
 	templateFailed = regexp.MustCompile(`(?i)jinja|minja|chat.?template|raise_exception|roles must alternate`)

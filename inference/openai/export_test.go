@@ -13,8 +13,4 @@ func Codes() []string {
 }
 
 // Declarations returns the number of declarations of tools that are kept.
-func Declarations() int {
-	declarations.Lock()
-	defer declarations.Unlock()
-	return len(declarations.all)
-}
+func Declarations() int { return declarations.Len() }

@@ -121,7 +121,8 @@ func (m mask) detail(s string) string {
 }
 
 // public holds the headers whose values are not secret.
-var public = map[string]bool{"Http-Referer": true, "X-Title": true, "User-Agent": true, "Accept": true}
+var public = map[string]bool{"Http-Referer": true, "X-Title": true, "User-Agent": true, "Accept": true,
+	"Anthropic-Version": true, "Anthropic-Beta": true}
 
 // headerSecrets returns the value and, if it begins with a scheme, the rest of it.
 func headerSecrets(value string) []string {
