@@ -18,3 +18,6 @@ func Declarations() int {
 	defer declarations.Unlock()
 	return len(declarations.all)
 }
+
+// ResponsesProfile returns the profile with a name for the Responses API.
+func ResponsesProfile(name string) Profile { return responsesProfile(profiles[name]) }

@@ -108,6 +108,9 @@ func New(cfg Config) (*Client, error) {
 		// The address may contain a password, and errors of url.Parse quote it.
 		return nil, fmt.Errorf("the base URL of provider %q is not an http or https address", cfg.Name)
 	}
+	if err := checkAPI(cfg.Profile); err != nil {
+		return nil, fmt.Errorf("provider %q: %w", cfg.Name, err)
+	}
 	c := &Client{
 		name: cfg.Name, profile: cfg.Profile,
 		idle: cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
@@ -224,7 +227,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request,
 	if c.profile.NoStream {
 		watchdog.stop()
 	}
-	path := "chat/completions"
+	path := pathOf(c.profile.API)
 	if c.paths {
 		path = "deployments/" + url.PathEscape(req.Model) + "/" + path
 	}

@@ -44,6 +44,9 @@ func inBuffer(use func(b []byte) []byte) {
 // has an object as arguments, a unique id and exactly one result after it; there is no result
 // without a call, no empty list of tools, and no null message.
 func render(provider string, p Profile, req inference.Request) (whole []byte, err error) {
+	if p.API == APIResponses {
+		return renderResponses(provider, p, req)
+	}
 	inBuffer(func(b []byte) []byte {
 		messages, failed := renderMessages(b, provider, p, req)
 		if err = failed; err == nil && len(messages) == 0 {

@@ -1,4 +1,5 @@
-package completions
+// Package events decodes streams of server-sent events.
+package events
 
 import (
 	"bytes"
@@ -9,10 +10,10 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
-// newDecoder returns the library's decoder of server-sent events. It rewrites the stream,
+// NewDecoder returns the library's decoder of server-sent events. It rewrites the stream,
 // because the decoder alone fails the cases "1.4 the last event has no blank line" and "1.4
 // other line endings and no space after the colon" of inferencetest.
-func newDecoder(body io.Reader) ssestream.Decoder {
+func NewDecoder(body io.Reader) ssestream.Decoder {
 	head := make([]byte, len(byteOrderMark))
 	n, _ := io.ReadFull(body, head) // the next read returns the error again
 	head = bytes.TrimPrefix(head[:n], []byte(byteOrderMark))

@@ -1,0 +1,97 @@
+package responsesbody
+
+import (
+	"encoding/json"
+	"strings"
+
+	"turnkeeper/inference/openai/internal/loose"
+)
+
+// The types of items that are not only sent back.
+const (
+	TypeMessage   = "message"
+	TypeCall      = "function_call"
+	TypeResult    = "function_call_output"
+	TypeReasoning = "reasoning"
+)
+
+// An Item is an entry of an answer's output.
+type Item struct {
+	Type    string
+	Raw     json.RawMessage // as it was received
+	Members map[string]json.RawMessage
+}
+
+// ReadItem decodes an item. ok is false if it is not an object with a type. Some servers send messages without it.
+func ReadItem(raw json.RawMessage) (i Item, ok bool) {
+	if json.Unmarshal(raw, &i.Members) != nil || i.Members == nil {
+		return Item{}, false
+	}
+	i.Type, i.Raw = i.text("type"), raw
+	if i.Type == "" && i.text("role") == "assistant" {
+		i.Type = TypeMessage
+	}
+	return i, i.Type != ""
+}
+
+// readItems decodes the output of an answer. ok is false if it is not a list of items.
+func readItems(raw json.RawMessage) (items []Item, ok bool) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, false
+	}
+	for _, entry := range list {
+		item, ok := ReadItem(entry)
+		if !ok {
+			return nil, false
+		}
+		items = append(items, item)
+	}
+	return items, len(items) > 0
+}
+
+func (i Item) text(name string) string { return loose.Scalar(i.Members[name]) }
+
+// Said returns the text and the refusal of a message. refusing says that it has a part that is not text.
+func (i Item) Said() (said, refusal string, refusing bool) {
+	if i.Type != TypeMessage {
+		return "", "", false
+	}
+	var parts []json.RawMessage
+	if json.Unmarshal(i.Members["content"], &parts) != nil {
+		return i.text("content"), "", false
+	}
+	var text, refused loose.Growing
+	for _, raw := range parts {
+		var part struct {
+			Type    loose.Text     `json:"type"`
+			Text    loose.Fragment `json:"text"`
+			Refusal loose.Fragment `json:"refusal"`
+		}
+		if json.Unmarshal(raw, &part) != nil {
+			continue // a part of another type
+		}
+		if part.Type != "output_text" && part.Type != "text" {
+			refusing = true
+		}
+		text.Add(part.Text)
+		refused.Add(part.Refusal)
+	}
+	text.End()
+	refused.End()
+	return text.String(), refused.String(), refusing
+}
+
+// Said returns the text of an answer. Its messages are paragraphs.
+func Said(items []Item) string {
+	var all []string
+	for _, item := range items {
+		if text, _, _ := item.Said(); text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, Paragraph)
+}
+
+// Paragraph is between the texts of two messages of an answer.
+const Paragraph = "\n\n"

@@ -1,0 +1,90 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/responsesbody"
+)
+
+// pathOf returns the path of an API's requests below the base URL.
+func pathOf(api API) string {
+	if api == APIResponses {
+		return "responses"
+	}
+	return "chat/completions"
+}
+
+// checkAPI returns an error if a profile's API cannot carry what the profile asks for.
+func checkAPI(p Profile) error {
+	if p.API == APIResponses {
+		return checkResponses(p)
+	}
+	return nil
+}
+
+// checkResponses returns an error if the Responses API cannot carry what a profile asks for.
+func checkResponses(p Profile) error {
+	for _, option := range []struct {
+		set  bool
+		name string
+	}{
+		{p.TokenField != "", "max_tokens_field"}, {p.NoStreamUsage, "stream_usage"},
+		{p.EmptyContent != "", "empty_content"}, {p.Deployments, "a path by deployments"},
+		{p.Reasoning == ReasoningRequire, "reasoning: require"},
+	} {
+		if option.set {
+			return fmt.Errorf("%s has no meaning for the API responses: remove it, or set api: chat", option.name)
+		}
+	}
+	for _, name := range responsesbody.Own {
+		if _, taken := p.Extra[name]; taken {
+			return fmt.Errorf("the field %q cannot be set for the API responses: the client sets it, or keeps what "+
+				"it names itself", name)
+		}
+	}
+	return nil
+}
+
+// responsesProfile returns a profile of a kind of server without what is for requests of chat completions.
+func responsesProfile(p Profile) Profile {
+	p.API, p.Deployments = APIResponses, false
+	p.TokenField, p.NoStreamUsage, p.EmptyContent = "", false, ""
+	if p.Reasoning == ReasoningRequire {
+		p.Reasoning = ReasoningSame
+	}
+	return p
+}
+
+var errNoInput = errors.New("the request has no message besides the system's; this API needs at least one")
+
+// renderResponses returns the body of a request of the Responses API.
+func renderResponses(provider string, p Profile, req inference.Request) ([]byte, error) {
+	h := &history{in: req.Messages, used: map[int]bool{}, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
+	tools, choice := renderTools(req), req.ToolChoice
+	if len(tools) == 0 {
+		tools, choice = formerTools(req.Messages), inference.ToolChoiceNone
+	}
+	f := responsesbody.Form{
+		Provider: provider, Stream: !p.NoStream, NoReasoning: p.Reasoning == ReasoningNever, NoUser: p.NoUser,
+		NoCalls: choice == inference.ToolChoiceNone && !p.NoToolChoice, Extra: p.Extra,
+		Text: appendText, Name: toolName, Arguments: objectText, ID: h.ids.take, Result: h.result,
+	}
+	for _, tool := range tools {
+		f.Tools = append(f.Tools, functionIn(tool))
+	}
+	body, ok := responsesbody.Render(f, req)
+	if !ok {
+		return nil, errNoInput
+	}
+	return body, nil
+}
+
+// functionIn returns the function of a declaration that function has made.
+func functionIn(declaration encoded) []byte {
+	inner, _ := bytes.CutPrefix(declaration, []byte(`{"function":`))
+	inner, _ = bytes.CutSuffix(inner, []byte(`,"type":"function"}`))
+	return inner
+}
