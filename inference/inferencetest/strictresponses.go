@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // ResponsesViolations returns what strict providers would refuse in the body of a stateless request of the Responses
@@ -150,10 +151,9 @@ func (v *itemViolations) kind(where string, i inputItem) {
 			v.add(where, "is a result without output")
 		}
 		v.violations.result(where, i.CallID)
-	case "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call",
-		"mcp_list_tools", "compaction":
-	default:
-		v.add(where, fmt.Sprintf("has the type %q, which a client cannot send", i.Type))
+	case "", "item_reference", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
+		"mcp_approval_request", "text", "thinking", "tool_use", "tool_result":
+		v.add(where, fmt.Sprintf("has the type %q, which a client cannot send, or not without a result", i.Type))
 	}
 }
 
@@ -175,8 +175,8 @@ func (v *itemViolations) message(where string, i inputItem) {
 		for _, raw := range parts {
 			var part struct{ Type string }
 			_ = json.Unmarshal(raw, &part) // it is an object
-			if part.Type != "output_text" && part.Type != "refusal" {
-				v.add(where, "has a part of the type "+part.Type)
+			if part.Type == "" || strings.HasPrefix(part.Type, "input_") {
+				v.add(where, fmt.Sprintf("has a part of the type %q", part.Type))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package responsesbody
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -127,7 +128,7 @@ func (h *history) keep(items []Item) (all []kept) {
 		case item.Type == TypeReasoning && (h.form.NoReasoning || item.text("encrypted_content") == "" ||
 			!leads(items[n+1:])):
 			missing = true
-		case !sendable(item), missing && item.text("id") != "" && !slices.Contains(plain, item.Type):
+		case !sendable(item), missing && item.id() != "" && !slices.Contains(plain, item.Type):
 		default:
 			all = append(all, kept{item, missing})
 		}
@@ -163,7 +164,7 @@ func adjacent(items []Item, a, b Item) bool {
 func (h *history) known(items []Item) bool {
 	fresh := map[string]bool{}
 	for _, item := range items {
-		id := item.text("id")
+		id := item.id()
 		if h.ids[id] || fresh[id] {
 			return true
 		}
@@ -178,7 +179,7 @@ func (h *history) replay(items []Item, calls []inference.Call, ids []string) {
 	for _, item := range h.keep(items) {
 		members := maps.Clone(item.Members)
 		maps.DeleteFunc(members, func(_ string, value json.RawMessage) bool { return loose.IsNull(value) })
-		if item.nameless || item.text("id") == "" {
+		if item.nameless || item.id() == "" {
 			delete(members, "id")
 		}
 		switch item.Type {
@@ -201,10 +202,10 @@ func (h *history) replay(items []Item, calls []inference.Call, ids []string) {
 
 // said writes a message. Without an id, the API documents another form for it, which has only text.
 func (h *history) said(item Item, members map[string]json.RawMessage) {
-	text, _, refusing := item.Said()
+	text, refusal, regular := item.Said()
 	switch {
-	case !isList(members["content"]), members["id"] == nil && !refusing:
-		members["content"] = h.form.Text(nil, text)
+	case members["id"] == nil || !regular:
+		members["content"] = h.form.Text(nil, cmp.Or(text, refusal))
 		maps.DeleteFunc(members, func(name string, _ json.RawMessage) bool {
 			return name != "content" && name != "role" && name != "phase"
 		})
@@ -214,8 +215,6 @@ func (h *history) said(item Item, members map[string]json.RawMessage) {
 	members["type"] = json.RawMessage(`"` + TypeMessage + `"`)
 	h.item(item, members)
 }
-
-func isList(text json.RawMessage) bool { return len(text) > 0 && text[0] == '[' }
 
 // call writes a call with the members that its provider sent.
 func (h *history) call(members map[string]json.RawMessage, c inference.Call, id string) {

@@ -52,34 +52,41 @@ func readItems(raw json.RawMessage) (items []Item, ok bool) {
 
 func (i Item) text(name string) string { return loose.Scalar(i.Members[name]) }
 
-// Said returns the text and the refusal of a message. refusing says that it has a part that is not text.
-func (i Item) Said() (said, refusal string, refusing bool) {
+// id returns the item's id, or "" if it has none that is a text.
+func (i Item) id() string {
+	if id := i.Members["id"]; len(id) > 0 && id[0] == '"' {
+		return loose.Scalar(id)
+	}
+	return ""
+}
+
+// Said returns the text and the refusal of a message. regular says that its content is a list of parts.
+func (i Item) Said() (said, refusal string, regular bool) {
 	if i.Type != TypeMessage {
 		return "", "", false
 	}
+	content := i.Members["content"]
 	var parts []json.RawMessage
-	if json.Unmarshal(i.Members["content"], &parts) != nil {
-		return i.text("content"), "", false
+	if json.Unmarshal(content, &parts) != nil {
+		return loose.Scalar(content), "", false
 	}
 	var text, refused loose.Growing
+	regular = true
 	for _, raw := range parts {
 		var part struct {
 			Type    loose.Text     `json:"type"`
 			Text    loose.Fragment `json:"text"`
 			Refusal loose.Fragment `json:"refusal"`
 		}
-		if json.Unmarshal(raw, &part) != nil {
-			continue // a part of another type
-		}
-		if part.Type != "output_text" && part.Type != "text" {
-			refusing = true
+		if json.Unmarshal(raw, &part) != nil || part.Type == "" {
+			regular = false
 		}
 		text.Add(part.Text)
 		refused.Add(part.Refusal)
 	}
 	text.End()
 	refused.End()
-	return text.String(), refused.String(), refusing
+	return text.String(), refused.String(), regular && parts != nil
 }
 
 // Said returns the text of an answer. Its messages are paragraphs.
