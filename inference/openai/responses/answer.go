@@ -18,6 +18,7 @@ type answer struct {
 	id, model string
 	items     []*item // that came in pieces, in the order of arrival
 	calls     int     // their calls
+	parts     int     // of their messages
 	text      strings.Builder
 	speech    *inference.Speech
 	reasoning loose.Growing
@@ -40,7 +41,8 @@ type answer struct {
 // Limits of an answer, besides those of package jsonlimit.
 const (
 	maxCalls = 2000
-	maxItems = 20_000
+	maxItems = 2000 // each event is compared with them
+	maxParts = 2000 // of all messages
 )
 
 // Reasons for Response.Doubt.
@@ -95,7 +97,7 @@ func (a *answer) add(e event) error {
 	case typeText:
 		a.say(a.itemFor(e, responsesbody.TypeMessage), e.ContentIndex, loose.FragmentOf(e.Delta))
 	case typeTextDone:
-		if to := a.itemFor(e, responsesbody.TypeMessage); to.part(e.ContentIndex).Len() == 0 {
+		if to := a.itemFor(e, responsesbody.TypeMessage); a.part(to, e.ContentIndex).Len() == 0 {
 			a.say(to, e.ContentIndex, loose.FragmentOf(e.Text))
 		}
 	case typeRefusal:
@@ -113,6 +115,8 @@ func (a *answer) add(e event) error {
 	switch {
 	case len(a.items) > maxItems:
 		return &jsonlimit.LimitError{What: "items", Max: maxItems}
+	case a.parts > maxParts:
+		return &jsonlimit.LimitError{What: "parts", Max: maxParts}
 	case a.calls > maxCalls:
 		return &jsonlimit.LimitError{What: "tool calls", Max: maxCalls}
 	}
@@ -131,7 +135,7 @@ func (a *answer) head(response json.RawMessage) {
 
 // say adds a piece of a message's text.
 func (a *answer) say(to *item, index loose.Count, f loose.Fragment) {
-	text := to.part(index).Add(f)
+	text := a.part(to, index).Add(f)
 	if text == "" {
 		return
 	}
@@ -193,13 +197,20 @@ func (a *answer) argued(to *item, arguments json.RawMessage) {
 	whole := loose.Growing{Alone: loose.Escaped}
 	whole.Add(loose.Arguments(arguments))
 	whole.End()
+	given := to.arguments.String()
 	switch {
-	case !to.given, strings.HasPrefix(whole.String(), to.arguments.String()) && !to.closed:
-	case compact(whole.String()) != compact(to.arguments.String()):
+	case to.mixed, to.closed && whole.String() == given:
+		return
+	case !to.given, strings.HasPrefix(whole.String(), given) && !to.closed:
+	default:
+		if to.meaning == "" {
+			to.meaning = compact(given)
+		}
+		if to.closed = true; compact(whole.String()) == to.meaning {
+			return
+		}
 		a.doubted(doubtStreamed)
 		to.mixed = true
-	default:
-		return
 	}
 	to.given, to.closed = true, true
 	to.arguments = loose.Growing{Alone: loose.Escaped}

@@ -192,6 +192,13 @@ var answersOfServers = []string{
 {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"other"}]},{"type":"function_call","id":"fc","call_id":"c","name":"clock","arguments":"{}"}]}}`,
 	`{"type":"response.output_text.delta","output_index":0,"delta":"one"}
 {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"one and more"}]}]}}`,
+	`{"type":"response.output_text.delta","output_index":0,"delta":"one"}
+{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","role":"assistant","content":[]}]}}`,
+	`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"fc","call_id":"c","name":"clock","arguments":""}}
+{"type":"response.function_call_arguments.delta","item_id":"fc","output_index":0,"delta":"{\"a\":1}"}
+{"type":"response.function_call_arguments.done","item_id":"fc","output_index":0,"arguments":"{\"a\": 1}"}
+{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","id":"fc","call_id":"c","name":"clock","arguments":"{ \"a\": 1}"}}
+{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","id":"fc","call_id":"c","name":"clock","arguments":"{\"a\":1}"}]}}`,
 	`{"type":"response.function_call_arguments.done","item_id":"fc","output_index":0,"arguments":"{}","name":"clock"}
 {"type":"response.function_call_arguments.delta","item_id":"fc","output_index":0,"delta":"{}"}
 {"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","id":"fc","call_id":"c","name":"clock","arguments":"{}"}]}}`,

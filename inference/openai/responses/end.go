@@ -205,7 +205,9 @@ func (a *answer) compare(streamed []*item) {
 		return
 	}
 	a.doubted(doubtText)
-	a.speech.Replace(said)
+	if said != "" { // some servers leave the text out of the last event
+		a.speech.Replace(said)
+	}
 }
 
 // assemble makes the output of items that came in pieces, because the whole response has none.

@@ -26,7 +26,7 @@ func FuzzAnswer(f *testing.F) {
 		if stream {
 			w.contentType = "text/event-stream"
 		}
-		c := wired(t, w, openai.Profile{Separates: true})
+		c := wired(t, w, openai.Profile{})
 		req := inference.Request{Model: "m", Messages: []inference.Message{user("hi")}}
 		var text, reasoning strings.Builder
 		arguments := map[int]string{}

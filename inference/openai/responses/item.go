@@ -30,11 +30,12 @@ type item struct {
 	ordinal      int // among the calls that came in pieces, in the order of arrival
 	name, callID string
 	arguments    loose.Growing
-	given        bool // it has arguments, which may be an empty text
-	closed       bool // its arguments are whole
-	mixed        bool // its arguments differ from what was passed on
-	sent         int  // bytes of arguments that were sent as deltas
-	announced    bool // the name was sent as a delta
+	given        bool   // it has arguments, which may be an empty text
+	closed       bool   // its arguments are whole
+	mixed        bool   // its arguments differ from what was passed on
+	meaning      string // its whole arguments without white space, once they were compared
+	sent         int    // bytes of arguments that were sent as deltas
+	announced    bool   // the name was sent as a delta
 }
 
 // A part is one of a message's content.
@@ -43,14 +44,15 @@ type part struct {
 	loose.Growing
 }
 
-func (i *item) part(index loose.Count) *part {
-	for _, p := range i.parts {
+func (a *answer) part(of *item, index loose.Count) *part {
+	for _, p := range of.parts {
 		if p.index == index {
 			return p
 		}
 	}
 	p := &part{index: index}
-	i.parts = append(i.parts, p)
+	of.parts = append(of.parts, p)
+	a.parts++
 	return p
 }
 
@@ -104,9 +106,13 @@ func (a *answer) begin(to *item, begun responsesbody.Item) {
 
 // complete takes the item of the event with which an item ends.
 func (a *answer) complete(to *item, whole responsesbody.Item) {
+	again := to.whole != nil
 	to.whole = &whole
 	switch to.kind {
 	case responsesbody.TypeMessage:
+		if again {
+			return // the last event has the truth
+		}
 		said, _, _ := whole.Said()
 		if rest, ok := strings.CutPrefix(said, to.said()); ok {
 			a.say(to, -1, loose.Fragment(rest))
