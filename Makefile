@@ -13,7 +13,7 @@ BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date co
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
-BENCHMARKS    := ./storage/journal ./storage/grants ./agentturn/prompt ./inference/openai ./internal/redact
+BENCHMARKS    := ./storage/journal ./storage/grants ./agentturn/prompt ./inference/openai ./inference/openai/responses ./internal/redact
 FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
 # Git does not trust a clone that belongs to another user, and go then refuses to build: mark the folder
@@ -39,7 +39,7 @@ build: ## build bin/worker, bin/enqueue and bin/turnctl
 	go build $(BUILDFLAGS) -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
 # In bytes. internal/archtest/programs lists the largest dependencies of each program; docs/architecture.md says what must not come back.
-LIMITS        := enqueue:15000000 turnctl:32500000 worker:70000000
+LIMITS        := enqueue:15000000 turnctl:32600000 worker:70000000
 
 .PHONY: sizes
 sizes: build ## check the sizes of the programs

@@ -28,9 +28,7 @@ func ResponsesViolations(body []byte) []string {
 	if shape.Store == nil || *shape.Store || shape.Previous != nil || shape.Messages != nil {
 		v.add("", "the request is not stateless")
 	}
-	if !slices.Contains(shape.Include, "reasoning.encrypted_content") {
-		v.add("", "encrypted reasoning is not asked for")
-	}
+	v.encrypted = slices.Contains(shape.Include, "reasoning.encrypted_content")
 	items, fault := entries("input", shape.Input)
 	v.violations.add(fault)
 	if len(items) == 0 {
@@ -53,6 +51,7 @@ type itemViolations struct {
 	violations
 	ids       map[string]bool // of items
 	calls     map[string]bool // ids of all calls
+	encrypted bool            // encrypted reasoning is asked for
 	reasoning bool            // the item before is reasoning
 	result    bool            // the item before is a result
 }
@@ -132,6 +131,9 @@ func (v *itemViolations) kind(where string, i inputItem) {
 	case "message":
 		v.message(where, i)
 	case "reasoning":
+		if !v.encrypted {
+			v.add(where, "is reasoning, but encrypted reasoning is not asked for")
+		}
 		if i.Encrypted == "" || i.Summary == nil || i.Status != "" {
 			v.add(where, "is reasoning without encrypted_content or summary, or with a status")
 		}

@@ -55,7 +55,7 @@ func classOf(status int, c errorBody, e *inference.Error) inference.Class {
 		}
 		return inference.ClassQuota
 	}
-	if c.flagged {
+	if c.flagged || strings.EqualFold(c.code, "invalid_prompt") && promptFlagged.MatchString(c.message) {
 		return inference.ClassRefused
 	}
 	for _, name := range []string{c.code, c.kind} {
@@ -109,7 +109,6 @@ var certain = map[string]inference.Class{
 	"request_too_large":             inference.ClassContextOverflow,
 
 	"content_filter": inference.ClassRefused,
-	"invalid_prompt": inference.ClassRefused, // flagged, of the Responses API
 	"bio_policy":     inference.ClassRefused,
 	"cyber_policy":   inference.ClassRefused,
 
@@ -151,6 +150,7 @@ var likely = map[string]inference.Class{
 	"permission_denied":     inference.ClassAuth,
 
 	// Of a response that has failed.
+	"invalid_prompt":               inference.ClassInvalid,
 	"data_residency_mismatch":      inference.ClassInvalid,
 	"vector_store_timeout":         inference.ClassTransport,
 	"invalid_image":                inference.ClassInvalid,
@@ -228,6 +228,9 @@ var (
 	}, "|"))
 	unreadableJSON = regexp.MustCompile(`(?i)^(invalid character .+|unexpected end of json input)`)
 
+	// OpenAI's code invalid_prompt. Others use it for any request that is wrong.
+	promptFlagged = regexp.MustCompile(`(?i)\bflagged\b|\bviolat`)
+
 	wrongKey = regexp.MustCompile(
 		`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid|user location is not supported`)
 	noModel = regexp.MustCompile(
@@ -242,7 +245,7 @@ var (
 			`\b(missing|requires?|expected|lacks?|without|no)\b.{0,60}reasoning`)
 	// Of the Responses API: an item is missing that belongs to another one, is not stored, or cannot be decrypted.
 	itemRefused = regexp.MustCompile(`(?i)\bitem\b.{0,80}\bprovided without its required\b|` +
-		`\bitem with id '?(rs|msg|fc)_|encrypted.?content`)
+		`\bitem with id '?(rs|msg|fc)_|encrypted.?content|reasoning (input )?items`)
 	signatureMissing = regexp.MustCompile(`(?i)\b(missing|without|lacks?)\b.{0,20}thought_?signature`)
 	reasoningRefused = regexp.MustCompile(`(?i)signature|reasoning|thinking|thought`)
 	callsRefused     = regexp.MustCompile(

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/responsesbody"
@@ -56,6 +58,31 @@ func responsesProfile(p Profile) Profile {
 		p.Reasoning = ReasoningSame
 	}
 	return p
+}
+
+// noEncryption matches the error of a model that has no encrypted reasoning, which the Responses API is asked for.
+var noEncryption = regexp.MustCompile(`(?i)encrypted.?content is not supported`)
+
+// profileFor returns the profile for requests to a model, and the Form for inference.Sent.
+func (c *Client) profileFor(model string) (Profile, string) {
+	if form, plain := c.plain.Load(model); plain {
+		profile := c.profile
+		profile.Reasoning = ReasoningNever
+		return profile, form.(string) //nolint:forcetypeassert // it holds nothing else
+	}
+	return c.profile, c.form
+}
+
+// isPlain reports whether a request with a profile has failed because the model has no encrypted reasoning. Later
+// requests do without it.
+func (c *Client) isPlain(model string, sent Profile, failure *inference.Error) bool {
+	if sent.API != APIResponses || sent.Reasoning == ReasoningNever || failure.Status != http.StatusBadRequest ||
+		!noEncryption.MatchString(failure.Detail) {
+		return false
+	}
+	sent.Reasoning = ReasoningNever
+	c.plain.Store(model, formOf(c.name, sent))
+	return true
 }
 
 var errNoInput = errors.New("the request has no message besides the system's; this API needs at least one")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai"
 	"turnkeeper/inference/openai/responses"
 )
 
@@ -47,5 +48,39 @@ func BenchmarkStream(b *testing.B) {
 		if failure != nil || len(got.Calls) != 2 || got.Doubt != "" {
 			b.Fatal(got, failure)
 		}
+	}
+}
+
+// BenchmarkRequest renders a request with 40 answers, each with a call and reasoning, for two APIs.
+func BenchmarkRequest(b *testing.B) {
+	for _, api := range []openai.API{openai.APIChat, openai.APIResponses} {
+		b.Run(string(api), func(b *testing.B) {
+			req := inference.Request{Model: "m", Tools: tools, Messages: []inference.Message{user("begin")}}
+			for i := range 40 {
+				id, thoughts := fmt.Sprintf("call_%d", i), strings.Repeat("gAAAA", 200)
+				raw := fmt.Sprintf(`{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":%q}]}`,
+					thoughts)
+				if api == openai.APIResponses {
+					raw = fmt.Sprintf(
+						`[{"type":"reasoning","id":"rs_%d","summary":[],"encrypted_content":%q},`+
+							`{"type":"function_call","id":"fc_%[1]d","call_id":%[3]q,"name":"clock","arguments":"{}"}]`,
+						i, thoughts, id)
+				}
+				req.Messages = append(req.Messages, answer(raw, "", call(id, "clock", "{}")),
+					result(id, strings.Repeat("a result ", 50)))
+			}
+			w := &wire{}
+			profile := openai.Profile{API: api}
+			client, err := openai.New(openai.Config{Read: responses.Read, Name: "p", Profile: profile,
+				HTTPClient: &http.Client{Transport: w}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = client.Generate(b.Context(), req, nil) // the answer does not matter
+			}
+			b.SetBytes(int64(len(w.sent)))
+		})
 	}
 }

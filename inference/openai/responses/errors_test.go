@@ -1,11 +1,16 @@
 package responses_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
 	"turnkeeper/inference/openai"
 )
 
@@ -38,6 +43,9 @@ func TestRefusedRequests(t *testing.T) {
 			inference.ClassOverloaded, ""},
 		{400, `{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy.","type":"invalid_request_error","code":"invalid_prompt"}}`,
 			inference.ClassRefused, ""},
+		{400, `{"error":{"message":"previous_response_id is not supported","code":"invalid_prompt"}}`, inference.ClassInvalid, ""},
+		{400, fmt.Sprintf(invalid, "Reasoning input items can only be provided to a reasoning or computer use model."),
+			inference.ClassInvalid, inference.RecordReasoning},
 		{400, fmt.Sprintf(invalid, "Item 'rs_1' of type 'reasoning' was provided without its required following item."),
 			inference.ClassInvalid, inference.RecordReasoning},
 		{400, fmt.Sprintf(invalid, "Item 'msg_1' of type 'message' was provided without its required 'reasoning' item: 'rs_1'."),
@@ -64,3 +72,41 @@ func TestRefusedRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestModelsWithoutReasoning checks that a model that has no encrypted reasoning is asked again without it, and from
+// then on only so. What is sent can be rendered again.
+func TestModelsWithoutReasoning(t *testing.T) {
+	var bodies [][]byte
+	server := roundTripper(func(r *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		bodies = append(bodies, body)
+		status, text := http.StatusOK,
+			`{"object":"response","status":"completed","output":[{"type":"message","role":"assistant","content":"hi"}]}`
+		if bytes.Contains(body, []byte("encrypted_content")) {
+			status, text = http.StatusBadRequest,
+				`{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include","code":null}}`
+		}
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+			Body: io.NopCloser(strings.NewReader(text)), ProtoMajor: 1, ProtoMinor: 1}, err
+	})
+	c := wired(t, server, openai.Profile{})
+	req := inference.Request{Model: "m", Messages: []inference.Message{user("hi"), rawAnswers[0].message,
+		result("c1", "done")}}
+	for sent := range 2 {
+		res, err := c.Generate(t.Context(), req, nil)
+		if err != nil || res.Text != "hi" || len(bodies) != 2+sent {
+			t.Fatalf("%+v, %v after %d requests", res, err, len(bodies))
+		}
+		last := bodies[len(bodies)-1]
+		if again, err := openai.Render(res.Sent.Form, req); err != nil || !bytes.Equal(again, last) {
+			t.Errorf("%v, rendered\n%s\nsent\n%s", err, again, last)
+		}
+		if faults := inferencetest.ResponsesViolations(last); faults != nil {
+			t.Error(faults)
+		}
+	}
+}
+
+type roundTripper func(r *http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -76,7 +76,7 @@ func parts(t *testing.T, body []byte) (items []json.RawMessage, rest string) {
 // TestLongerRequestsBeginAlike extends random histories at their end. Strict servers accept each request, the same one
 // is the same bytes again, also from its form, and a longer one begins with the bytes of a shorter one.
 func TestLongerRequestsBeginAlike(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(250) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		profile := openai.Profile{IDs: one(r, openai.IDAny, openai.IDNine, openai.IDWord),
 			Reasoning: one(r, openai.ReasoningSame, openai.ReasoningSame, openai.ReasoningNever)}

@@ -240,7 +240,7 @@ func checkParams(t *testing.T, body []byte, params sdk.ResponseNewParams) {
 	}
 	if len(sent.Input) != len(read.Input) || len(sent.Tools) != len(read.Tools) ||
 		sent.Instructions != read.Instructions || sent.Store != read.Store || sent.Key != read.Key ||
-		len(read.Include) != 1 {
+		len(read.Include) != len(sent.Include) {
 		t.Errorf("the official client reads\n%s\nof\n%s", again, body)
 		return
 	}

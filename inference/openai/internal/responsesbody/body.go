@@ -25,7 +25,7 @@ var Own = []string{
 type Form struct {
 	Provider    string // whose answers are sent back as they came
 	Stream      bool
-	NoReasoning bool // send no reasoning back
+	NoReasoning bool // send no reasoning back, and ask for none that could be
 	NoUser      bool // omit the label of the user
 	NoCalls     bool // no tool may be called
 	Extra       map[string]json.RawMessage
@@ -44,8 +44,12 @@ const maxCacheKey = 64
 
 // Render returns the body of a request. ok is false if it has no item.
 func Render(f Form, req inference.Request) (body []byte, ok bool) {
-	h := history{form: f, ids: map[string]bool{}}
 	messages, instructions := req.Messages, ""
+	size := 0
+	for _, m := range messages {
+		size += len(m.Text) + len(m.Raw) + itemBytes*(1+len(m.Calls))
+	}
+	h := history{form: f, ids: map[string]bool{}, out: make([]byte, 0, size)}
 	if len(messages) > 0 && messages[0].Role == inference.RoleSystem {
 		instructions = messages[0].Text
 	}
@@ -58,11 +62,15 @@ func Render(f Form, req inference.Request) (body []byte, ok bool) {
 		return nil, false
 	}
 	fields := f.fields(req)
-	fields["input"] = append(append([]byte{'['}, h.out...), ']')
+	fields["input"] = append(h.out, ']')
 	if instructions != "" {
 		fields["instructions"] = f.Text(nil, instructions)
 	}
-	b := []byte{'{'}
+	size = 0
+	for name, value := range fields {
+		size += len(name) + len(value) + len(`"":,`)
+	}
+	b := append(make([]byte, 0, size+len(`{}`)), '{')
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if len(b) > 1 {
 			b = append(b, ',')
@@ -72,10 +80,14 @@ func Render(f Form, req inference.Request) (body []byte, ok bool) {
 	return append(b, '}'), true
 }
 
+// itemBytes is about what an item takes besides its text.
+const itemBytes = 100
+
 // fields returns the fields of a body other than input and instructions.
 func (f Form) fields(req inference.Request) map[string][]byte {
-	fields := map[string][]byte{
-		"model": f.Text(nil, req.Model), "store": []byte("false"), "include": []byte(`["reasoning.encrypted_content"]`),
+	fields := map[string][]byte{"model": f.Text(nil, req.Model), "store": []byte("false")}
+	if !f.NoReasoning {
+		fields["include"] = []byte(`["reasoning.encrypted_content"]`)
 	}
 	if f.Stream {
 		fields["stream"] = []byte("true")
@@ -104,7 +116,7 @@ func (f Form) fields(req inference.Request) map[string][]byte {
 	}
 	for name, value := range f.Extra {
 		if _, taken := fields[name]; !taken && !slices.Contains(Own, name) && json.Valid(value) {
-			fields[name] = compact(value)
+			fields[name] = appendCompact(nil, value)
 		}
 	}
 	return fields

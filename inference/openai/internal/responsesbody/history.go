@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
@@ -16,11 +17,13 @@ import (
 type history struct {
 	form Form
 	ids  map[string]bool // of the items that are written
-	out  []byte          // the items, separated by commas
+	out  []byte          // the list of items without its end; empty: none yet
 }
 
 func (h *history) next() {
-	if len(h.out) > 0 {
+	if len(h.out) == 0 {
+		h.out = append(h.out, '[')
+	} else {
 		h.out = append(h.out, ',')
 	}
 }
@@ -230,7 +233,7 @@ func (h *history) call(members map[string]json.RawMessage, c inference.Call, id 
 func (h *history) item(item Item, members map[string]json.RawMessage) {
 	h.next()
 	if maps.EqualFunc(members, item.Members, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
-		h.out = append(h.out, compact(item.Raw)...)
+		h.out = appendCompact(h.out, item.Raw)
 		return
 	}
 	h.out = append(h.out, '{')
@@ -238,14 +241,17 @@ func (h *history) item(item Item, members map[string]json.RawMessage) {
 		if i > 0 {
 			h.out = append(h.out, ',')
 		}
-		h.out = append(append(h.form.Text(h.out, name), ':'), compact(members[name])...)
+		h.out = appendCompact(append(h.form.Text(h.out, name), ':'), members[name])
 	}
 	h.out = append(h.out, '}')
 }
 
-// compact returns valid JSON in UTF-8 without white space.
-func compact(text json.RawMessage) []byte {
-	var b bytes.Buffer
-	_ = json.Compact(&b, text) // it was decoded before
-	return bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))
+// appendCompact appends JSON in UTF-8 without white space.
+func appendCompact(b []byte, text json.RawMessage) []byte {
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	out := bytes.NewBuffer(b)
+	_ = json.Compact(out, text) // it was decoded before
+	return out.Bytes()
 }
