@@ -153,8 +153,8 @@ func (v *itemViolations) kind(where string, i inputItem) {
 			v.add(where, "is a result without output")
 		}
 		v.violations.result(where, i.CallID)
-	case "", "item_reference", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
-		"mcp_approval_request", "text", "thinking", "tool_use", "tool_result":
+	case "", "item_reference", "custom_tool_call", "computer_call", "local_shell_call", "shell_call",
+		"apply_patch_call", "mcp_approval_request", "text", "thinking", "tool_use", "tool_result":
 		v.add(where, fmt.Sprintf("has the type %q, which a client cannot send, or not without a result", i.Type))
 	}
 }

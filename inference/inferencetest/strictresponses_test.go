@@ -45,12 +45,14 @@ func TestResponsesViolations(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		`{`: "cannot be read", `{"store":true,"input":[]}`: "is not stateless", `{"store":false,"input":[` + reasoning + `]}`: "is not asked for",
+		`{`: "cannot be read", `{"store":true,"input":[]}`: "is not stateless",
+		`{"store":false,"input":[` + reasoning + `]}`:                "is not asked for",
 		strings.Replace(body(hi), tool, "", 1):                       "tools is empty",
 		strings.Replace(body(hi), `"strict":false`, `"strict":1`, 1): "not a function with its own name",
 		strings.Replace(body(hi), tool, tool+","+tool, 1):            "not a function with its own name",
 	} {
-		if found := strings.Join(inferencetest.ResponsesViolations([]byte(text)), "; "); !strings.Contains(found, says) {
+		found := strings.Join(inferencetest.ResponsesViolations([]byte(text)), "; ")
+		if !strings.Contains(found, says) {
 			t.Errorf("%s: %q, want %q", text, found, says)
 		}
 	}

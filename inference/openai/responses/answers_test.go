@@ -168,6 +168,9 @@ var answersOfServers = []string{
 	`{"type":"response.output_item.added","item":{"type":"function_call","id":"fc","call_id":"c","name":"clock","arguments":""}}
 {"type":"response.function_call_arguments.delta","item_id":"fc","delta":"{\"a\":1}"}
 {"type":"response.completed","response":{}}`,
+	// Only the event of the item has its encrypted reasoning.
+	`{"type":"response.output_item.done","output_index":0,"item":{"id":"rs","type":"reasoning","summary":[],"encrypted_content":"x"}}
+{"type":"response.completed","response":{"output":[{"id":"rs","type":"reasoning","summary":[],"encrypted_content":null},{"type":"message","id":"m","role":"assistant","status":"completed","content":[{"type":"output_text","text":"so"}]}]}}`,
 	// One index for all items; ids that change from event to event; a message without its type.
 	`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"fc_1","call_id":"c1","name":"clock","arguments":""}}
 {"type":"response.function_call_arguments.delta","item_id":"fc_1","output_index":0,"delta":"{\"a\":1}"}

@@ -253,7 +253,8 @@ func (s *strictServer) stream(output []map[string]any) string {
 		case "function_call":
 			started["name"], started["call_id"], started["arguments"] = item["name"], item["call_id"], ""
 			event("response.output_item.added", map[string]any{"output_index": at, "item": started})
-			pieces("response.function_call_arguments.delta", item["arguments"].(string)) //nolint:forcetypeassert // as made
+			text := item["arguments"].(string) //nolint:forcetypeassert // as made
+			pieces("response.function_call_arguments.delta", text)
 			event("response.function_call_arguments.done", members("arguments", item["arguments"]))
 		default:
 			event("response.output_item.added", map[string]any{"output_index": at, "item": started})

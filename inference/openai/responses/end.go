@@ -110,10 +110,11 @@ func (a *answer) settle(maxTokens int) {
 	if len(a.output) == 0 {
 		a.assemble()
 	} else {
-		a.raw = listOf(a.output)
-		for _, item := range a.output {
-			a.takeFinal(item)
+		for n := range a.output {
+			a.output[n] = a.readable(a.output[n])
+			a.takeFinal(a.output[n])
 		}
+		a.raw = listOf(a.output)
 		a.compare(streamed)
 	}
 	a.checkCalls()
@@ -123,6 +124,20 @@ func (a *answer) settle(maxTokens int) {
 		a.doubted(doubtFinish)
 	}
 	a.speech.Close(a.cut)
+}
+
+// readable returns reasoning as its own event had it, if only that has the encrypted form.
+func (a *answer) readable(last responsesbody.Item) responsesbody.Item {
+	if last.Type != responsesbody.TypeReasoning || loose.Scalar(last.Members["encrypted_content"]) != "" {
+		return last
+	}
+	id := loose.Scalar(last.Members["id"])
+	for _, i := range a.items {
+		if id != "" && i.id == id && i.whole != nil && loose.Scalar(i.whole.Members["encrypted_content"]) != "" {
+			return *i.whole
+		}
+	}
+	return last
 }
 
 // endPieces adds the halves of surrogate pairs that were held back and whose other half did not come.
@@ -168,16 +183,10 @@ func (a *answer) takeFinal(whole responsesbody.Item) {
 	case responsesbody.TypeCall:
 		a.final = append(a.final, readCall(whole))
 	default:
-		if strings.HasSuffix(whole.Type, "_call") && !hosted[whole.Type] {
+		if whole.Unanswered() {
 			a.doubted(doubtOtherTool)
 		}
 	}
-}
-
-// hosted holds the types of calls that the provider answers itself.
-var hosted = map[string]bool{
-	"web_search_call": true, "file_search_call": true, "code_interpreter_call": true, "image_generation_call": true,
-	"mcp_call": true,
 }
 
 // thought reports whether reasoning came in pieces.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"turnkeeper/inference"
@@ -103,16 +102,6 @@ func (h *history) received(m inference.Message) (items []Item, ok bool) {
 	return items, len(calls) == 0
 }
 
-// unanswered holds the types of calls of tools that this client has not, which servers refuse without a result.
-var unanswered = []string{
-	"custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call",
-	"mcp_approval_request", "mcp_approval_response", "item_reference",
-}
-
-func sendable(i Item) bool {
-	return !slices.Contains(unanswered, i.Type) && !strings.HasSuffix(i.Type, "_output")
-}
-
 // A kept item is sent back. It is nameless if its id must be left out, because a server would then ask for the
 // reasoning that it belongs to.
 type kept struct {
@@ -131,7 +120,7 @@ func (h *history) keep(items []Item) (all []kept) {
 		case item.Type == TypeReasoning && (h.form.NoReasoning || item.text("encrypted_content") == "" ||
 			!leads(items[n+1:])):
 			missing = true
-		case !sendable(item), missing && item.id() != "" && !slices.Contains(plain, item.Type):
+		case item.Unanswered() || item.isResult(), missing && item.id() != "" && !slices.Contains(plain, item.Type):
 		default:
 			all = append(all, kept{item, missing})
 		}
@@ -153,7 +142,7 @@ var plain = []string{TypeMessage, TypeCall, TypeReasoning, "compaction"}
 // leads reports whether reasoning before these items has led to one that can be sent.
 func leads(items []Item) bool {
 	n := slices.IndexFunc(items, func(i Item) bool { return i.Type != TypeReasoning })
-	return n >= 0 && sendable(items[n])
+	return n >= 0 && !items[n].Unanswered() && !items[n].isResult()
 }
 
 // adjacent reports whether there is nothing but reasoning between two items.

@@ -2,6 +2,7 @@ package responsesbody
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"turnkeeper/inference/openai/internal/loose"
@@ -33,6 +34,18 @@ func ReadItem(raw json.RawMessage) (i Item, ok bool) {
 	}
 	return i, i.Type != ""
 }
+
+// unanswered holds the types of calls of tools that this client has not.
+var unanswered = []string{
+	"custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call",
+	"mcp_approval_request", "mcp_approval_response", "item_reference",
+}
+
+// Unanswered reports whether an item is a call that this client cannot answer. Servers refuse it without a result.
+func (i Item) Unanswered() bool { return slices.Contains(unanswered, i.Type) }
+
+// isResult reports whether an item is the result of a call, which an answer has only of calls that are left out.
+func (i Item) isResult() bool { return strings.HasSuffix(i.Type, "_output") }
 
 // readItems decodes the output of an answer. ok is false if it is not a list of items.
 func readItems(raw json.RawMessage) (items []Item, ok bool) {
