@@ -98,16 +98,19 @@ type inputItem struct {
 
 func (v *itemViolations) item(where string, raw json.RawMessage) {
 	var members map[string]json.RawMessage
-	var i inputItem
-	if err := json.Unmarshal(raw, &i); err != nil {
-		v.add(where, "cannot be read: "+err.Error())
-		return
-	}
 	_ = json.Unmarshal(raw, &members) // it is an object
 	for name, value := range members {
 		if string(value) == "null" {
 			v.add(where, "has a null as "+name)
 		}
+		if name != strings.ToLower(name) {
+			delete(members, name) // json.Unmarshal ignores the case
+		}
+	}
+	var i inputItem
+	if err := json.Unmarshal([]byte(encode(members)), &i); err != nil {
+		v.add(where, "cannot be read: "+err.Error())
+		return
 	}
 	if i.ID != nil {
 		if *i.ID == "" || v.ids[*i.ID] {
