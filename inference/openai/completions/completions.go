@@ -1,6 +1,6 @@
 // Package completions parses the answers of OpenAI's Chat Completions, streamed or not, with
-// openai-go. It uses the library's stream decoder and chunk types, and its own code where the
-// library fails a case of inferencetest:
+// openai-go. It uses the library's stream decoder and chunk types, and its
+// own code where the library fails a case of inferencetest:
 //
 //   - Accumulating chunks. The library's accumulator fails "1.4 chunk ids differ", "1.4 two
 //     parallel calls with the same index", "1.4 two parallel calls without index" and "1.4
@@ -20,7 +20,6 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
-	"turnkeeper/inference/openai/internal/events"
 	"turnkeeper/internal/jsonlimit"
 )
 
@@ -85,9 +84,9 @@ func tooLarge(res *http.Response, limit error) *inference.Error {
 // readStream reads a stream to its end. After a finish reason, it ignores errors of the
 // connection and chunks that are not JSON, because the answer is complete.
 func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	stream := events.NewDecoder(body)
-	for stream.Next() {
-		e := stream.Event()
+	events := newDecoder(body)
+	for events.Next() {
+		e := events.Event()
 		data := bytes.TrimSpace(e.Data)
 		if string(data) == "[DONE]" {
 			a.done = true
@@ -109,7 +108,7 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 				Detail: "a chunk of the stream is not JSON: it was cut"}
 		}
 	}
-	err := stream.Err()
+	err := events.Err()
 	if err != nil && a.finish == "" {
 		return openai.TransportError(ctx, err)
 	}

@@ -22,10 +22,12 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
-	"turnkeeper/inference/openai/internal/events"
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/inference/openai/internal/sse"
 	"turnkeeper/internal/jsonlimit"
 )
 
@@ -84,7 +86,7 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 
 // readStream reads a stream up to the event with which a response ends. What follows it does not matter.
 func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	stream := events.NewDecoder(body)
+	stream := ssestream.NewDecoder(&http.Response{Body: io.NopCloser(sse.Normal(body))})
 	for stream.Next() {
 		raw := stream.Event()
 		data := bytes.TrimSpace(raw.Data)

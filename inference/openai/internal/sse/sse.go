@@ -1,27 +1,22 @@
-// Package events decodes streams of server-sent events.
-package events
+// Package sse prepares streams of server-sent events for the decoders of the official clients, which need line feeds
+// and a blank line after the last event.
+package sse
 
 import (
 	"bytes"
 	"io"
-	"net/http"
 	"strings"
-
-	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
-// NewDecoder returns the library's decoder of server-sent events. It rewrites the stream,
-// because the decoder alone fails the cases "1.4 the last event has no blank line" and "1.4
-// other line endings and no space after the colon" of inferencetest.
-func NewDecoder(body io.Reader) ssestream.Decoder {
+const byteOrderMark = "\uFEFF"
+
+// Normal returns a stream without its byte order mark, with LF for CR LF and CR, and with a blank line at its end.
+func Normal(body io.Reader) io.Reader {
 	head := make([]byte, len(byteOrderMark))
 	n, _ := io.ReadFull(body, head) // the next read returns the error again
 	head = bytes.TrimPrefix(head[:n], []byte(byteOrderMark))
-	ended := io.MultiReader(&lineFeeds{r: io.MultiReader(bytes.NewReader(head), body)}, strings.NewReader("\n\n"))
-	return ssestream.NewDecoder(&http.Response{Body: io.NopCloser(ended)})
+	return io.MultiReader(&lineFeeds{r: io.MultiReader(bytes.NewReader(head), body)}, strings.NewReader("\n\n"))
 }
-
-const byteOrderMark = "\uFEFF"
 
 // lineFeeds replaces every CR LF and CR by LF.
 type lineFeeds struct {
