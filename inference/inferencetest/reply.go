@@ -27,21 +27,14 @@ func Calls(calls ...Call) Reply { return Message("", calls...) }
 // tool_calls; its usage is a quarter of the bytes.
 func Message(text string, calls ...Call) Reply {
 	return func(x *Exchange) {
-		named := make([]Call, len(calls))
-		for i, c := range calls {
-			if c.ID == "" {
-				c.ID = fmt.Sprintf("call_%d_%d", x.N, i)
-			}
-			if c.Arguments == "" {
-				c.Arguments = "{}"
-			}
-			named[i] = c
+		a := x.named(Spoken{Text: text, Calls: calls, Finish: "stop"})
+		said := len(text)
+		for _, c := range a.Calls {
+			a.Finish = "tool_calls"
+			said += len(c.Name) + len(c.Arguments)
 		}
-		if x.Chat().Stream {
-			SSE(chunks(x.Recorded, text, named)...)(x)
-		} else {
-			JSON(http.StatusOK, completion(x.Recorded, text, named))(x)
-		}
+		a.In, a.Out = int64(len(x.Body)/4+1), int64(said/4+1)
+		Say(a)(x)
 	}
 }
 
@@ -55,11 +48,9 @@ func Status(status int, body string, headers ...string) Reply {
 	return Raw(status, "application/json", body, headers...)
 }
 
-// Fault sends a status and an error object in OpenAI's form.
+// Fault sends a status and an error object in the form of the request's wire, and headers given as name, value, ....
 func Fault(status int, code, message string, headers ...string) Reply {
-	return Status(status, encode(map[string]any{"error": map[string]any{
-		"message": message, "type": code, "code": code, "param": nil,
-	}}), headers...)
+	return func(x *Exchange) { Status(status, x.wire.fault(code, message), headers...)(x) }
 }
 
 // Raw sends any bytes with any status and content type, and headers given as
@@ -135,69 +126,6 @@ func WaitFor(event <-chan struct{}, reply Reply) Reply {
 // By answers with the reply that f returns for the request.
 func By(f func(req Recorded) Reply) Reply {
 	return func(x *Exchange) { f(x.Recorded)(x) }
-}
-
-func chunks(r Recorded, text string, calls []Call) []string {
-	head := map[string]any{"id": fmt.Sprintf("chatcmpl-%d", r.N), "object": "chat.completion.chunk", "created": 1,
-		"model": r.Chat().Model}
-	chunk := func(delta map[string]any, finish any) string {
-		head["choices"] = []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}
-		return encode(head)
-	}
-	out := []string{chunk(map[string]any{"role": "assistant", "content": ""}, nil)}
-	for _, piece := range halves(text) {
-		out = append(out, chunk(map[string]any{"content": piece}, nil))
-	}
-	for i, c := range calls {
-		call := func(members map[string]any) string {
-			members["index"] = i
-			return chunk(map[string]any{"tool_calls": []any{members}}, nil)
-		}
-		out = append(out, call(map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name,
-			"arguments": ""}}))
-		for _, piece := range halves(c.Arguments) {
-			out = append(out, call(map[string]any{"function": map[string]any{"arguments": piece}}))
-		}
-	}
-	out = append(out, chunk(map[string]any{}, finishOf(calls)))
-	head["choices"], head["usage"] = []any{}, usageOf(r, text, calls)
-	return append(out, encode(head))
-}
-
-func completion(r Recorded, text string, calls []Call) map[string]any {
-	message := map[string]any{"role": "assistant", "content": text}
-	if text == "" {
-		message["content"] = nil
-	}
-	var list []any
-	for _, c := range calls {
-		list = append(list, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name,
-			"arguments": c.Arguments}})
-	}
-	if len(list) > 0 {
-		message["tool_calls"] = list
-	}
-	return map[string]any{
-		"id": fmt.Sprintf("chatcmpl-%d", r.N), "object": "chat.completion", "created": 1, "model": r.Chat().Model,
-		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finishOf(calls)}},
-		"usage":   usageOf(r, text, calls),
-	}
-}
-
-func finishOf(calls []Call) string {
-	if len(calls) > 0 {
-		return "tool_calls"
-	}
-	return "stop"
-}
-
-func usageOf(r Recorded, text string, calls []Call) map[string]any {
-	said := len(text)
-	for _, c := range calls {
-		said += len(c.Name) + len(c.Arguments)
-	}
-	in, out := len(r.Body)/4+1, said/4+1
-	return map[string]any{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
 }
 
 func encode(v any) string {

@@ -15,7 +15,7 @@ import (
 
 // A Recorded is a request that a Server received.
 type Recorded struct {
-	N      int // number of the chat completion, from 1, in the order of arrival
+	N      int // number of the request to a model, from 1, in the order of arrival
 	Method string
 	Path   string // with the query
 	Header http.Header
@@ -63,7 +63,7 @@ type ChatCall struct {
 	} `json:"function"`
 }
 
-// A Server is an OpenAI-compatible endpoint that plays replies. Each chat completion takes the
+// A Server is an endpoint that plays replies, in the wire of each request's path. Each request to a model takes the
 // next Reply. After the last one, it uses the function of Then, or answers with status 400. It
 // also answers GET .../models; other paths are not found. It is an http.Handler, so it can also
 // run in a separate process.
@@ -130,7 +130,7 @@ func (s *Server) Start(tb testing.TB) string {
 // Release ends all replies that hang, now and later.
 func (s *Server) Release() { s.releasing.Do(func() { close(s.released) }) }
 
-// Requests returns the requests for chat completions so far, in the order of their arrival.
+// Requests returns the requests to models so far, in the order of their arrival.
 func (s *Server) Requests() []Recorded {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"scripted","object":"model"}]}`)
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
+	case r.Method == http.MethodPost && wireOf(r.URL.Path) != nil:
 		s.complete(w, r)
 	default:
 		http.NotFound(w, r)
@@ -186,13 +186,14 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client disconnected
 	}
-	recorded, reply := s.take(r, body)
+	wire := wireOf(r.URL.Path)
+	recorded, reply := s.take(r, body, wire)
 	defer s.leave()
-	reply(&Exchange{Recorded: recorded, w: w, gone: r.Context().Done(), released: s.released})
+	reply(&Exchange{Recorded: recorded, wire: wire, w: w, gone: r.Context().Done(), released: s.released})
 }
 
 // take records a request and chooses its reply.
-func (s *Server) take(r *http.Request, body []byte) (Recorded, Reply) {
+func (s *Server) take(r *http.Request, body []byte, wire *Wire) (Recorded, Reply) {
 	s.mu.Lock()
 	recorded := Recorded{
 		N: len(s.requests) + 1, Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone(), Body: body,
@@ -204,7 +205,7 @@ func (s *Server) take(r *http.Request, body []byte) (Recorded, Reply) {
 	s.arrived = make(chan struct{})
 	var reply Reply
 	rest := s.rest
-	if faults := Violations(body); s.strict && len(faults) > 0 {
+	if faults := wire.violations(body); s.strict && len(faults) > 0 {
 		s.faults = append(s.faults, faults...)
 		reply = Fault(http.StatusBadRequest, "invalid_request_error", strings.Join(faults, "; "))
 	} else if len(s.replies) > 0 {
@@ -230,6 +231,7 @@ func (s *Server) leave() {
 type Exchange struct {
 	Recorded
 
+	wire     *Wire
 	w        http.ResponseWriter
 	started  bool
 	gone     <-chan struct{}

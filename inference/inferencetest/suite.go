@@ -28,19 +28,31 @@ type Target struct {
 // A Factory returns the Provider under test for a target.
 type Factory func(t *testing.T, target Target) inference.Provider
 
-// RunProviderSuite tests a Provider of an OpenAI-compatible endpoint. It has a named case for
-// every known deviation of providers from the protocol.
-func RunProviderSuite(t *testing.T, factory Factory) {
-	s := suite{factory}
-	t.Run("answers", s.answers)
+// RunProviderSuite tests a Provider of an endpoint that speaks a wire. It has a named case for every known deviation of
+// providers from the protocol. Groups of cases that make no sense on the wire are skipped, and say why.
+func RunProviderSuite(t *testing.T, wire *Wire, factory Factory) {
+	s := suite{factory, wire}
+	t.Run("answers in any wire", s.anyAnswers)
+	group(s, t, "answers in chunks", s.answers)
 	t.Run("refusals", s.refusals)
-	t.Run("broken answers", s.broken)
+	t.Run("broken answers in any wire", s.anyBroken)
+	group(s, t, "broken chunks", s.broken)
 	t.Run("failures that a request may cause", s.causes)
 	t.Run("retry hints", s.retryHints)
-	t.Run("requests", s.requests)
+	group(s, t, "requests for completions", s.requests)
 	t.Run("replay", s.replay)
 	t.Run("connections", s.connections)
 	t.Run("secrets", s.secrets)
+}
+
+// group runs a group of cases, unless it makes no sense on the wire.
+func group(s suite, t *testing.T, name string, run func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		if why, skips := s.wire.Skips[name]; skips {
+			t.Skip("not on the wire " + s.wire.Name + ": " + why)
+		}
+		run(t)
+	})
 }
 
 const (
@@ -49,7 +61,10 @@ const (
 	suiteIdle     = time.Minute
 )
 
-type suite struct{ factory Factory }
+type suite struct {
+	factory Factory
+	wire    *Wire
+}
 
 // provider returns a Provider for a server that runs until the test ends.
 func (s suite) provider(t *testing.T, server *Server, change ...func(*Target)) inference.Provider {

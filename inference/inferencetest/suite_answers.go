@@ -31,20 +31,23 @@ func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
 	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), pieceEdges(), renamedCases(),
-		elsewhereCases(), encodingCases(), finishCases(), usageCases(), thinkCases(), markupCases(),
-		quotedCases(), endCases()} {
-		for _, tc := range group {
-			t.Run(tc.name, func(t *testing.T) {
-				server := NewServer(tc.reply)
-				var change []func(*Target)
-				if tc.whole {
-					change = append(change, wholeAnswers)
-				}
-				req := plainRequest()
-				req.MaxOutputTokens = tc.max
-				compare(t, tc.expect, s.generate(t, server, s.provider(t, server, change...), req))
-			})
-		}
+		elsewhereCases(), encodingCases(), finishCases(), usageCases(), chunkSpeechCases(), endCases()} {
+		run(s, t, group)
+	}
+}
+
+func run(s suite, t *testing.T, cases []answerCase) {
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			server := NewServer(tc.reply)
+			var change []func(*Target)
+			if tc.whole {
+				change = append(change, wholeAnswers)
+			}
+			req := plainRequest()
+			req.MaxOutputTokens = tc.max
+			compare(t, tc.expect, s.generate(t, server, s.provider(t, server, change...), req))
+		})
 	}
 }
 

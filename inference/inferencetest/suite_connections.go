@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,7 +54,7 @@ func (s suite) noByte(t *testing.T) {
 }
 
 func (s suite) noByteAnyMore(t *testing.T) {
-	server := NewServer(HangAfter(OpenSSE(delta(`{"content":"hel"}`))))
+	server := NewServer(HangAfter(Begin(Spoken{Text: "hel"})))
 	_, err := s.provider(t, server, soonIdle).Generate(within(t), plainRequest(), nil)
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
@@ -70,7 +72,7 @@ func (s suite) commentsAreBytes(t *testing.T) {
 				x.Wait(after(idle / 4))
 				x.Send(": OPENROUTER PROCESSING\n\n")
 			}
-			SSE(delta(`{"content":"hello"}`), finish("stop"))(x)
+			Say(Spoken{Text: "hello", Finish: "stop"})(x)
 		})
 		res, err = s.provider(t, server, func(target *Target) {
 			target.Idle = idle
@@ -87,7 +89,7 @@ func (s suite) commentsAreBytes(t *testing.T) {
 func (s suite) callersEnd(t *testing.T) {
 	cause := errors.New("the lease was lost")
 	ctx, cancel := context.WithCancelCause(within(t))
-	server := NewServer(HangAfter(OpenSSE(delta(`{"reasoning":"hm"}`), delta(`{"content":"hel"}`))))
+	server := NewServer(HangAfter(Begin(Spoken{Thinking: "hm", Text: "hel"})))
 	_, err := s.provider(t, server).Generate(ctx, plainRequest(), func(inference.Delta) { cancel(cause) })
 	if err != cause { //nolint:errorlint // not a wrapped one
 		t.Errorf("got %v", err)
@@ -97,10 +99,11 @@ func (s suite) callersEnd(t *testing.T) {
 func (s suite) deltasComeEarly(t *testing.T) {
 	seen := make(chan struct{})
 	server := NewServer(Text("hello"), func(x *Exchange) {
-		x.Start(http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
-		x.Send("data: " + delta(`{"content":"hel"}`) + "\n\n")
+		begun, rest := x.wire.stream(x.named(Spoken{Text: "hello", Finish: "stop"}))
+		at := slices.IndexFunc(begun, func(e string) bool { return strings.Contains(e, `"llo"`) })
+		Frames(begun[:at]...)(x)
 		if x.Wait(seen) {
-			x.Send("data: " + delta(`{"content":"lo"}`) + "\n\ndata: " + finish("stop") + "\n\n")
+			Frames(append(begun[at:], rest...)...)(x)
 		}
 	})
 	provider := s.provider(t, server)
@@ -109,7 +112,7 @@ func (s suite) deltasComeEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := provider.Generate(within(t), plainRequest(), func(d inference.Delta) {
-		if d.Text == "hel" {
+		if d.Text == "he" {
 			close(seen)
 		}
 	})
@@ -152,7 +155,7 @@ func (s suite) manyAtOnce(t *testing.T) {
 		if r.N == 8 {
 			close(all)
 		}
-		return WaitFor(all, Text(fmt.Sprint("for ", r.Chat().Messages[0].Text())))
+		return WaitFor(all, Text(fmt.Sprint("for ", firstText(r.Body))))
 	})
 	p := s.provider(t, server)
 	errs := make(chan error, 8)
@@ -177,6 +180,15 @@ func (s suite) manyAtOnce(t *testing.T) {
 	}
 }
 
+// firstText returns the text of the first message of a request, in any wire.
+func firstText(body []byte) string {
+	m := regexp.MustCompile(`"(?:content|text)":"([^"]*)"`).FindSubmatch(body)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
+}
+
 func soonIdle(target *Target) { target.Idle = 100 * time.Millisecond }
 
 // after returns a channel that is closed after d.
@@ -191,7 +203,7 @@ func (s suite) redirects(t *testing.T) {
 	elsewhere := other.Start(t)
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect,
 		http.StatusPermanentRedirect} {
-		server := NewServer(Status(status, "", "Location", elsewhere+"/chat/completions"))
+		server := NewServer(Status(status, "", "Location", elsewhere+s.wire.path))
 		_, err := s.provider(t, server).Generate(within(t), plainRequest(), nil)
 		if err == nil || inference.ClassOf(err).Transient() {
 			t.Errorf("status %d: got %v", status, err)
@@ -210,6 +222,9 @@ func (s suite) secrets(t *testing.T) {
 }
 
 func (s suite) environment(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "environment-anthropic")
+	t.Setenv("ANTHROPIC_AUTH_TOKEN", "environment-token")
+	t.Setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Environment: environment-header")
 	t.Setenv("OPENAI_API_KEY", "sk-environment-key")
 	t.Setenv("OPENAI_ADMIN_KEY", "environment-admin")
 	t.Setenv("OPENAI_ORG_ID", "environment-org")
@@ -217,7 +232,9 @@ func (s suite) environment(t *testing.T) {
 	t.Setenv("OPENAI_WEBHOOK_SECRET", "environment-webhook")
 	t.Setenv("OPENAI_CUSTOM_HEADERS", "X-Environment: environment-header")
 	stolen := NewServer()
-	t.Setenv("OPENAI_BASE_URL", stolen.Start(t))
+	elsewhere := stolen.Start(t)
+	t.Setenv("OPENAI_BASE_URL", elsewhere)
+	t.Setenv("ANTHROPIC_BASE_URL", elsewhere)
 	for _, key := range []string{suiteKey, ""} {
 		server := NewServer(Text("ok"))
 		p := s.provider(t, server, func(target *Target) { target.APIKey = key })
@@ -231,13 +248,13 @@ func (s suite) environment(t *testing.T) {
 				t.Errorf("sent %s: %s", name, values)
 			}
 		}
-		if want := strings.TrimSpace("Bearer " + key); key != "" && got.Header.Get("Authorization") != want ||
-			key == "" && got.Header.Get("Authorization") != "" {
-			t.Errorf("sent Authorization %q for the key %q", got.Header.Get("Authorization"), key)
+		sent := strings.TrimPrefix(got.Header.Get("Authorization"), "Bearer ") + got.Header.Get("X-Api-Key")
+		if sent != key {
+			t.Errorf("sent the key %q, want %q", sent, key)
 		}
 	}
 	if len(stolen.Requests()) != 0 {
-		t.Error("a request went to OPENAI_BASE_URL")
+		t.Error("a request went to an address of the environment")
 	}
 }
 
@@ -253,7 +270,8 @@ func echo(status int, contentType string) Reply {
 	return By(func(r Recorded) Reply {
 		said := fmt.Sprintf(
 			"Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s; https://someone:else-word@other/",
-			suiteKey, r.Header.Get("Authorization"), r.Header.Get("X-Secret"), r.Path, password, parameter)
+			suiteKey, r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"), r.Header.Get("X-Secret"), r.Path,
+			password, parameter)
 		return Raw(status, contentType, encode(map[string]any{"error": map[string]any{"message": said,
 			"code": suiteKey}}))
 	})
@@ -266,7 +284,7 @@ func (s suite) errorsShowNoSecret(t *testing.T) {
 		"in a page":      Raw(200, "text/html", "<p>"+suiteKey+" "+headerSecret+"</p>"),
 		"in a long body": Status(400, `{"error":{"message":"`+strings.Repeat("x", 2030)+suiteKey+`"}}`),
 		"in a redirect":  Status(302, "", "Location", "https://u:"+password+"@example.com/?key="+parameter),
-		"in the stream":  SSE(`{"error":{"message":"` + suiteKey + ` ` + headerSecret + `"}}`),
+		"in the stream":  FailStream(Spoken{}, "", suiteKey+" "+headerSecret),
 		"in no answer":   Reset(),
 	} {
 		t.Run(name, func(t *testing.T) { s.errorShowsNoSecret(t, reply) })

@@ -3,6 +3,7 @@ package inferencetest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,15 +20,19 @@ type errorCase struct {
 
 // refusals tests error responses: by status, or an error in a 200.
 func (s suite) refusals(t *testing.T) {
-	for _, group := range [][]errorCase{statusCases(), shapeCases(), embeddedCases(), overflowCases(), outputCases()} {
-		for _, tc := range group {
-			t.Run(tc.name, func(t *testing.T) {
-				server := NewServer(tc.reply)
-				got := s.generate(t, server, s.provider(t, server), plainRequest())
-				compare(t, outcome{Class: tc.class, Code: tc.code}, got)
-			})
+	run := func(groups ...[]errorCase) func(t *testing.T) {
+		return func(t *testing.T) {
+			for _, tc := range slices.Concat(groups...) {
+				t.Run(tc.name, func(t *testing.T) {
+					server := NewServer(tc.reply)
+					got := s.generate(t, server, s.provider(t, server), plainRequest())
+					compare(t, outcome{Class: tc.class, Code: tc.code}, got)
+				})
+			}
 		}
 	}
+	t.Run("in any wire", run(statusCases(), shapeCases(), embeddedCases(), overflowCases(), outputCases()))
+	group(s, t, "errors in chunks", run(chunkErrorCases()))
 }
 
 func statusCases() []errorCase {
@@ -104,13 +109,23 @@ func embeddedCases() []errorCase {
 		{"2 200 with an error that is text", in(`{"error":"busy"}`), inference.ClassOverloaded, ""},
 		{"2 200 with an error beside empty choices", in(`{"choices":[],"error":{"code":503,"message":"busy"}}`),
 			inference.ClassOverloaded, "503"},
+		{"1.4 an error in the stream", FailStream(Spoken{Text: "hel"}, "rate_limit_error", "slow"),
+			inference.ClassRateLimited, "rate_limit_error"},
+		{"1.4 an error in the stream that says nothing else", FailStream(Spoken{}, "overloaded_error", "Overloaded"),
+			inference.ClassOverloaded, "overloaded_error"},
+	}
+}
+
+// chunkErrorCases returns errors that stand in chunks.
+func chunkErrorCases() []errorCase {
+	return []errorCase{
 		{"1.4 an error chunk in the stream", SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`),
 			inference.ClassRateLimited, "429"},
 		{"1.4 an error in choices[0] only", SSE(delta(`{"content":"hel"}`),
 			`{"choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":502,"message":"upstream"}}]}`),
 			inference.ClassOverloaded, "502"},
 		{"1.4 an error in choices[0] of a whole answer",
-			in(`{"choices":[{"message":{"content":"hel"},"error":{"code":401,"message":"key"}}]}`),
+			Status(200, `{"choices":[{"message":{"content":"hel"},"error":{"code":401,"message":"key"}}]}`),
 			inference.ClassAuth, "401"},
 		{"1.4 finish reason error", SSE(delta(`{"content":"hel"}`), finish("error")), inference.ClassOverloaded, ""},
 		{"1.4 event: error without an error member", Raw(200, "text/event-stream",
@@ -119,6 +134,8 @@ func embeddedCases() []errorCase {
 		{"1.4 an array of errors in the stream (Gemini)",
 			SSE(`[{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]`), inference.ClassOverloaded,
 			"UNAVAILABLE"},
+		{"2 a parse error within the stream", SSE(`{"error":{"message":"error parsing tool call: raw='x'"}}`),
+			inference.ClassBadOutput, ""},
 	}
 }
 
@@ -175,8 +192,6 @@ func outputCases() []errorCase {
 			`{"error":"invalid character '<' looking for beginning of value"}`), inference.ClassBadOutput, ""},
 		{"2 400 tool_use_failed (Groq)", Fault(400, "tool_use_failed", "Failed to call a function."),
 			inference.ClassBadOutput, "tool_use_failed"},
-		{"2 a parse error within the stream", SSE(`{"error":{"message":"error parsing tool call: raw='x'"}}`),
-			inference.ClassBadOutput, ""},
 		{"2 a 500 that is an outage", Fault(500, "server_error", "The server had an error"), inference.ClassOverloaded,
 			"server_error"},
 	}
@@ -271,6 +286,7 @@ func (s suite) retryHints(t *testing.T) {
 
 // causes tests which failures the request itself may have caused.
 func (s suite) causes(t *testing.T) {
+	hel := Spoken{Text: "hel"}
 	for name, tc := range map[string]struct {
 		reply Reply
 		want  bool
@@ -280,19 +296,18 @@ func (s suite) causes(t *testing.T) {
 		"405": {Status(405, ""), false}, "408": {Status(408, ""), false}, "429": {Status(429, ""), false},
 		"500": {Status(500, ""), true},
 		"502": {Status(502, ""), true}, "503": {Status(503, ""), false}, "504": {Status(504, ""), true},
-		"529":                      {Status(529, ""), false},
-		"500 that says overloaded": {Fault(500, "overloaded_error", "busy"), false},
-		"401 for want of credit":   {Fault(401, "insufficient_quota", "pay first"), false},
-		"a key refused with 400":   {Fault(400, "", "API key not valid"), false},
-		"a 502 in a 200":           {Status(200, `{"error":{"code":502,"message":"upstream"}}`), true},
-		"a 503 in a 200":           {Status(200, `{"error":{"code":503,"message":"busy"}}`), false},
-		"a 429 in the stream": {SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`),
-			false},
+		"529":                        {Status(529, ""), false},
+		"500 that says overloaded":   {Fault(500, "overloaded_error", "busy"), false},
+		"401 for want of credit":     {Fault(401, "insufficient_quota", "pay first"), false},
+		"a key refused with 400":     {Fault(400, "", "API key not valid"), false},
+		"a 502 in a 200":             {Status(200, `{"error":{"code":502,"message":"upstream"}}`), true},
+		"a 503 in a 200":             {Status(200, `{"error":{"code":503,"message":"busy"}}`), false},
+		"a 429 in the stream":        {FailStream(hel, "rate_limit_error", "slow"), false},
 		"a reset":                    {Reset(), true},
-		"a cut stream":               {ResetAfter(OpenSSE(delta(`{"content":"hel"}`))), true},
-		"a stream that ends early":   {OpenSSE(delta(`{"content":"hel"}`)), true},
+		"a cut stream":               {ResetAfter(Begin(hel)), true},
+		"a stream that ends early":   {Begin(hel), true},
 		"no byte":                    {Hang(), true},
-		"no byte after the first":    {HangAfter(OpenSSE(delta(`{"content":"hel"}`))), true},
+		"no byte after the first":    {HangAfter(Begin(hel)), true},
 		"an answer that is not JSON": {Raw(200, "text/html", "<html></html>"), true},
 	} {
 		t.Run("3 "+name, func(t *testing.T) {

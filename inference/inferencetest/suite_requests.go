@@ -14,16 +14,22 @@ import (
 // body returns the body that a Provider sends for a request, to a strict server.
 func (s suite) body(t *testing.T, req inference.Request, change ...func(*Target)) (map[string]any, Chat) {
 	t.Helper()
-	server := NewServer(Text("ok")).Strict()
-	if _, err := s.provider(t, server, change...).Generate(t.Context(), req, nil); err != nil {
-		t.Errorf("refused: %v", err)
-	}
+	recorded := s.sent(t, req, change...)
 	var sent map[string]any
-	recorded := server.Requests()[0]
 	if err := json.Unmarshal(recorded.Body, &sent); err != nil {
 		t.Fatal(err)
 	}
 	return sent, recorded.Chat()
+}
+
+// sent returns the request that a Provider sends to a strict server.
+func (s suite) sent(t *testing.T, req inference.Request, change ...func(*Target)) Recorded {
+	t.Helper()
+	server := NewServer(Text("ok")).Strict()
+	if _, err := s.provider(t, server, change...).Generate(t.Context(), req, nil); err != nil {
+		t.Errorf("refused: %v", err)
+	}
+	return server.Requests()[0]
 }
 
 func answered(calls ...inference.Call) inference.Message {
@@ -216,8 +222,7 @@ func (s suite) replay(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			req := plainRequest()
 			req.Messages = append(req.Messages, tc.history...)
-			_, chat := s.body(t, req)
-			got := exchanges(chat)
+			got := s.wire.exchanges(s.sent(t, req).Body)
 			for i := range got {
 				if i < len(tc.expect) && tc.expect[i].ID == "" {
 					got[i].ID = ""
@@ -228,9 +233,10 @@ func (s suite) replay(t *testing.T) {
 			}
 		})
 	}
-	t.Run("2 ids of exactly nine letters and digits (Mistral)", s.nineCharacterIDs)
+	group(s, t, "ids of nine letters and digits", s.nineCharacterIDs) // Mistral's
 	t.Run("1.4 the same history is sent the same way (prompt caches)", s.stableHistory)
-	t.Run("raw", s.raw)
+	group(s, t, "what completions send back of theirs", s.raw)
+	t.Run("2 plain answers need no replay", s.plainAnswersNeedNoReplay)
 }
 
 func (s suite) nineCharacterIDs(t *testing.T) {
@@ -253,10 +259,9 @@ func (s suite) nineCharacterIDs(t *testing.T) {
 func (s suite) stableHistory(t *testing.T) {
 	req := plainRequest()
 	req.Messages = append(req.Messages, answered(called("", "clock", "{}"), called("", "clock", "{}")))
-	_, once := s.body(t, req)
+	once := s.wire.exchanges(s.sent(t, req).Body)
 	req.Messages = append(req.Messages, inference.Message{Role: inference.RoleUser, Text: "go on"})
-	_, again := s.body(t, req)
-	if diff := cmp.Diff(once.Messages, again.Messages[:len(once.Messages)]); diff != "" {
+	if diff := cmp.Diff(once, s.wire.exchanges(s.sent(t, req).Body)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -305,7 +310,6 @@ func (s suite) raw(t *testing.T) {
 			s.rawCase(t, tc)
 		})
 	}
-	t.Run("2 plain answers need no replay", s.plainAnswersNeedNoReplay)
 }
 
 func (s suite) rawCase(t *testing.T, tc rawCase) {

@@ -8,17 +8,18 @@ import (
 	"turnkeeper/inference"
 )
 
-// content returns answers with a text: whole, in one chunk, and in chunks of one character.
-func content(name, text string, expect outcome) []answerCase {
-	var pieces []string
-	for _, r := range text {
-		pieces = append(pieces, delta(`{"content":`+quote(string(r))+`}`))
+// content returns answers with a text: whole, in one piece, and by characters.
+func content(wire *Wire, name, text string, expect outcome) []answerCase {
+	a := Spoken{Text: text, Finish: "stop"}
+	letters := a
+	letters.Letters = true
+	if expect.Class == "" {
+		expect.Finish = wire.finish("stop")
 	}
-	stop := finish("stop")
 	return []answerCase{
-		{name: name + ", whole", reply: message(`{"content":`+quote(text)+`}`, "stop"), whole: true, expect: expect},
-		{name: name, reply: SSE(delta(`{"content":`+quote(text)+`}`), stop), expect: expect},
-		{name: name + ", by characters", reply: SSE(append(pieces, stop)...), expect: expect},
+		{name: name + ", whole", reply: Say(a), whole: true, expect: expect},
+		{name: name, reply: Say(a), expect: expect},
+		{name: name + ", by characters", reply: Say(letters), expect: expect},
 	}
 }
 
@@ -26,7 +27,7 @@ func content(name, text string, expect outcome) []answerCase {
 func quote(text string) string { return encode([]string{text})[1 : len(encode([]string{text}))-1] }
 
 // thinkCases returns answers with reasoning in their text.
-func thinkCases() (cases []answerCase) {
+func thinkCases(wire *Wire) (cases []answerCase) {
 	thought := func(reasoning, text string) outcome { return outcome{Text: text, Reasoning: reasoning, Finish: "stop"} }
 	empty := outcome{Class: inference.ClassBadOutput, Code: "empty"}
 	for _, c := range []struct {
@@ -58,9 +59,18 @@ func thinkCases() (cases []answerCase) {
 		{"Well <think>a</think> so", thought("a", "Well  so")},
 		{"é🌍</think>ü", thought("é🌍", "ü")},
 	} {
-		cases = append(cases, content("5 reasoning in the text: "+c.text, c.text, c.expect)...)
+		cases = append(cases, content(wire, "5 reasoning in the text: "+c.text, c.text, c.expect)...)
 	}
+	return cases
+}
+
+// chunkSpeechCases returns answers with reasoning or calls in their text that only Chat Completions can have.
+func chunkSpeechCases() (cases []answerCase) {
+	empty := outcome{Class: inference.ClassBadOutput, Code: "empty"}
+	unparsed := outcome{Class: inference.ClassBadOutput, Code: inference.CodeMarkup}
 	call := `"tool_calls":[{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}]`
+	beside := doubtful(called("a", "clock", "{}"))
+	beside.Text = "Well."
 	asked := asks(called("a", "clock", "{}"))
 	asked.Reasoning = "a"
 	return append(cases,
@@ -74,11 +84,18 @@ func thinkCases() (cases []answerCase) {
 			expect: outcome{Text: "b", Reasoning: "a", Finish: "stop"}},
 		answerCase{name: "5 reasoning that was cut", reply: SSE(delta(`{"content":"<think>a"}`), finish("length")),
 			expect: empty},
+		answerCase{name: "5 markup that was cut", reply: SSE(
+			delta(`{"content":"Well.\n<tool_call>\n{\"name\": \"clock\", \"argu"}`), finish("length")),
+			expect: unparsed},
+		answerCase{name: "5 markup beside a call",
+			reply: SSE(delta(`{"content":"Well.\n<tool_call>{\"name\":\"read_file\",\"arguments\":{}}</tool_call>"}`),
+				toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
+			expect: beside},
 	)
 }
 
 // markupCases returns answers with calls that the server did not parse. The request declares clock and read_file.
-func markupCases() (cases []answerCase) {
+func markupCases(wire *Wire) (cases []answerCase) {
 	unparsed := outcome{Class: inference.ClassBadOutput, Code: inference.CodeMarkup}
 	for i, text := range []string{
 		"<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>",
@@ -111,22 +128,13 @@ func markupCases() (cases []answerCase) {
 		"[{\"name\": \"clock\", \"arguments\": {}}, {\"name\": \"read_file\", \"arguments\": {\"path\": \"x\"}}]",
 		"[read_file(path=\"x\")]",
 	} {
-		cases = append(cases, content(fmt.Sprintf("5 tool markup %d: %.20q", i, text), text, unparsed)...)
+		cases = append(cases, content(wire, fmt.Sprintf("5 tool markup %d: %.20q", i, text), text, unparsed)...)
 	}
-	beside := doubtful(called("a", "clock", "{}"))
-	beside.Text = "Well."
-	return append(cases,
-		answerCase{name: "5 markup that was cut", reply: SSE(
-			delta(`{"content":"Well.\n<tool_call>\n{\"name\": \"clock\", \"argu"}`), finish("length")),
-			expect: unparsed},
-		answerCase{name: "5 markup beside a call",
-			reply: SSE(delta(`{"content":"Well.\n<tool_call>{\"name\":\"read_file\",\"arguments\":{}}</tool_call>"}`),
-				toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")),
-			expect: beside})
+	return cases
 }
 
 // quotedCases returns answers whose text speaks of tags, and is sent as it is.
-func quotedCases() (cases []answerCase) {
+func quotedCases(wire *Wire) (cases []answerCase) {
 	for i, text := range []string{
 		"The tag `</think>` ends it.",
 		"Split at \"</think>\" and take the rest.",
@@ -149,7 +157,7 @@ func quotedCases() (cases []answerCase) {
 		"{\"name\": \"get_weather\", \"arguments\": {}}",
 		"[clock] is a tool.",
 	} {
-		cases = append(cases, content(fmt.Sprintf("5 quoted %d: %.20q", i, text), text, said(text))...)
+		cases = append(cases, content(wire, fmt.Sprintf("5 quoted %d: %.20q", i, text), text, said(text))...)
 	}
 	return cases
 }

@@ -247,8 +247,10 @@ var (
 	itemRefused = regexp.MustCompile(`(?i)\bitem\b.{0,80}\bprovided without its required\b|` +
 		`\bitem with id '?(rs|msg|fc)_|encrypted.?content|reasoning (input )?items`)
 	signatureMissing = regexp.MustCompile(`(?i)\b(missing|without|lacks?)\b.{0,20}thought_?signature`)
-	reasoningRefused = regexp.MustCompile(`(?i)signature|reasoning|thinking|thought`)
-	callsRefused     = regexp.MustCompile(
+	// Anthropic refuses empty texts, which its models write, in answers that are sent back as they came.
+	reasoningRefused = regexp.MustCompile(
+		`(?i)signature|reasoning|thinking|thought|text content blocks must (be non-empty|contain non-whitespace)`)
+	callsRefused = regexp.MustCompile(
 		`(?i)tool[_ ]?(call|use|result|response|message)|function[_ ]?(call|response|name)|role.{0,12}tool\b|messages?[\[.]\d+|` +
 			`message at (index|position)|call_id|duplicate .{0,20}id`)
 	templateFailed = regexp.MustCompile(`(?i)jinja|minja|chat.?template|raise_exception|roles must alternate`)

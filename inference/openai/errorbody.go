@@ -97,7 +97,9 @@ func readObject(o map[string]json.RawMessage) errorBody {
 // merged returns the inner object, with missing members from the outer one.
 func (c errorBody) merged(inner errorBody) errorBody {
 	inner.code = cmp.Or(inner.code, c.code)
-	inner.kind = cmp.Or(inner.kind, c.kind)
+	if c.kind != "error" { // Anthropic's outer object says no more
+		inner.kind = cmp.Or(inner.kind, c.kind)
+	}
 	inner.message = cmp.Or(inner.message, c.message)
 	if inner.status == 0 {
 		inner.status = c.status

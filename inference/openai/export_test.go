@@ -13,11 +13,7 @@ func Codes() []string {
 }
 
 // Declarations returns the number of declarations of tools that are kept.
-func Declarations() int {
-	declarations.Lock()
-	defer declarations.Unlock()
-	return len(declarations.all)
-}
+func Declarations() int { return declarations.Len() }
 
 // ResponsesProfile returns the profile with a name for the Responses API.
 func ResponsesProfile(name string) Profile { return responsesProfile(profiles[name]) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/wire"
 )
 
 // formVersion is the version of render. Increase it when the same request and profile give
@@ -20,7 +21,7 @@ type form struct {
 
 // formOf returns the Form for inference.Sent.
 func formOf(provider string, p Profile) string {
-	text, err := encode(form{provider, p})
+	text, err := wire.Encode(form{provider, p})
 	if err != nil { // Extra is not valid JSON; render fails too
 		return ""
 	}

@@ -165,12 +165,10 @@ func TestLimits(t *testing.T) {
 			return failure(t, refusing{status: http.StatusTooManyRequests, header: h}).RetryAfter == time.Duration(
 				n)*time.Second
 		}},
-		"maxDeclarations":    {Test: "TestDeclarationsAreThoseOfTheRequest"},
 		"defaultIdleTimeout": {Test: "TestTheIdleTimeoutIs20Seconds"},
 		"maxIdleConns":       {Test: "TestConnectionsAreReused"},
 		"idleConnTime":       {None: "a connection that is reused for longer, or less long, answers the same"},
 		"drainTime":          {None: "it only decides whether a connection is reused"},
 		"maxDrain":           {None: "it only decides whether a connection is reused"},
-		"maxBuffer":          {None: "a larger buffer is not kept"},
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/inference/openai/internal/wire"
 	"turnkeeper/internal/jsonlimit"
 )
 
@@ -46,10 +47,15 @@ func (c *Client) listing(r *http.Request) {
 	query := r.URL.Query()
 	query.Set("limit", "1000")
 	r.URL.RawQuery = query.Encode()
-	r.Header.Set("Anthropic-Version", "2023-06-01")
+	if c.spoken.path == protocols[APIMessages].path {
+		return
+	}
+	for name, value := range protocols[APIMessages].headers {
+		r.Header.Set(name, value)
+	}
 	if c.key != "" {
 		r.Header.Del("Authorization")
-		r.Header.Set("X-Api-Key", string(c.key))
+		r.Header.Set(protocols[APIMessages].keyHeader, string(c.key))
 	}
 }
 
@@ -101,7 +107,7 @@ func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 			return plausible(float64(m.Window)), nil
 		}
 	}
-	body, err := encode(object{"model": model})
+	body, err := wire.Encode(wire.Object{"model": model})
 	if err != nil {
 		return 0, err
 	}

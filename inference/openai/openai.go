@@ -1,7 +1,8 @@
-// Package openai is a Provider for every endpoint with OpenAI's Chat Completions API. It
-// renders requests, sends them, classifies errors and lists models. It streams by default.
-// Answers are parsed by a ReadAnswer: the package completions has one, and imports openai-go,
-// which turnctl must not link because of its size.
+// Package openai is a Provider for every endpoint with OpenAI's Chat Completions API or
+// Anthropic's Messages API. It renders requests, sends them, classifies errors and lists
+// models. It streams by default. Answers are parsed by a ReadAnswer: the packages completions
+// and messages have one each, and import the official clients, which turnctl must not link
+// because of their size.
 //
 // This package does not use openai-go where the library fails a case of inferencetest:
 //
@@ -38,7 +39,6 @@ import (
 
 // Defaults and limits of a Client.
 const (
-	defaultBaseURL     = "https://api.openai.com/v1"
 	defaultIdleTimeout = 20 * time.Second
 
 	// maxIdleConns is the largest worker_slots, so a connection of each turn is kept. A worker
@@ -54,7 +54,7 @@ const (
 // A Config describes an endpoint.
 type Config struct {
 	Name    string // of the provider; required
-	BaseURL string // the part before /chat/completions; empty: defaultBaseURL
+	BaseURL string // the part before /chat/completions or /messages; empty: that of the API's author
 	APIKey  Secret // empty: no key is sent
 	Headers map[string]Secret
 	Query   map[string]Secret // query parameters of each request
@@ -68,7 +68,7 @@ type Config struct {
 	// for 90 s. Its Timeout must be 0. Redirects are not followed.
 	HTTPClient *http.Client
 	Logger     *zap.Logger // nil: none
-	Read       ReadAnswer  // nil: Generate fails
+	Read       ReadAnswer  // of the profile's API; nil: Generate fails
 }
 
 // A ReadAnswer parses the answer to a request for a completion. body is the body of res with the client's limits of
@@ -81,6 +81,7 @@ type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, re
 type Client struct {
 	name    string
 	profile Profile
+	spoken  protocol
 	idle    time.Duration
 	log     *zap.Logger
 	http    *http.Client
@@ -100,29 +101,31 @@ type Client struct {
 
 var _ inference.Provider = (*Client)(nil)
 
-// New returns a Client. It sends no request.
+// New returns a Client. It sends no request. It fails if the API cannot carry what the profile asks for.
 func New(cfg Config) (*Client, error) {
 	if cfg.Name == "" {
 		return nil, errors.New("a provider needs a name")
 	}
-	base, err := url.Parse(cmp.Or(cfg.BaseURL, defaultBaseURL))
+	if err := cfg.Profile.Check(); err != nil {
+		return nil, fmt.Errorf("provider %q: %w", cfg.Name, err)
+	}
+	spoken, _ := protocolOf(cfg.Profile.API)
+	base, err := url.Parse(cmp.Or(cfg.BaseURL, spoken.baseURL))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		// The address may contain a password, and errors of url.Parse quote it.
 		return nil, fmt.Errorf("the base URL of provider %q is not an http or https address", cfg.Name)
 	}
-	if err := checkAPI(cfg.Profile); err != nil {
-		return nil, fmt.Errorf("provider %q: %w", cfg.Name, err)
-	}
 	c := &Client{
-		name: cfg.Name, profile: cfg.Profile,
+		name: cfg.Name, profile: cfg.Profile, spoken: spoken,
 		idle: cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
 		log:  cmp.Or(cfg.Logger, zap.NewNop()),
 		http: httpClient(cfg.HTTPClient),
 		mask: newMask(secrets(cfg, base)...),
 		form: formOf(cfg.Name, cfg.Profile), key: cfg.APIKey,
 		paths:  cfg.Profile.Deployments && strings.HasSuffix(strings.TrimRight(base.Path, "/"), "/openai"),
-		params: base.Query(), header: headers(cfg), read: cfg.Read,
+		params: base.Query(), header: headers(cfg, spoken), read: cfg.Read,
 	}
+	c.profile.Listing = cmp.Or(c.profile.Listing, spoken.listing)
 	for name, value := range cfg.Query {
 		c.params.Set(name, string(value))
 	}
@@ -143,15 +146,9 @@ func folder(u url.URL) *url.URL {
 }
 
 // headers returns the headers of every request. Configured ones win.
-func headers(cfg Config) http.Header {
+func headers(cfg Config, spoken protocol) http.Header {
 	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"turnkeeper"}}
-	switch {
-	case cfg.APIKey == "":
-	case cfg.Profile.KeyHeader != "":
-		h.Set(cfg.Profile.KeyHeader, string(cfg.APIKey))
-	default:
-		h.Set("Authorization", "Bearer "+string(cfg.APIKey))
-	}
+	spoken.addHeaders(h, cfg.APIKey, cfg.Profile)
 	for name, value := range cfg.Headers {
 		h.Set(name, string(value))
 	}
@@ -231,7 +228,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request,
 	if c.profile.NoStream {
 		watchdog.stop()
 	}
-	path := pathOf(c.profile.API)
+	path := c.spoken.path
 	if c.paths {
 		path = "deployments/" + url.PathEscape(req.Model) + "/" + path
 	}

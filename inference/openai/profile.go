@@ -1,9 +1,13 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+
+	"turnkeeper/inference/openai/internal/wire"
 )
 
 // An API is the protocol that an endpoint speaks.
@@ -16,10 +20,16 @@ const (
 	APIMessages  API = "messages"  // Anthropic's Messages
 )
 
+// apis holds the APIs of the profiles that do not have all of them.
+var apis = map[string][]API{
+	"openai": {APIChat, APIResponses}, "azure": {APIChat, APIResponses}, "anthropic": {APIChat, APIMessages},
+	"gemini": {APIChat}, "mistral": {APIChat}, "deepseek": {APIChat, APIMessages},
+}
+
 // A Profile describes how an endpoint differs from others. The zero value suits most
 // OpenAI-compatible servers.
 type Profile struct {
-	API           API  `json:",omitempty"`
+	API           API  `json:",omitempty"` // empty: APIChat
 	NoStream      bool // do not stream answers
 	NoStreamUsage bool // omit stream_options, which the server refuses
 	NoToolChoice  bool // omit tool_choice, which the server refuses
@@ -60,9 +70,9 @@ type IDFormat string
 
 // The id formats. The zero value means IDAny.
 const (
-	IDAny  IDFormat = "any"  // 1 to 64 visible ASCII characters
-	IDNine IDFormat = "nine" // exactly 9 letters and digits
-	IDWord IDFormat = "word" // 1 to 64 letters, digits, _ and -
+	IDAny  IDFormat = "any"                 // 1 to 64 visible ASCII characters
+	IDNine IDFormat = IDFormat(wire.IDNine) // exactly 9 letters and digits
+	IDWord IDFormat = IDFormat(wire.IDWord) // 1 to 64 letters, digits, _ and -
 )
 
 // A Listing selects the requests that list a server's models.
@@ -106,6 +116,32 @@ var profiles = map[string]Profile{
 func ProfileNamed(name string) (Profile, bool) {
 	p, ok := profiles[name]
 	return p, ok
+}
+
+// ProfileFor returns the profile with a name for an API; empty: generic. It fails, in plain words, if servers of
+// this kind do not have
+// the API, or if this release does not speak it.
+func ProfileFor(name string, api API) (Profile, error) {
+	p, ok := profiles[cmp.Or(name, "generic")]
+	if !ok {
+		return p, fmt.Errorf("there is no profile %q", name)
+	}
+	if has, some := apis[name]; some && !slices.Contains(has, api) {
+		return p, fmt.Errorf("the profile %s has no API %s: set another api or profile", name, api)
+	}
+	if _, err := protocolOf(api); err != nil {
+		return p, err
+	}
+	p.API = api
+	switch api {
+	case APIChat:
+		p.API = "" // as in the forms of older releases
+	case APIResponses:
+		p = responsesProfile(p)
+	case APIMessages: // the rest is for requests of chat completions
+		p = Profile{API: api, NoStream: p.NoStream, Separates: p.Separates, Listing: p.Listing}
+	}
+	return p, nil
 }
 
 // ProfileNames returns the names of all profiles, sorted.

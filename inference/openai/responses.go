@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,23 +8,8 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/responsesbody"
+	"turnkeeper/inference/openai/internal/wire"
 )
-
-// pathOf returns the path of an API's requests below the base URL.
-func pathOf(api API) string {
-	if api == APIResponses {
-		return "responses"
-	}
-	return "chat/completions"
-}
-
-// checkAPI returns an error if a profile's API cannot carry what the profile asks for.
-func checkAPI(p Profile) error {
-	if p.API == APIResponses {
-		return checkResponses(p)
-	}
-	return nil
-}
 
 // checkResponses returns an error if the Responses API cannot carry what a profile asks for.
 func checkResponses(p Profile) error {
@@ -87,31 +71,35 @@ func (c *Client) isPlain(model string, sent Profile, failure *inference.Error) b
 
 var errNoInput = errors.New("the request has no message besides the system's; this API needs at least one")
 
+// functions makes the functions of declared tools.
+var functions = wire.NewDeclarations(func(t inference.ToolDefinition) wire.Encoded {
+	f := wire.Object{"name": wire.ToolName(t.Name), "parameters": wire.Schema(t.Parameters), "type": "function",
+		"strict": false}
+	if t.Description != "" {
+		f["description"] = t.Description
+	}
+	text, _ := wire.Append(nil, f) // texts, and JSON that was decoded
+	return text
+})
+
 // renderResponses returns the body of a request of the Responses API.
 func renderResponses(provider string, p Profile, req inference.Request) ([]byte, error) {
-	h := &history{in: req.Messages, used: map[int]bool{}, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
-	tools, choice := renderTools(req), req.ToolChoice
+	tools, choice := req.Tools, req.ToolChoice
 	if len(tools) == 0 {
-		tools, choice = formerTools(req.Messages), inference.ToolChoiceNone
+		tools, choice = wire.FormerTools(req.Messages), inference.ToolChoiceNone
 	}
 	f := responsesbody.Form{
 		Provider: provider, Stream: !p.NoStream, NoReasoning: p.Reasoning == ReasoningNever, NoUser: p.NoUser,
 		NoCalls: choice == inference.ToolChoiceNone && !p.NoToolChoice, Extra: p.Extra,
-		Text: appendText, Name: toolName, Arguments: objectText, ID: h.ids.take, Result: h.result,
+		Text: wire.AppendText, Name: wire.ToolName, Arguments: wire.Arguments,
+		ID: wire.NewIDs(wire.IDFormat(p.IDs)).Take, Result: wire.NewResults(req.Messages).Of,
 	}
-	for _, tool := range tools {
-		f.Tools = append(f.Tools, functionIn(tool))
+	for _, tool := range functions.Of(tools) {
+		f.Tools = append(f.Tools, tool)
 	}
 	body, ok := responsesbody.Render(f, req)
 	if !ok {
 		return nil, errNoInput
 	}
 	return body, nil
-}
-
-// functionIn returns the function of a declaration that function has made.
-func functionIn(declaration encoded) []byte {
-	inner, _ := bytes.CutPrefix(declaration, []byte(`{"function":`))
-	inner, _ = bytes.CutSuffix(inner, []byte(`,"type":"function"}`))
-	return inner
 }

@@ -16,7 +16,6 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
 	"turnkeeper/inference/demo"
-	"turnkeeper/inference/openai/completions"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
 )
@@ -50,7 +49,7 @@ func ProbeModels(ctx context.Context, cfg *config.Config, names []string, log *z
 	}
 	models, err := setup.NewModels(cfg, func(string) (*demo.Script, bool) {
 		return nil, false
-	}, completions.Read, cfg.Masker(), log)
+	}, readers, cfg.Masker(), log)
 	if err != nil {
 		return nil, err
 	}

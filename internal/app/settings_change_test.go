@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/inference/openai"
 	"turnkeeper/inference/openai/completions"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/app/setup"
@@ -130,7 +131,8 @@ func TestTheTimesOfAModelCall(t *testing.T) {
 				cfg.Providers = map[string]config.Provider{"slow": {Name: "slow", BaseURL: server,
 					Profile: config.Profile{Name: "openai"}}}
 				set(cfg, limit)
-				models, err := setup.NewModels(cfg, nil, completions.Read, cfg.Masker(), zap.NewNop())
+				models, err := setup.NewModels(cfg, nil, setup.Readers{openai.APIChat: completions.Read},
+					cfg.Masker(), zap.NewNop())
 				if err != nil {
 					t.Fatal(err)
 				}

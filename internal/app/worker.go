@@ -18,7 +18,6 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/inference/openai/completions"
 	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
@@ -221,7 +220,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	masker := w.cfg.Masker()
 	w.memory = membudget.New(int64(w.cfg.MaxResultMemory)<<20, mcp.MaxResultMemory)
 	var err error
-	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, completions.Read, masker, w.log); err != nil {
+	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, readers, masker, w.log); err != nil {
 		return err
 	}
 	if w.tools, err = setup.NewToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(setup.Programs(w.cfg),

@@ -19,6 +19,8 @@ var ProviderKeys = strictyaml.Reference(Provider{}, [][4]string{
 		"Query parameters of each request, such as Azure's `api-version`."},
 	{"timeout", "", "0",
 		"Timeout of one model call without streaming (`stream: false`). 0: the setting `model_timeout`."},
+	{"api", "", "messages for the host api.anthropic.com, else chat",
+		"The protocol: OpenAI's Chat Completions (chat), which most servers have, OpenAI's Responses (responses), which this release does not speak yet, or Anthropic's Messages (messages)."},
 	{"profile", "anthropic, azure, deepseek, gemini, generic, llamacpp, mistral, ollama, openai, openrouter, vllm",
 		"the provider's name if it is one of these, else generic",
 		"The kind of server. The keys below override parts of the profile."},

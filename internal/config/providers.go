@@ -16,7 +16,7 @@ import (
 // demo is the built-in provider. It cannot be configured.
 const demo = "demo"
 
-// A Provider is an OpenAI-compatible endpoint.
+// A Provider is an endpoint that models are asked at.
 type Provider struct {
 	Name string
 	// without a final slash
@@ -28,6 +28,7 @@ type Provider struct {
 	Query map[string]Secret `yaml:"query" names:"parameter" as:"header"`
 	// of one model call without streaming; 0: model_timeout
 	Timeout time.Duration `yaml:"timeout" in:"0 to 24h"`
+	API     string        `yaml:"api" of:"chat, responses, messages"` // empty: by the host of BaseURL
 	Profile Profile
 }
 

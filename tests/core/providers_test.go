@@ -154,6 +154,20 @@ func anthropic(r *http.Request, body map[string]json.RawMessage) (int, string) {
 		`{"error":{"code":"invalid_request_error","message":"%s: Extra inputs are not permitted","type":"invalid_request_error","param":null}}`, body)
 }
 
+// anthropicMessages refuses the requests that Anthropic's own API refuses, besides those of the strict server.
+func anthropicMessages(r *http.Request, body map[string]json.RawMessage) (int, string) {
+	if r.Header.Get("X-Api-Key") != endpointKey || r.Header.Get("Anthropic-Version") == "" ||
+		r.Header.Get("Authorization") != "" {
+		return 401,
+			`{"type":"error","error":{"type":"authentication_error","message":"x-api-key header is required"},"request_id":"req_1"}`
+	}
+	if body == nil {
+		return 0, ""
+	}
+	return without([]string{"model", "max_tokens", "stream", "system", "tools", "messages"}, 400,
+		`{"type":"error","error":{"type":"invalid_request_error","message":"%s: Extra inputs are not permitted"}}`, body)
+}
+
 func gemini(r *http.Request, body map[string]json.RawMessage) (int, string) {
 	if r.Header.Get("Authorization") != "Bearer "+endpointKey {
 		return 400,
@@ -209,7 +223,9 @@ var endpoints = map[string]struct {
 		get: map[string]string{"/openai/models": azureModels}}, 272000},
 	"Azure OpenAI 2": {endpoint{path: "/openai/v1/chat/completions", refuse: azure(false),
 		get: map[string]string{"/openai/v1/models": azureModels}}, 272000},
-	"Anthropic 1": {endpoint{path: "/v1/chat/completions", refuse: anthropic,
+	"Anthropic 1": {endpoint{path: "/v1/messages", refuse: anthropicMessages,
+		get: map[string]string{"/v1/models": anthropicModels}}, 200000},
+	"Anthropic 2": {endpoint{path: "/v1/chat/completions", refuse: anthropic,
 		get: map[string]string{"/v1/models": anthropicModels}}, 200000},
 	"Gemini 1": {endpoint{path: "/v1beta/openai/chat/completions", refuse: gemini,
 		get: map[string]string{"/v1beta/openai/models": geminiModels}}, 1048576},
@@ -287,7 +303,8 @@ func TestEachProvidersRecipe(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			host := tc.serve(e)
-			setRecipe(e, all[name], host, strings.TrimSuffix(tc.path, "/chat/completions"))
+			setRecipe(e, all[name], host, strings.TrimSuffix(strings.TrimSuffix(tc.path,
+				"/chat/completions"), "/messages"))
 			// the table omits local servers, because they may serve other models under OpenAI's names
 			if name == "OpenAI 1" {
 				e.WriteAgent("clerk", env.MarkerTools, "context_window: 272000")

@@ -158,6 +158,8 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 	for _, model := range modelsOf(d, cfg) {
 		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
 			file.Add(file.Line(model.key, model.item), err.Error())
+		} else if err := checkAnswers(model.name, cfg, d.MaxOutputTokens, d.Temperature); err != nil {
+			file.Add(file.Line(model.key, model.item), err.Error())
 		}
 	}
 	r.checkTools(file, cfg, toolbox)

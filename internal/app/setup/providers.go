@@ -25,14 +25,17 @@ type Models struct {
 	Windows   *windows
 }
 
-// NewModels creates the configured providers and the demo provider. read parses the answers of models. It is a
-// parameter because it links openai-go, and turnctl, which calls no model, must not.
-func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), read openai.ReadAnswer,
+// Readers holds what parses the answers of each API. It is a parameter because the readers link the official clients,
+// and turnctl, which calls no model, must not.
+type Readers map[openai.API]openai.ReadAnswer
+
+// NewModels creates the configured providers and the demo provider.
+func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), readers Readers,
 	masker *redact.Masker, log *zap.Logger) (*Models, error) {
 	m := &Models{Providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
 	clients := map[string]*openai.Client{}
 	for name, p := range cfg.Providers {
-		client, err := newClient(p, cfg.Bounds.ModelIdle, read, log)
+		client, err := newClient(p, cfg.Bounds.ModelIdle, readers, log)
 		if err != nil {
 			return nil, err
 		}
@@ -87,6 +90,24 @@ func checkModel(model string, cfg *config.Config, scripts demo.Scripts, dir stri
 	return notConfigured(model, provider, configured)
 }
 
+// checkAnswers returns an error if the provider of a model cannot be used as configured, or cannot be sent an agent's
+// settings for answers. maxTokens is 0 and temperature nil if they are not set.
+func checkAnswers(model string, cfg *config.Config, maxTokens int, temperature *float64) error {
+	name, _, _ := strings.Cut(model, "/")
+	p, ok := cfg.Providers[name]
+	if !ok {
+		return nil
+	}
+	profile, err := profileOf(p)
+	if err == nil {
+		err = profile.CheckAnswer(maxTokens, temperature)
+	}
+	if err != nil {
+		return fmt.Errorf("the model %q cannot be asked: %w", model, err)
+	}
+	return nil
+}
+
 func notConfigured(model, provider string, configured []string) error {
 	return fmt.Errorf("the model %q needs the provider %q, which is not configured; configured are: %s (%s)",
 		model, provider, strings.Join(configured, ", "), providerHint(provider))
@@ -105,13 +126,31 @@ func providerHint(provider string) string {
 	}
 }
 
-func newClient(p config.Provider, idle time.Duration, read openai.ReadAnswer, log *zap.Logger) (*openai.Client, error) {
-	profile, _ := openai.ProfileNamed(p.Profile.Name)
-	return openai.New(openai.Config{
+// newClient returns the client of a provider. Without readers it cannot call models.
+func newClient(p config.Provider, idle time.Duration, readers Readers, log *zap.Logger) (*openai.Client, error) {
+	profile, err := profileOf(p)
+	if err != nil {
+		return nil, err
+	}
+	client, err := openai.New(openai.Config{
 		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers),
 		Query:   revealed(p.Query),
-		Profile: adjusted(profile, p), IdleTimeout: idle, Read: read, Logger: log,
+		Profile: profile, IdleTimeout: idle, Read: readers[cmp.Or(profile.API, openai.APIChat)], Logger: log,
 	})
+	return client, err
+}
+
+// profileOf returns the profile of a provider, or an error, in plain words, if its keys do not fit together.
+func profileOf(p config.Provider) (openai.Profile, error) {
+	profile, err := openai.ProfileFor(p.Profile.Name, cmp.Or(openai.API(p.API), openai.DefaultAPI(p.BaseURL)))
+	if err == nil {
+		profile = adjusted(profile, p)
+		err = profile.Check()
+	}
+	if err != nil {
+		return profile, fmt.Errorf("providers.%s: %w", p.Name, err)
+	}
+	return profile, nil
 }
 
 func revealed(values map[string]config.Secret) map[string]openai.Secret {

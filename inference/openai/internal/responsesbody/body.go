@@ -29,7 +29,7 @@ type Form struct {
 	NoUser      bool // omit the label of the user
 	NoCalls     bool // no tool may be called
 	Extra       map[string]json.RawMessage
-	Tools       [][]byte // JSON objects with their names, descriptions and parameters
+	Tools       [][]byte // their declarations
 
 	// Rules that all APIs have in common.
 	Text      func(b []byte, s string) []byte    // appends a string as JSON
@@ -129,7 +129,7 @@ func (f Form) tools() []byte {
 		if i > 0 {
 			list = append(list, ',')
 		}
-		list = append(append(list, tool[:len(tool)-1]...), `,"strict":false,"type":"function"}`...)
+		list = append(list, tool...)
 	}
 	return append(list, ']')
 }

@@ -1,5 +1,6 @@
 // Package sse prepares streams of server-sent events for the decoders of the official clients, which need line feeds
-// and a blank line after the last event.
+// and
+// a blank line after the last event.
 package sse
 
 import (

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"encoding/json"
@@ -18,14 +18,14 @@ func FuzzEncoding(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		raw, _ := encode(s)
-		value := object{s: s, "raw": json.RawMessage(" " + string(raw) + " "), "list": []object{{s: 1, "b": true}, {}},
+		raw, _ := Encode(s)
+		value := Object{s: s, "raw": json.RawMessage(" " + string(raw) + " "), "list": []Object{{s: 1, "b": true}, {}},
 			"none": nil, "t": 0.25}
-		want, err := encode(value)
+		want, err := Encode(value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := appendJSON(nil, value)
+		got, err := Append(nil, value)
 		if err != nil || string(got) != string(want) || !utf8.Valid(got) {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}

@@ -1,0 +1,36 @@
+package wire
+
+import (
+	"fmt"
+	"testing"
+
+	"turnkeeper/inference"
+	"turnkeeper/internal/limittest"
+)
+
+// TestLimits tries the limits of what renderers share.
+func TestLimits(t *testing.T) {
+	limittest.Check(t, map[string]limittest.Row{
+		"maxDeclarations": {At: 1000, Takes: func(_ *testing.T, n int) bool {
+			c := NewDeclarations(declareName)
+			for i := range n {
+				c.Of([]inference.ToolDefinition{{Name: fmt.Sprint(i)}})
+			}
+			return c.Len() == n
+		}},
+		"maxBuffer": {None: "a larger buffer is not kept"},
+	})
+}
+
+func declareName(tool inference.ToolDefinition) Encoded { return Encoded(tool.Name + tool.Description) }
+
+// TestDeclarationsAreThoseOfTheRequest declares tools that change, come twice, and come again.
+func TestDeclarationsAreThoseOfTheRequest(t *testing.T) {
+	c := NewDeclarations(declareName)
+	for _, want := range []string{"[a1 b]", "[a2 b]", "[a1 b]"} {
+		got := c.Of([]inference.ToolDefinition{{Name: "a", Description: want[2:3]}, {Name: "b"}, {Name: "a"}})
+		if fmt.Sprintf("%s", got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
