@@ -13,7 +13,7 @@ BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date co
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
-BENCHMARKS    := ./storage/journal ./storage/grants ./agentturn/prompt ./inference/openai ./internal/redact
+BENCHMARKS    := ./storage/journal ./storage/grants ./agentturn/prompt ./inference/openai ./inference/openai/responses ./internal/redact
 FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
 # Git does not trust a clone that belongs to another user, and go then refuses to build: mark the folder

@@ -27,6 +27,7 @@ var finishes = map[string]Finish{
 	"insufficient_system_resource": FinishCut, "network_error": FinishCut, "abort": FinishCut, "aborted": FinishCut,
 	"cancelled": FinishCut, "timeout": FinishCut, "malformed_function_call": FinishCut,
 	"unexpected_tool_call": FinishCut, "pause_turn": FinishCut, "other": FinishCut,
+	"max_messages": FinishCut, "steered": FinishCut, // of the Responses API
 
 	"sensitive": FinishFiltered, "safety": FinishFiltered, "recitation": FinishFiltered, "blocklist": FinishFiltered,
 	"prohibited_content": FinishFiltered, "spii": FinishFiltered, "refusal": FinishFiltered,

@@ -110,6 +110,18 @@ func (s *Speech) Shorten(beginning string) {
 	s.sent = min(s.sent, len(beginning))
 }
 
+// Replace takes another text in place of all that was added. What was passed on as text stays so: the answer then
+// differs from what was streamed.
+func (s *Speech) Replace(text string) {
+	pass := func(DeltaKind, string) {}
+	if s.sent == 0 {
+		pass = s.pass
+	}
+	*s = Speech{pass: pass, habit: s.habit, tools: s.tools, hold: s.hold, reasoned: s.reasoned,
+		line: lineState{start: true}}
+	s.Add(text)
+}
+
 // Add adds a part of the text.
 func (s *Speech) Add(text string) {
 	s.rest += text

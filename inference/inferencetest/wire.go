@@ -26,7 +26,7 @@ type Wire struct {
 }
 
 // Wires returns all wires.
-func Wires() []*Wire { return []*Wire{ChatWire(), MessagesWire()} }
+func Wires() []*Wire { return []*Wire{ChatWire(), ResponsesWire(), MessagesWire()} }
 
 var wires = Wires()
 

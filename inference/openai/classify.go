@@ -29,6 +29,9 @@ func Classify(status int, h http.Header, body []byte) *inference.Error {
 		status = c.status
 	}
 	e.Class = classOf(status, c, e)
+	if status == http.StatusNotFound && itemRefused.MatchString(c.message) {
+		e.Class = inference.ClassInvalid // it is the item that was not found
+	}
 	e.ByRequest = byRequest(status, c, e.Class)
 	if e.Class == inference.ClassContextOverflow {
 		e.Have, e.Limit = overflowNumbers(body, c.message)
@@ -52,7 +55,7 @@ func classOf(status int, c errorBody, e *inference.Error) inference.Class {
 		}
 		return inference.ClassQuota
 	}
-	if c.flagged {
+	if c.flagged || strings.EqualFold(c.code, "invalid_prompt") && promptFlagged.MatchString(c.message) {
 		return inference.ClassRefused
 	}
 	for _, name := range []string{c.code, c.kind} {
@@ -105,7 +108,13 @@ var certain = map[string]inference.Class{
 	"prompt_too_long":               inference.ClassContextOverflow,
 	"request_too_large":             inference.ClassContextOverflow,
 
-	"content_filter":               inference.ClassRefused,
+	"content_filter": inference.ClassRefused,
+	"bio_policy":     inference.ClassRefused,
+	"cyber_policy":   inference.ClassRefused,
+
+	"misalignment_policy_violation":  inference.ClassRefused,
+	"image_content_policy_violation": inference.ClassRefused,
+
 	"content_policy_violation":     inference.ClassRefused,
 	"responsibleaipolicyviolation": inference.ClassRefused,
 	"tool_use_failed":              inference.ClassBadOutput,
@@ -119,6 +128,7 @@ var certain = map[string]inference.Class{
 	"rate_limit_error":             inference.ClassRateLimited,
 	"too_many_requests":            inference.ClassRateLimited,
 	"overloaded_error":             inference.ClassOverloaded,
+	"server_is_overloaded":         inference.ClassOverloaded,
 	"slow_down":                    inference.ClassOverloaded,
 }
 
@@ -138,6 +148,24 @@ var likely = map[string]inference.Class{
 	"not_found":             inference.ClassNotFound,
 	"unauthenticated":       inference.ClassAuth,
 	"permission_denied":     inference.ClassAuth,
+
+	// Of a response that has failed.
+	"invalid_prompt":               inference.ClassInvalid,
+	"data_residency_mismatch":      inference.ClassInvalid,
+	"vector_store_timeout":         inference.ClassTransport,
+	"invalid_image":                inference.ClassInvalid,
+	"invalid_image_format":         inference.ClassInvalid,
+	"invalid_base64_image":         inference.ClassInvalid,
+	"invalid_image_url":            inference.ClassInvalid,
+	"invalid_image_mode":           inference.ClassInvalid,
+	"image_too_large":              inference.ClassInvalid,
+	"image_too_small":              inference.ClassInvalid,
+	"image_parse_error":            inference.ClassInvalid,
+	"image_file_too_large":         inference.ClassInvalid,
+	"image_file_not_found":         inference.ClassInvalid,
+	"unsupported_image_media_type": inference.ClassInvalid,
+	"empty_image_file":             inference.ClassInvalid,
+	"failed_to_download_image":     inference.ClassInvalid,
 }
 
 func byStatus(status int) inference.Class {
@@ -200,6 +228,9 @@ var (
 	}, "|"))
 	unreadableJSON = regexp.MustCompile(`(?i)^(invalid character .+|unexpected end of json input)`)
 
+	// OpenAI's code invalid_prompt. Others use it for any request that is wrong.
+	promptFlagged = regexp.MustCompile(`(?i)\bflagged\b|\bviolat`)
+
 	wrongKey = regexp.MustCompile(
 		`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid|user location is not supported`)
 	noModel = regexp.MustCompile(
@@ -212,6 +243,9 @@ var (
 	reasoningMissing = regexp.MustCompile(
 		`(?i)(reasoning|thinking|thought).{0,80}\b(passed back|provided|included|present|required|missing|empty|sent back)\b|` +
 			`\b(missing|requires?|expected|lacks?|without|no)\b.{0,60}reasoning`)
+	// Of the Responses API: an item is missing that belongs to another one, is not stored, or cannot be decrypted.
+	itemRefused = regexp.MustCompile(`(?i)\bitem\b.{0,80}\bprovided without its required\b|` +
+		`\bitem with id '?(rs|msg|fc)_|encrypted.?content|reasoning (input )?items`)
 	signatureMissing = regexp.MustCompile(`(?i)\b(missing|without|lacks?)\b.{0,20}thought_?signature`)
 	// Anthropic refuses empty texts, which its models write, in answers that are sent back as they came.
 	reasoningRefused = regexp.MustCompile(
@@ -230,6 +264,8 @@ func recordIn(status int, class inference.Class, message string) inference.Recor
 		return inference.RecordCalls
 	case class != inference.ClassInvalid:
 		return ""
+	case itemRefused.MatchString(message):
+		return inference.RecordReasoning
 	case signatureMissing.MatchString(message):
 		return inference.RecordCalls // only calls can lack one
 	case reasoningMissing.MatchString(message):

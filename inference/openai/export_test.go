@@ -14,3 +14,6 @@ func Codes() []string {
 
 // Declarations returns the number of declarations of tools that are kept.
 func Declarations() int { return declarations.Len() }
+
+// ResponsesProfile returns the profile with a name for the Responses API.
+func ResponsesProfile(name string) Profile { return responsesProfile(profiles[name]) }

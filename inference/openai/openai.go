@@ -12,7 +12,8 @@
 //     responses with other bodies ("refusals").
 //
 // The client never retries, reads no environment variables, follows no redirects, and sends
-// the key only to the configured address.
+// the key only to the configured address. It only asks a model again that has refused to encrypt
+// its reasoning, which models without any do, and then remembers that.
 package openai
 
 import (
@@ -95,6 +96,7 @@ type Client struct {
 
 	habits  sync.Map // *inference.Habit by model
 	endless sync.Map // models whose answers lack a finish reason
+	plain   sync.Map // models that have no encrypted reasoning
 }
 
 var (
@@ -219,10 +221,12 @@ func (c *Client) generate(ctx context.Context, req inference.Request,
 		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid,
 			Detail: "this client reads no answers: its Config has no Read"}
 	}
-	body, err := render(c.name, c.profile, req)
+	profile, form := c.profileFor(req.Model)
+	body, err := render(c.name, profile, req)
 	if err != nil {
 		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Detail: err.Error()}
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchdog := newWatchdog(c.idle, cancel)
@@ -235,7 +239,10 @@ func (c *Client) generate(ctx context.Context, req inference.Request,
 		path = "deployments/" + url.PathEscape(req.Model) + "/" + path
 	}
 	res, failure := c.send(ctx, http.MethodPost, path, body)
-	if failure != nil {
+	switch {
+	case failure != nil && c.isPlain(req.Model, profile, failure):
+		return c.generate(outer, req, onDelta)
+	case failure != nil:
 		return inference.Response{}, failure
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -246,7 +253,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request,
 		return inference.Response{}, failure
 	}
 	c.warnEndless(req.Model, response)
-	response.Sent = inference.SentAs(c.form, body)
+	response.Sent = inference.SentAs(form, body)
 	watchdog.timer.Reset(drainTime)
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // the answer is complete
 	return response, nil

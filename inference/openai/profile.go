@@ -136,6 +136,8 @@ func ProfileFor(name string, api API) (Profile, error) {
 	switch api {
 	case APIChat:
 		p.API = "" // as in the forms of older releases
+	case APIResponses:
+		p = responsesProfile(p)
 	case APIMessages: // the rest is for requests of chat completions
 		p = Profile{API: api, NoStream: p.NoStream, Separates: p.Separates, Listing: p.Listing}
 	}

@@ -26,6 +26,8 @@ type protocol struct {
 // its default.
 var protocols = map[API]protocol{
 	APIChat: {baseURL: "https://api.openai.com/v1", path: "chat/completions", render: renderChat},
+	APIResponses: {baseURL: "https://api.openai.com/v1", path: "responses", render: renderResponses,
+		check: checkResponses},
 	APIMessages: {
 		baseURL: "https://api.anthropic.com/v1", path: "messages", keyHeader: "X-Api-Key",
 		headers: map[string]string{"Anthropic-Version": anthropicVersion}, listing: listingAnthropic,

@@ -8,6 +8,7 @@ import (
 	"turnkeeper/inference/openai"
 	"turnkeeper/inference/openai/completions"
 	anthropic "turnkeeper/inference/openai/messages"
+	"turnkeeper/inference/openai/responses"
 )
 
 func newClient(t *testing.T, cfg openai.Config) *openai.Client {
@@ -24,7 +25,8 @@ func newClient(t *testing.T, cfg openai.Config) *openai.Client {
 }
 
 // readers parse the answers of each wire.
-var readers = map[openai.API]openai.ReadAnswer{openai.APIChat: completions.Read, openai.APIMessages: anthropic.Read}
+var readers = map[openai.API]openai.ReadAnswer{openai.APIChat: completions.Read, openai.APIMessages: anthropic.Read,
+	openai.APIResponses: responses.Read}
 
 func TestProviderSuite(t *testing.T) {
 	for _, wire := range inferencetest.Wires() {

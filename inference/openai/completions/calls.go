@@ -1,11 +1,8 @@
 package completions
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	sdk "github.com/openai/openai-go/v3"
 
@@ -33,43 +30,10 @@ type piece struct {
 func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
 	return piece{
 		index: index{int(call.Index), call.JSON.Index.Valid()}, id: call.ID, name: call.Function.Name,
-		args:   argumentText(json.RawMessage(call.Function.JSON.Arguments.Raw())),
+		args:   loose.Arguments(json.RawMessage(call.Function.JSON.Arguments.Raw())),
 		given:  !loose.IsNull(json.RawMessage(call.Function.JSON.Arguments.Raw())),
 		object: extras(call.JSON.ExtraFields), function: extras(call.Function.JSON.ExtraFields),
 	}
-}
-
-// argumentText returns arguments as text: a string unchanged, other values as JSON.
-func argumentText(data json.RawMessage) loose.Fragment {
-	if !utf8.Valid(data) {
-		data = markInvalid(data)
-	}
-	if loose.IsNull(data) {
-		return ""
-	}
-	if data[0] == '"' {
-		return loose.FragmentOf(data)
-	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, data) != nil {
-		return loose.Fragment(data)
-	}
-	return loose.Fragment(compact.String())
-}
-
-// markInvalid returns JSON with two escapes of half a surrogate pair for each byte that is not UTF-8. The check of a
-// call's arguments refuses them, even if the first completes a pair.
-func markInvalid(data json.RawMessage) (marked json.RawMessage) {
-	for len(data) > 0 {
-		r, size := utf8.DecodeRune(data)
-		if r == utf8.RuneError && size == 1 {
-			marked = fmt.Appendf(marked, `\udc%02x\udc%02[1]x`, data[0])
-		} else {
-			marked = append(marked, data[:size]...)
-		}
-		data = data[size:]
-	}
-	return marked
 }
 
 // addCall adds a piece of a call. In a whole message every entry is a new call; in a stream

@@ -1,5 +1,5 @@
-// Package completions parses the answers of OpenAI's Chat Completions, streamed or not. Only
-// this package imports openai-go. It uses the library's stream decoder and chunk types, and its
+// Package completions parses the answers of OpenAI's Chat Completions, streamed or not, with
+// openai-go. It uses the library's stream decoder and chunk types, and its
 // own code where the library fails a case of inferencetest:
 //
 //   - Accumulating chunks. The library's accumulator fails "1.4 chunk ids differ", "1.4 two

@@ -41,7 +41,7 @@ func (o *other) addFunctionCall(f sdk.ChatCompletionChunkChoiceDeltaFunctionCall
 	if f.Name != o.name.String() {
 		o.name.Add(loose.Fragment(f.Name))
 	}
-	o.arguments.Add(argumentText(json.RawMessage(f.JSON.Arguments.Raw())))
+	o.arguments.Add(loose.Arguments(json.RawMessage(f.JSON.Arguments.Raw())))
 }
 
 // settleOthers sets a.doubt if another part of the answer may hold the arguments of a call, or another call.
@@ -79,7 +79,7 @@ func (c *callParts) hasStray() bool {
 		for name, value := range members {
 			switch {
 			case likeArguments[strings.ToLower(name)]:
-				if given := compact(string(argumentText(value))); given != "" &&
+				if given := compact(string(loose.Arguments(value))); given != "" &&
 					given != compact(c.arguments.String()) {
 					return true
 				}

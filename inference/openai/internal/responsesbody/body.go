@@ -1,0 +1,135 @@
+// Package responsesbody writes the bodies of requests of OpenAI's Responses API. The requests are stateless: the
+// server stores nothing, so each has the whole conversation, with the reasoning of earlier answers encrypted.
+//
+// What is written of a message depends on it and on those before it alone. A request whose messages are those of
+// another one and more at their end begins with the same items, which servers find in their caches.
+package responsesbody
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"turnkeeper/inference"
+)
+
+// Own lists the fields of a body that options must not set: the client sets them, or they name what a server stores.
+var Own = []string{
+	"input", "instructions", "store", "include", "stream", "previous_response_id", "conversation", "background",
+}
+
+// A Form says how a request is written.
+type Form struct {
+	Provider    string // whose answers are sent back as they came
+	Stream      bool
+	NoReasoning bool // send no reasoning back, and ask for none that could be
+	NoUser      bool // omit the label of the user
+	NoCalls     bool // no tool may be called
+	Extra       map[string]json.RawMessage
+	Tools       [][]byte // their declarations
+
+	// Rules that all APIs have in common.
+	Text      func(b []byte, s string) []byte    // appends a string as JSON
+	Name      func(name string) string           // of a tool, as servers accept it
+	Arguments func(arguments string) string      // of a call, as a JSON object
+	ID        func(id string) string             // of the next call, unique
+	Result    func(answer int, id string) string // of the call with this id of the answer with this index
+}
+
+// maxCacheKey is the maximum length of a prompt_cache_key.
+const maxCacheKey = 64
+
+// Render returns the body of a request. ok is false if it has no item.
+func Render(f Form, req inference.Request) (body []byte, ok bool) {
+	messages, instructions := req.Messages, ""
+	size := 0
+	for _, m := range messages {
+		size += len(m.Text) + len(m.Raw) + itemBytes*(1+len(m.Calls))
+	}
+	h := history{form: f, ids: map[string]bool{}, out: make([]byte, 0, size)}
+	if len(messages) > 0 && messages[0].Role == inference.RoleSystem {
+		instructions = messages[0].Text
+	}
+	for i, m := range messages {
+		if i > 0 || m.Role != inference.RoleSystem {
+			h.add(i, m)
+		}
+	}
+	if len(h.out) == 0 {
+		return nil, false
+	}
+	fields := f.fields(req)
+	fields["input"] = append(h.out, ']')
+	if instructions != "" {
+		fields["instructions"] = f.Text(nil, instructions)
+	}
+	size = 0
+	for name, value := range fields {
+		size += len(name) + len(value) + len(`"":,`)
+	}
+	b := append(make([]byte, 0, size+len(`{}`)), '{')
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(f.Text(b, name), ':'), fields[name]...)
+	}
+	return append(b, '}'), true
+}
+
+// itemBytes is about what an item takes besides its text.
+const itemBytes = 100
+
+// fields returns the fields of a body other than input and instructions.
+func (f Form) fields(req inference.Request) map[string][]byte {
+	fields := map[string][]byte{"model": f.Text(nil, req.Model), "store": []byte("false")}
+	if !f.NoReasoning {
+		fields["include"] = []byte(`["reasoning.encrypted_content"]`)
+	}
+	if f.Stream {
+		fields["stream"] = []byte("true")
+	}
+	if len(f.Tools) > 0 {
+		fields["tools"] = f.tools()
+		if f.NoCalls {
+			fields["tool_choice"] = []byte(`"none"`)
+		}
+	}
+	if req.MaxOutputTokens > 0 {
+		fields["max_output_tokens"] = strconv.AppendInt(nil, int64(req.MaxOutputTokens), 10)
+	}
+	if req.Temperature != nil {
+		fields["temperature"] = strconv.AppendFloat(nil, *req.Temperature, 'g', -1, 64)
+	}
+	if req.User != "" && !f.NoUser {
+		fields["safety_identifier"] = f.Text(nil, req.User)
+	}
+	if key := req.CacheKey; key != "" {
+		if len(key) > maxCacheKey {
+			sum := sha256.Sum256([]byte(key))
+			key = hex.EncodeToString(sum[:])
+		}
+		fields["prompt_cache_key"] = f.Text(nil, key)
+	}
+	for name, value := range f.Extra {
+		if _, taken := fields[name]; !taken && !slices.Contains(Own, name) && json.Valid(value) {
+			fields[name] = appendCompact(nil, value)
+		}
+	}
+	return fields
+}
+
+// tools returns the list of tools.
+func (f Form) tools() []byte {
+	list := []byte{'['}
+	for i, tool := range f.Tools {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, tool...)
+	}
+	return append(list, ']')
+}
