@@ -256,8 +256,48 @@ func (i *item) call() finalCall {
 	return c
 }
 
-// listOf returns items as a JSON list.
+// ordinary holds the members of items that say nothing that the text and the calls do not say.
+var ordinary = map[string][]string{
+	responsesbody.TypeMessage: {"type", "id", "role", "status", "content"},
+	responsesbody.TypeCall:    {"type", "id", "call_id", "name", "arguments", "status"},
+}
+
+// isPlain reports whether an answer is only a text and calls after it.
+func isPlain(items []responsesbody.Item) bool {
+	for n, item := range items {
+		for name, value := range item.Members {
+			if !slices.Contains(ordinary[item.Type], name) && !loose.IsNull(value) {
+				return false
+			}
+		}
+		if item.Type == responsesbody.TypeMessage && (n > 0 || !onlyText(item)) {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyText reports whether all parts of a message are text.
+func onlyText(message responsesbody.Item) bool {
+	var parts []struct {
+		Type loose.Text `json:"type"`
+	}
+	if json.Unmarshal(message.Members["content"], &parts) != nil {
+		return false
+	}
+	for _, p := range parts {
+		if p.Type != "output_text" {
+			return false
+		}
+	}
+	return true
+}
+
+// listOf returns items as a JSON list, or nil if the text and the calls say the same.
 func listOf(items []responsesbody.Item) json.RawMessage {
+	if isPlain(items) {
+		return nil
+	}
 	list := []byte{'['}
 	for n, item := range items {
 		if n > 0 {

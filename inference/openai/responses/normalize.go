@@ -75,6 +75,9 @@ func (a *answer) response() (inference.Response, *inference.Error) {
 	return res, a.empty()
 }
 
+// overflow is the status of an answer that filled the context window, of servers other than OpenAI's.
+const overflow = "model_context_window_exceeded"
+
 // empty returns the error of an answer without text and calls.
 func (a *answer) empty() *inference.Error {
 	switch finish := inference.FinishOf(a.finish); {
@@ -84,7 +87,7 @@ func (a *answer) empty() *inference.Error {
 	case finish == inference.FinishFiltered:
 		return &inference.Error{Class: inference.ClassRefused, Code: "content_filter",
 			Detail: "the provider's content filter stopped the answer"}
-	case finish == inference.FinishCut && a.reported && a.usage.OutputTokens == 0:
+	case a.finish == overflow, finish == inference.FinishCut && a.reported && a.usage.OutputTokens == 0:
 		return &inference.Error{Class: inference.ClassContextOverflow, Code: a.finish,
 			Detail: "the request left no room for an answer"}
 	}
