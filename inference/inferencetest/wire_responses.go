@@ -11,7 +11,7 @@ func ResponsesWire() *Wire {
 			return event("error", encode(map[string]any{"type": "error", "code": code, "message": message,
 				"param": nil}))
 		},
-		violations: ResponsesViolations, exchanges: responsesExchanges,
+		violations: ResponsesViolations, chat: responsesChat,
 		finishes: map[string]string{"stop": "completed", "tool_calls": "completed", "length": "max_output_tokens"},
 		Skips: map[string]string{
 			"answers in chunks": own, "broken chunks": own, "errors in chunks": own,
@@ -100,26 +100,57 @@ func responsesStream(a Spoken) (begun, rest []string) {
 	return begun, []string{add(kind, map[string]any{"response": responsesObject(a)})}
 }
 
-// responsesExchanges returns the calls of a request with their results.
-func responsesExchanges(body []byte) (all []exchange) {
+// responsesChat returns a request as Chat Completions would have it.
+func responsesChat(body []byte) Chat {
 	var request struct {
-		Input []struct {
-			Type, Name, Arguments, Output string
-			CallID                        string `json:"call_id"`
+		Model, Instructions string
+		Stream              bool
+		Input               []struct {
+			Type, Role, Name, Arguments, Output string
+			Content                             json.RawMessage
+			CallID                              string `json:"call_id"`
 		}
+		Tools  []json.RawMessage
+		Choice json.RawMessage `json:"tool_choice"`
 	}
 	_ = json.Unmarshal(body, &request) // a strict server reports faults
-	for _, i := range request.Input {
-		switch i.Type {
+	c := Chat{Model: request.Model, Stream: request.Stream, Tools: request.Tools, ToolChoice: request.Choice}
+	says := func(role, text string) ChatMessage {
+		return ChatMessage{Role: role, Content: json.RawMessage(quote(text))}
+	}
+	if request.Instructions != "" {
+		c.Messages = append(c.Messages, says("system", request.Instructions))
+	}
+	for _, item := range request.Input {
+		switch item.Type {
+		case "reasoning":
 		case "function_call":
-			all = append(all, exchange{ID: i.CallID, Name: i.Name, Arguments: i.Arguments})
-		case "function_call_output":
-			for n := range all {
-				if all[n].ID == i.CallID {
-					all[n].Result = i.Output
-				}
+			call := ChatCall{ID: item.CallID, Type: "function"}
+			call.Function.Name, call.Function.Arguments = item.Name, item.Arguments
+			if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != "assistant" {
+				c.Messages = append(c.Messages, says("assistant", ""))
 			}
+			last := &c.Messages[len(c.Messages)-1]
+			last.ToolCalls = append(last.ToolCalls, call)
+		case "function_call_output":
+			result := says("tool", item.Output)
+			result.ToolCallID = item.CallID
+			c.Messages = append(c.Messages, result)
+		default:
+			c.Messages = append(c.Messages, says(item.Role, responsesText(item.Content)))
 		}
 	}
-	return all
+	return c
+}
+
+// responsesText returns the text of a message item, which has a text or parts.
+func responsesText(content json.RawMessage) string {
+	var text string
+	var parts []struct{ Text string }
+	if json.Unmarshal(content, &text) != nil && json.Unmarshal(content, &parts) == nil {
+		for _, p := range parts {
+			text += p.Text
+		}
+	}
+	return text
 }
