@@ -17,7 +17,7 @@ func plantTurns(h *env, series []turnkeeper.ConversationKey) {
 		h.Exec(
 			`insert into turnkeeper.messages (id, agent, user_name, conversation, lane, body, state, closed_at, turn_id) overriding system value
 			select g * 100 + $1, $2, $3, $4, turnkeeper.lane_of($2, $3, $4, true), 'body ' || (g * 100 + $1), 'succeeded', now(), g * 100 + $1
-			from generate_series(1, 43 + $1::int) g`, i, key.Agent, key.User, key.Name)
+			from generate_series(1, $5 + 3 + $1::int) g`, i, key.Agent, key.User, key.Name, turnlog.PastTurns)
 	}
 	h.Exec(
 		`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, dispatches, token, granted_at, lease_until, ended_at, stop_reason, inner_dialogue)
@@ -130,8 +130,8 @@ func TestALastRunBeforeTheHistory(t *testing.T) {
 	plantTurns(h, []turnkeeper.ConversationKey{{Agent: "desk", Name: "a"}, {Agent: "desk", Name: "b"},
 		{Agent: "desk", Name: "c"}})
 	h.Exec(
-		"update turnkeeper.messages set trigger = 'schedule', schedule = 's', slot = timestamptz '2026-01-01Z' + id * interval '1 minute' where id in (402, 4502)")
-	record, err := h.RecordForRequest(t.Context(), 4502)
+		"update turnkeeper.messages set trigger = 'schedule', schedule = 's', slot = timestamptz '2026-01-01Z' + id * interval '1 minute' where id in (402, 8502)")
+	record, err := h.RecordForRequest(t.Context(), 8502)
 	if err != nil || record.LastRun == nil || record.LastRun.TurnID != 402 || record.LastRun.Reply != "reply 402" ||
 		record.History[0].TurnID != 502 {
 		t.Errorf("the last run is %+v, %v", record.LastRun, err)
@@ -140,7 +140,7 @@ func TestALastRunBeforeTheHistory(t *testing.T) {
 	h.Exec("insert into turnkeeper.labels (kind, id, label, source) values ('turn', 402, 'private', 'the last run')")
 	schedule := "s"
 	row := dbsqlc.TurnForWorkerRow{
-		ID: 4502, MessageID: int64(record.Message.ID), Agent: "desk", Conversation: record.Turn.Conversation,
+		ID: 8502, MessageID: int64(record.Message.ID), Agent: "desk", Conversation: record.Turn.Conversation,
 		Schedule: &schedule, HasPast: true, AnyLabels: true,
 	}
 	if record, err = h.Complete(t.Context(), &row); err != nil || record.LastRun == nil ||
