@@ -157,12 +157,13 @@ func loadRecording(e *env.Env, file string) {
 	e.Exec("update leases set granted_at = granted_at - interval '1 day', lease_until = lease_until - interval '1 day'")
 }
 
-// insertRecorded inserts recorded rows. Columns added later keep their defaults.
+// insertRecorded inserts recorded rows. Columns added later keep their defaults, and generated ones are made again.
 func insertRecorded(e *env.Env, table recordedTable) {
 	e.T.Helper()
 	columns := env.Query[*string](e,
-		"select string_agg(distinct quote_ident(k), ', ') from json_array_elements($1::json) r, json_object_keys(r) k",
-		string(table.Rows))
+		"select string_agg(distinct quote_ident(k), ', ') from json_array_elements($1::json) r, json_object_keys(r) k "+
+			"where k not in (select attname from pg_attribute where attrelid = $2::text::regclass and attgenerated <> '')",
+		string(table.Rows), table.Name)
 	if columns == nil {
 		return
 	}
