@@ -269,20 +269,8 @@ func (c *talk) check() {
 
 func (c *talk) extends(where string, before, r sentRequest) {
 	c.Helper()
-	if len(r.Messages) <= len(before.Messages) {
-		c.Errorf("%s: %d messages after %d", where, len(r.Messages), len(before.Messages))
-		return
-	}
-	same := func(what string, a, b any) {
-		if !reflect.DeepEqual(a, b) {
-			c.Errorf("%s: %s differs from that of the request before it:\n%.300s\n%.300s", where, what,
-				prompt.Canonical(a), prompt.Canonical(b))
-		}
-	}
-	same("the list of tools", before.Tools, r.Tools)
-	same("the key of the cache", before.CacheKey, r.CacheKey)
-	for i, m := range before.Messages {
-		same(fmt.Sprintf("message %d of %d", i+1, len(before.Messages)), m, r.Messages[i])
+	if why := prompt.Difference(before.Request, r.Request); why != "" || before.CacheKey != r.CacheKey {
+		c.Errorf("%s: it does not extend round %d of turn %d: %s", where, before.round, before.turn, why)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference/openai"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 )
@@ -31,19 +32,7 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 	if err != nil {
 		return SentRequest{}, err
 	}
-	upTo := prompt.SummaryOf(record, round)
-	if record.Summary, err = journal.New(store.DB).SummaryUpTo(ctx, record.Turn, upTo); err != nil {
-		return SentRequest{}, err
-	}
-	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
-	if err != nil {
-		return SentRequest{}, fmt.Errorf("the agent's definition cannot be read: %w", err)
-	}
-	parts, err := journal.New(store.DB).RequestParts(ctx, prompt.PartsOf(record, round)...)
-	if err != nil {
-		return SentRequest{}, err
-	}
-	rebuilt, err := prompt.Rebuild(record, definition.WithAnswerLimit(record.AnswerLimit), round, parts)
+	rebuilt, err := rebuild(ctx, journal.New(store.DB), record, round)
 	if err != nil {
 		return SentRequest{}, err
 	}
@@ -59,4 +48,80 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Start: rebuilt.Start, Body: body, SHA256: hash,
 		Exact: hash == rebuilt.Recipe.SHA256,
 	}, nil
+}
+
+// rebuild builds the request of a round again from the turn's record. It sets the record's summary.
+func rebuild(ctx context.Context, store *journal.Store, record *turnlog.Record, round int) (prompt.Rebuilt, error) {
+	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
+	if err != nil {
+		return prompt.Rebuilt{}, fmt.Errorf("the agent's definition cannot be read: %w", err)
+	}
+	upTo := prompt.SummaryOf(record, round)
+	if record.Summary, err = store.SummaryUpTo(ctx, record.Turn, upTo); err != nil {
+		return prompt.Rebuilt{}, err
+	}
+	parts, err := store.RequestParts(ctx, prompt.PartsOf(record, round)...)
+	if err != nil {
+		return prompt.Rebuilt{}, err
+	}
+	return prompt.Rebuild(record, definition.WithAnswerLimit(record.AnswerLimit), round, parts)
+}
+
+// checkedTurns is the number of turns whose requests CheckRequests rebuilds.
+const checkedTurns = 100
+
+// CheckRequests checks that the requests of the newest turns extend those before them in their epochs. It leaves out a
+// request that cannot be rebuilt, for example because what it showed is deleted.
+func CheckRequests(ctx context.Context, store *operate.Store) (operate.Promise, error) {
+	p := operate.Promise{Text: fmt.Sprintf(
+		"within an epoch each request extends the one before it (those of the newest %d turns)", checkedTurns)}
+	journals := journal.New(store.DB)
+	turns, err := journals.NewestRequests(ctx, checkedTurns)
+	if err != nil {
+		return p, err
+	}
+	for _, turn := range turns {
+		record, err := journals.RecordForRequest(ctx, turn)
+		if err != nil {
+			return p, err
+		}
+		for n := range record.Rounds {
+			why, err := unlikeBefore(ctx, journals, record, n+1)
+			switch {
+			case err != nil:
+				return p, err
+			case why == "":
+			case len(p.Broken) == operate.MaxBroken:
+				p.More = true
+				return p, nil
+			default:
+				p.Broken = append(p.Broken, fmt.Sprintf("turn %d round %d: %s", turn, n+1, why))
+			}
+		}
+	}
+	return p, nil
+}
+
+// unlikeBefore says where the request of a round does not extend the one before it. Empty: it does, or there is none.
+func unlikeBefore(ctx context.Context, store *journal.Store, record *turnlog.Record, round int) (string, error) {
+	turn, number, ok := prompt.Before(record, round)
+	if !ok {
+		return "", ctx.Err()
+	}
+	other := record
+	if turn != record.Turn.ID {
+		var err error
+		if other, err = store.RecordForRequest(ctx, turn); err != nil {
+			return "", err
+		}
+	}
+	after, err := rebuild(ctx, store, record, round)
+	if err != nil {
+		return "", ctx.Err() // perhaps it is purged
+	}
+	before, err := rebuild(ctx, store, other, number)
+	if err != nil {
+		return "", ctx.Err()
+	}
+	return prompt.Difference(before.Request, after.Request), nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
@@ -28,8 +29,8 @@ func checkCommand(s *shell.Session) *cobra.Command {
 		Use: "check", Short: "Check that every promise holds in this database", Args: cobra.NoArgs,
 		Long: `Check Turnkeeper's promises against the rows of the database: one reply per
 message, no call with effect once started twice, no overlapping leases, and so
-on. It reads all rows in one snapshot, writes nothing, and may run while workers
-run. The exit code is 1 if any promise is broken.`,
+on. It reads all rows in one snapshot, rebuilds the newest requests, writes
+nothing, and may run while workers run. The exit code is 1 if any promise is broken.`,
 		Example: `  turnctl check
   turnctl check --at-rest         when no worker runs and no turn should be open`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +39,11 @@ run. The exit code is 1 if any promise is broken.`,
 				if err != nil {
 					return err
 				}
-				return printPromises(s, promises)
+				requests, err := setup.CheckRequests(cmd.Context(), db.Store)
+				if err != nil {
+					return err
+				}
+				return printPromises(s, append(promises, requests))
 			})
 		},
 	}
