@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,6 +106,12 @@ func statementOn(past turnlog.Past) string {
 		}
 	default:
 		return ""
+	}
+	for call := range eachCall(past.Rounds) {
+		if WentOn(*call) && hadEffect(*call) { // its result still says that it runs
+			text += fmt.Sprintf(" %s (id: %s): %s.", PlainName(call.Name), call.OutputID,
+				cmp.Or(call.Problem(), string(call.State)))
+		}
 	}
 	if anyCall(past.Rounds, hadEffect) {
 		text += " What its calls did was not undone: their results say what that is. Do not do it again without need."

@@ -84,7 +84,7 @@ func anyCall(rounds []turnkeeper.Round, is func(turnkeeper.ToolCall) bool) bool 
 }
 
 // IndexOf returns the index of the call with an id, or -1. The id may be, in this order of
-// precedence, the id on the wire, the output's id or the call's key, or the call's number
+// precedence, the id on the wire, the output's id or the call's key, the id that the provider sent, or the call's number
 // in the turn.
 func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool { return c.WireID == id }); i >= 0 {
@@ -93,6 +93,9 @@ func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool {
 		return c.OutputID != "" && string(c.OutputID) == id || c.Key.String() == id
 	}); i >= 0 {
+		return i
+	}
+	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool { return c.ProviderID == id }); i >= 0 && id != "" {
 		return i
 	}
 	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(calls) && strconv.Itoa(n) == id {

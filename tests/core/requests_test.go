@@ -80,7 +80,7 @@ func TestRequestsAreRebuiltByteForByte(t *testing.T) {
 		"a page":                   "chars remaining",
 		"a result that gave way":   "dropped to fit the context window; to read it again call get_tool_output",
 		"turns that are not shown": "of this conversation", "the last round": "tools can no longer be called",
-		"an earlier turn's id": "turn-1-round-1-tool-1",
+		"an id for a repeated one": "round-1-tool-1",
 	} {
 		if !strings.Contains(all, sign) {
 			t.Errorf("no request had %s", what)
@@ -104,9 +104,9 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 			`update turnkeeper.journal set results = (select json_agg(case when r ->> 'round' = '1' and r ->> 'ordinal' = '1'
 			then (r::jsonb || '{"shown": "[redacted]"}')::json else r end) from json_array_elements(results) r) where turn_id = $1 and results is not null`, []string{"show", id, "--request", "2"}, 1, "this differs from the sent request"},
 		{"no part",
-			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{form}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
 		{"a newer release",
-			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
+			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by another release"},
 		{"no recipe", "update turnkeeper.journal set request = null where turn_id = $1 and round = 4",
 			[]string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},
 		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
@@ -155,7 +155,7 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 	})
 	e.StartWorker()
 	summaries := 0
-	for n := range 16 {
+	for n := range 20 {
 		before := len(e.Model.Requests())
 		turn := e.TurnOf(e.Send("clerk", fmt.Sprintf("Say %d.", n)))
 		asked := e.Model.Requests()[before:]

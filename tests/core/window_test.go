@@ -14,18 +14,19 @@ import (
 type shownWindow struct {
 	RoundLog []struct {
 		Request struct {
-			Window    int    `json:"window_tokens"`
-			System    int    `json:"system_prompt_tokens"`
-			Tools     int    `json:"tool_definition_tokens"`
-			History   int    `json:"history_tokens"`
-			Turn      int    `json:"turn_tokens"`
-			Estimate  int    `json:"estimated_tokens"`
-			Room      int    `json:"room_tokens"`
-			Reported  *int64 `json:"reported_tokens"`
-			Dropped   string `json:"dropped_results"`
-			Omitted   int    `json:"earlier_turns_not_shown"`
-			Cut       bool   `json:"silently_cut"`
-			Compacted *int   `json:"compacted_to_tokens"`
+			Window   int    `json:"window_tokens"`
+			System   int    `json:"system_prompt_tokens"`
+			Tools    int    `json:"tool_definition_tokens"`
+			History  int    `json:"history_tokens"`
+			Turn     int    `json:"turn_tokens"`
+			Estimate int    `json:"estimated_tokens"`
+			Room     int    `json:"room_tokens"`
+			Reported *int64 `json:"reported_tokens"`
+			Cut      bool   `json:"silently_cut"`
+			Start    *struct {
+				Omitted   int  `json:"earlier_turns_not_shown"`
+				Compacted *int `json:"compacted_to_tokens"`
+			} `json:"epoch_start"`
 		} `json:"request"`
 	} `json:"rounds"`
 }
@@ -62,12 +63,13 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 	e.WantRequests(4)
 
 	cutDown := env.Turnctl[shownWindow](e, "show", fmt.Sprint(second.ID)).RoundLog[0].Request
-	if cutDown.Compacted == nil || cutDown.Omitted != 1 || cutDown.Estimate > *cutDown.Compacted ||
+	if start := cutDown.Start; start == nil || start.Compacted == nil || start.Omitted != 1 ||
+		cutDown.Estimate > *start.Compacted ||
 		cutDown.Reported == nil || *cutDown.Reported != 9200 || cutDown.Cut {
 		t.Errorf("the turn that was refused: %+v", cutDown)
 	}
 	cut := env.Turnctl[shownWindow](e, "show", fmt.Sprint(third.ID)).RoundLog[0].Request
-	if !cut.Cut || cut.Compacted != nil || cut.Window != 100000 || cut.Tools < 200 || cut.System < 50 ||
+	if !cut.Cut || cut.Start != nil && cut.Start.Compacted != nil || cut.Window != 100000 || cut.Tools < 200 || cut.System < 50 ||
 		cut.Turn < 8000 || cut.History < 16000 ||
 		cut.Room != 100000-4096-5000 {
 		t.Errorf("the turn that was cut: %+v", cut)

@@ -136,8 +136,7 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	r = mcp("list")
 	wantOutput(e, r, 0, r.Stdout, "changed", "gone")
-	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "failed" ||
-		!strings.Contains(call.Result, "turnctl mcp pin") {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).Calls()[0]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
 		t.Errorf("the changed tool is %s: %s", call.State, call.Result)
 	}
 
@@ -152,7 +151,7 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("once more accepted: %v", got)
 	}
 	e.Poll("the accepted tool can be called", func() bool {
-		return e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"].State == "succeeded"
+		return e.TurnOf(e.Enqueue("clerk", "Look.")).Calls()[0].State == "succeeded"
 	})
 
 	if n := env.Turnctl[int](e, "mcp", "forget", "shelf"); n != 3 {
