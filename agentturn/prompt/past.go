@@ -109,14 +109,21 @@ func statementOn(past turnlog.Past) string {
 	}
 	for call := range eachCall(past.Rounds) {
 		if WentOn(*call) && hadEffect(*call) { // its result still says that it runs
-			text += fmt.Sprintf(" %s (id: %s): %s.", PlainName(call.Name), call.OutputID,
-				cmp.Or(call.Problem(), string(call.State)))
+			text += fmt.Sprintf(" %s (id: %s): %s.", PlainName(call.Name), call.OutputID, outcomeOf(*call))
 		}
 	}
 	if anyCall(past.Rounds, hadEffect) {
 		text += " What its calls did was not undone: their results say what that is. Do not do it again without need."
 	}
 	return "[" + text + "]"
+}
+
+// outcomeOf returns how a call ended, without the tool's text.
+func outcomeOf(call turnkeeper.ToolCall) string {
+	if call.State == turnkeeper.CallCancelled || call.State == turnkeeper.CallUnknown {
+		return strings.TrimSuffix(cmp.Or(call.Preview, call.Problem()), ".") // the program wrote the preview
+	}
+	return cmp.Or(call.Problem(), string(call.State))
 }
 
 // pastLine returns the line that replaces a handle of an earlier turn, which the model can
