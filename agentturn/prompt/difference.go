@@ -10,8 +10,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// Difference says where a request does not extend another one, in plain words. It is empty if it does: its tools are the
-// same, and its messages are those of the other with more at the end.
+// Difference says where a request does not extend another one, in plain words. It is empty if it does: its tools are
+// the same, and its messages are those of the other with more at the end.
 func Difference(before, after inference.Request) string {
 	if !reflect.DeepEqual(before.Tools, after.Tools) {
 		return "the tools differ"

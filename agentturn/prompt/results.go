@@ -83,9 +83,8 @@ func anyCall(rounds []turnkeeper.Round, is func(turnkeeper.ToolCall) bool) bool 
 	return false
 }
 
-// IndexOf returns the index of the call with an id, or -1. The id may be, in this order of
-// precedence, the id on the wire, the output's id or the call's key, the id that the provider sent, or the call's number
-// in the turn.
+// IndexOf returns the index of the call with an id, or -1. The id may be, in this order of precedence, the id on the
+// wire, the output's id or the call's key, the id that the provider sent, or the call's number in the turn.
 func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool { return c.WireID == id }); i >= 0 {
 		return i
@@ -95,7 +94,9 @@ func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	}); i >= 0 {
 		return i
 	}
-	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool { return c.ProviderID == id }); i >= 0 && id != "" {
+	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool {
+		return c.ProviderID == id
+	}); i >= 0 && id != "" {
 		return i
 	}
 	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(calls) && strconv.Itoa(n) == id {

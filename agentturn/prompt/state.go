@@ -9,6 +9,7 @@
 package prompt
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -172,9 +173,8 @@ func (s *State) newEpoch(m Model, at Moment, reason turnkeeper.EpochReason) *epo
 func (s *State) kept(before *epoch) (history []turnlog.Past, older int) {
 	history = s.history
 	if before != nil {
-		if at, found := indexOf(s.history, before.FirstPast()); found {
-			history = s.history[at:]
-		}
+		at, _ := indexOf(s.history, cmp.Or(before.FirstPast(), before.id.Turn))
+		history = s.history[at:]
 	}
 	if s.made.unwritten != nil { // it covers what was to be left out, and nothing else
 		after, found := indexOf(history, s.made.unwritten.UpTo)

@@ -11,7 +11,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/pg"
 )
 
@@ -90,12 +89,6 @@ func (s *Store) SummaryUpTo(ctx context.Context, turn turnkeeper.Turn,
 		return turnlog.Summary{}, nil
 	}
 	return turnlog.Summary{UpTo: upTo, Text: text}, err
-}
-
-// NewestRequests returns the newest turns with requests on record, at most so many, the newest first.
-func (s *Store) NewestRequests(ctx context.Context, limit int) ([]turnkeeper.TurnID, error) {
-	rows, err := s.db.Q.NewestRequests(ctx, int32(limit)) //nolint:gosec // small
-	return dbrow.Map(rows, func(id int64) turnkeeper.TurnID { return turnkeeper.TurnID(id) }), pg.Translate(err)
 }
 
 // RecordForRequest reads a turn as its worker saw it when it built its requests, so that they can be rebuilt: with its

@@ -124,7 +124,3 @@ where agent = @agent and user_name = @user_name and conversation = @conversation
 
 -- name: RequestParts :many
 select sha256, content from turnkeeper.request_parts where sha256 = any(@hashes::text[]);
-
--- name: NewestRequests :many
--- The newest turns with requests on record, the newest first.
-select distinct turn_id from turnkeeper.journal where request is not null order by turn_id desc limit @max_rows;

@@ -69,7 +69,8 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 		t.Errorf("the turn that was refused: %+v", cutDown)
 	}
 	cut := env.Turnctl[shownWindow](e, "show", fmt.Sprint(third.ID)).RoundLog[0].Request
-	if !cut.Cut || cut.Start != nil && cut.Start.Compacted != nil || cut.Window != 100000 || cut.Tools < 200 || cut.System < 50 ||
+	if !cut.Cut || cut.Start != nil && cut.Start.Compacted != nil || cut.Window != 100000 || cut.Tools < 200 ||
+		cut.System < 50 ||
 		cut.Turn < 8000 || cut.History < 16000 ||
 		cut.Room != 100000-4096-5000 {
 		t.Errorf("the turn that was cut: %+v", cut)

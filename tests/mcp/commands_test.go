@@ -136,7 +136,8 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	r = mcp("list")
 	wantOutput(e, r, 0, r.Stdout, "changed", "gone")
-	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).Calls()[0]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).Calls()[0]; call.State != "failed" ||
+		!strings.Contains(call.Result, "turnctl mcp pin") {
 		t.Errorf("the changed tool is %s: %s", call.State, call.Result)
 	}
 

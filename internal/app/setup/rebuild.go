@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"turnkeeper"
@@ -67,7 +68,7 @@ func rebuild(ctx context.Context, store *journal.Store, record *turnlog.Record, 
 	return prompt.Rebuild(record, definition.WithAnswerLimit(record.AnswerLimit), round, parts)
 }
 
-// checkedTurns is the number of turns whose requests CheckRequests rebuilds.
+// checkedTurns is the number of turns whose requests CheckRequests rebuilds: the most that Turns lists.
 const checkedTurns = 100
 
 // CheckRequests checks that the requests of the newest turns extend those before them in their epochs. It leaves out a
@@ -76,12 +77,15 @@ func CheckRequests(ctx context.Context, store *operate.Store) (operate.Promise, 
 	p := operate.Promise{Text: fmt.Sprintf(
 		"within an epoch each request extends the one before it (those of the newest %d turns)", checkedTurns)}
 	journals := journal.New(store.DB)
-	turns, err := journals.NewestRequests(ctx, checkedTurns)
+	turns, err := store.Turns(ctx, operate.Page{Limit: checkedTurns})
 	if err != nil {
 		return p, err
 	}
 	for _, turn := range turns {
-		record, err := journals.RecordForRequest(ctx, turn)
+		record, err := journals.RecordForRequest(ctx, turn.ID)
+		if errors.Is(err, turnkeeper.ErrNotFound) || errors.Is(err, journal.ErrNewerJournal) {
+			continue
+		}
 		if err != nil {
 			return p, err
 		}
@@ -95,7 +99,7 @@ func CheckRequests(ctx context.Context, store *operate.Store) (operate.Promise, 
 				p.More = true
 				return p, nil
 			default:
-				p.Broken = append(p.Broken, fmt.Sprintf("turn %d round %d: %s", turn, n+1, why))
+				p.Broken = append(p.Broken, fmt.Sprintf("turn %d round %d: %s", turn.ID, n+1, why))
 			}
 		}
 	}

@@ -234,31 +234,6 @@ func (q *Queries) LastRun(ctx context.Context, arg LastRunParams) ([]LastRunRow,
 	return items, nil
 }
 
-const NewestRequests = `-- name: NewestRequests :many
-select distinct turn_id from turnkeeper.journal where request is not null order by turn_id desc limit $1
-`
-
-// The newest turns with requests on record, the newest first.
-func (q *Queries) NewestRequests(ctx context.Context, maxRows int32) ([]int64, error) {
-	rows, err := q.db.Query(ctx, NewestRequests, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var turn_id int64
-		if err := rows.Scan(&turn_id); err != nil {
-			return nil, err
-		}
-		items = append(items, turn_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const PastJournals = `-- name: PastJournals :many
 select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer,
     coalesce(j.calls::text, '')::text as calls,
