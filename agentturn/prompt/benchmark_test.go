@@ -12,29 +12,43 @@ import (
 	"turnkeeper/tools"
 )
 
-// BenchmarkBuild composes the three requests of a turn, in a new conversation and in a long one.
+// BenchmarkBuild builds the three requests of a turn, in a new conversation and in a long one of the same epoch.
 func BenchmarkBuild(b *testing.B) {
+	offer := prompt.Offer{Registry: &tools.Registry{}, Bounds: bounds.Default()}
+	first, err := prompt.NewState(turn(), agent, offer, &prompt.Calibrations{}).Build(model, prompt.Moment{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	first.Recipe.Epoch.Turn = 1
 	var history []turnlog.Past
 	for i := range 50 {
-		id := fmt.Sprintf("call_%d", i)
-		history = append(history, past(turnkeeper.TurnID(i+1), strings.Repeat("Question. ", 20), id, "",
-			strings.Repeat("Answer. ", 50)))
+		p := past(turnkeeper.TurnID(i+1), strings.Repeat("Question. ", 20), fmt.Sprintf("call_%d", i), "",
+			strings.Repeat("Answer. ", 50))
+		recipe := first.Recipe
+		if recipe.After = turnkeeper.TurnID(i); i > 0 {
+			recipe.Start = nil
+		}
+		p.Rounds[0].Recipe = &recipe
+		history = append(history, p)
 	}
-	rounds := []turnkeeper.Round{
-		round("", call("look", "call_a", strings.Repeat("0123456789", 20))),
-		round("", call("look", "call_b", strings.Repeat("0123456789", 20))),
-	}
-	rounds[1].Number, rounds[1].Calls[0].Key.Round = 2, 2
 	for _, turns := range []int{0, len(history)} {
 		b.Run(fmt.Sprintf("past=%d", turns), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s := prompt.NewState(turn(history[:turns]...), agent,
-					prompt.Offer{Registry: &tools.Registry{}, Bounds: bounds.Default()}, &prompt.Calibrations{})
-				for n := range len(rounds) + 1 {
-					if _, err := s.Build(model, prompt.Moment{Rounds: rounds[:n]}); err != nil {
-						b.Fatal(err)
+				record := turn(history[:turns]...)
+				record.Turn.ID = 51
+				s := prompt.NewState(record, agent, offer, &prompt.Calibrations{})
+				var rounds []turnkeeper.Round
+				for n := range 3 {
+					s.MissingParts(rounds)
+					request, err := s.Build(model, prompt.Moment{Rounds: rounds})
+					if err != nil || (request.Recipe.Start == nil) != (turns > 0 || n > 0) {
+						b.Fatal(request.Recipe, err)
 					}
+					s.Unwritten(request.Recipe, request.Parts)
+					round := round("", call("look", fmt.Sprint("call_", turns, n), strings.Repeat("0123456789", 20)))
+					round.Number, round.Calls[0].Key.Round, round.Recipe = n+1, n+1, &request.Recipe
+					rounds = append(rounds, round)
 				}
 			}
 		})

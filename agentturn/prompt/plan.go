@@ -68,7 +68,7 @@ func (p *plan) fit(history []turnlog.Past, older int, summary string, summaryRoo
 	p.window.System = p.message(p.s.systemText())
 	l := load{fixed: p.window.Estimate(), older: older > 0}
 	for _, past := range history {
-		l.past = append(l.past, p.s.sizes.load(p.sizer, past))
+		l.past = append(l.past, p.s.pasts.load(p.sizer, past))
 	}
 	if len(history)+older > 0 {
 		l.note = p.prose(omissionNote(len(history)+older, summary)) + summaryRoom
@@ -84,10 +84,11 @@ func (p *plan) fit(history []turnlog.Past, older int, summary string, summaryRoo
 	return f, ok
 }
 
-// request builds the request.
-func (p *plan) request(shown []turnlog.Past) (Request, error) {
+// request builds the request. past are the messages of the earlier turns, or nil.
+func (p *plan) request(shown []turnlog.Past, past []inference.Message) (Request, error) {
 	notice := p.setNotice(p.full()) // not longer than with 100
-	in := input{turn: p.s.turn, def: p.s.def, body: p.s.body, shown: shown, rounds: p.at.Rounds, epoch: p.epoch,
+	in := input{turn: p.s.turn, def: p.s.def, body: p.s.body, shown: shown, past: past, rounds: p.at.Rounds,
+		epoch: p.epoch,
 		final: p.at.Final, notice: notice, cacheKey: p.s.cacheKey}
 	request, err := in.request()
 	recipe := turnkeeper.Recipe{

@@ -24,7 +24,8 @@ type input struct {
 	final  bool
 	notice string
 
-	cacheKey string // of the conversation
+	past     []inference.Message // of shown, if they are written already; nil: they are not
+	cacheKey string              // of the conversation
 }
 
 // request builds the request.
@@ -41,22 +42,38 @@ func (in input) request() (inference.Request, error) {
 	if err != nil {
 		return inference.Request{}, err
 	}
-	size := 3 // system prompt, message, notice
-	for _, past := range in.shown {
-		size += 2 + 3*len(past.Rounds)
+	if in.past == nil {
+		if in.past, err = in.pastMessages(); err != nil {
+			return inference.Request{}, err
+		}
 	}
-	request.Messages = append(make([]inference.Message, 0, size+3*len(in.rounds)),
+	request.Messages = append(make([]inference.Message, 0, 3+len(in.past)+3*len(in.rounds)),
 		inference.Message{Role: inference.RoleSystem, Text: in.epoch.head.system})
-	w.reserve(in)
-	for _, past := range in.shown {
-		request.Messages = w.appendPast(request.Messages, past)
-	}
+	request.Messages = append(request.Messages, in.past...)
 	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.body})
 	request.Messages = w.appendRounds(request.Messages, in.turn, in.rounds)
 	if in.notice != "" {
 		request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.notice})
 	}
 	return request, nil
+}
+
+// pastMessages returns the messages of the earlier turns.
+func (in input) pastMessages() ([]inference.Message, error) {
+	w, err := newMessageWriter(in.epoch)
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, past := range in.shown {
+		size += 2 + 3*len(past.Rounds)
+	}
+	w.reserve(in)
+	messages := make([]inference.Message, 0, size)
+	for _, past := range in.shown {
+		messages = w.appendPast(messages, past)
+	}
+	return messages, nil
 }
 
 // cacheKeyOf returns the same text for all requests of a conversation, which does not tell its names.

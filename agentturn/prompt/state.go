@@ -40,7 +40,7 @@ type State struct {
 	epochs   map[turnkeeper.EpochID]*epoch // that were looked up; nil: not stored
 	parts    parts
 	found    found
-	sizes    sizes
+	pasts    pasts
 	refusals refusals
 	made     madeSummary
 }
@@ -53,7 +53,7 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
 		chain: chain, visible: visible(d, offer), cacheKey: cacheKeyOf(record.Turn), summary: record.Summary,
-		learned: learned, epochs: map[turnkeeper.EpochID]*epoch{}, sizes: sizes{},
+		learned: learned, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{sizes: map[sizeKey]pastLoad{}},
 		parts:    parts{contents: map[string]string{}, asked: map[string]bool{}, written: map[string]bool{}},
 		found:    found{imitates: map[callKey]bool{}},
 		refusals: refusals{rewritten: map[modelKey]*rewriting{}},
@@ -118,11 +118,13 @@ func (s *State) extend(m Model, at Moment, e *epoch) (request Request, fits bool
 	shown, _ := e.shown(s.history)
 	p := s.plan(m, at, e)
 	p.window.System = p.message(e.head.system)
-	for _, past := range shown {
-		p.window.History += s.sizes.of(p.sizer, past)
+	past, err := s.pastMessages(p, shown)
+	if err != nil {
+		return Request{}, false, err
 	}
+	p.window.History = past.tokens
 	p.window.Turn += p.messages(p.appendRounds(nil, s.turn, at.Rounds))
-	if request, err = p.request(shown); err == nil {
+	if request, err = p.request(shown, past.messages); err == nil {
 		fits = request.Tokens <= p.room()
 	}
 	return request, fits, err
@@ -146,7 +148,7 @@ func (s *State) begin(m Model, at Moment, reason turnkeeper.EpochReason, before 
 	e.System = system.SHA256
 	e.head.system, _ = e.systemMessage(system.Content, s.summary) // set has set its summary
 	shown, _ := e.shown(history)
-	request, err := p.request(shown)
+	request, err := p.request(shown, nil)
 	start := e.Epoch
 	request.Recipe.Start, request.Recipe.After = &start, lastOf(shown)
 	request.Parts = []turnlog.RequestPart{system, formPart(m)}
