@@ -42,15 +42,16 @@ type written struct {
 }
 
 // pastMessages writes and counts the earlier turns of an epoch on record, once.
-func (s *State) pastMessages(p *plan, shown []turnlog.Past) (*written, error) {
-	if s.pasts.newest.epoch == p.epoch && s.pasts.newest.counts == p.Counts {
-		return &s.pasts.newest, nil
+func (p *plan) pastMessages(shown []turnlog.Past) (*written, error) {
+	known := &p.s.pasts.newest
+	if known.epoch == p.epoch && known.counts == p.Counts {
+		return known, nil
 	}
-	in := input{turn: s.turn, shown: shown, rounds: p.at.Rounds, epoch: p.epoch}
+	in := input{turn: p.s.turn, shown: shown, rounds: p.at.Rounds, epoch: p.epoch}
 	messages, err := in.pastMessages()
 	if err != nil {
 		return nil, err
 	}
-	s.pasts.newest = written{p.epoch, p.Counts, slices.Clip(messages), p.messages(messages)}
-	return &s.pasts.newest, nil
+	*known = written{p.epoch, p.Counts, slices.Clip(messages), p.messages(messages)}
+	return known, nil
 }

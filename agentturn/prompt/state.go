@@ -118,7 +118,7 @@ func (s *State) extend(m Model, at Moment, e *epoch) (request Request, fits bool
 	shown, _ := e.shown(s.history)
 	p := s.plan(m, at, e)
 	p.window.System = p.message(e.head.system)
-	past, err := s.pastMessages(p, shown)
+	past, err := p.pastMessages(shown)
 	if err != nil {
 		return Request{}, false, err
 	}
