@@ -17,6 +17,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
@@ -37,6 +38,8 @@ type talk struct {
 	sent    []sentRequest
 	learned prompt.Calibrations
 	reasons map[turnkeeper.EpochReason]int
+	calm    bool                  // the models neither change nor refuse, and no worker has other tools
+	signer  *inferencetest.Signer // of the answers' reasoning; nil: they are not signed
 }
 
 // A sentRequest is a request on record.
@@ -110,7 +113,7 @@ func (c *talk) run(r *running, upTo int) {
 	s := c.state(c.record(r.id, r.body, r.rounds))
 	for n := len(r.rounds) + 1; n <= min(upTo, r.last); n++ {
 		if c.oneIn(6) { // another worker takes over, perhaps of another release
-			if c.oneIn(3) {
+			if c.oneIn(3) && !c.calm {
 				c.tools = [][]string{{"look", "write"}, {"look", "write", "new"}, {"look"}}[c.IntN(3)]
 			}
 			s = c.state(c.record(r.id, r.body, r.rounds))
@@ -164,7 +167,7 @@ func (c *talk) progress(rounds []turnkeeper.Round) {
 func (c *talk) round(s *prompt.State, id turnkeeper.TurnID, rounds []turnkeeper.Round,
 	final bool) (turnkeeper.Round, bool) {
 	m := prompt.Model{Provider: "main", Name: "model", Window: c.window, Tokens: model.Tokens}
-	if c.oneIn(25) {
+	if c.oneIn(25) && !c.calm {
 		m.Provider = "other"
 	}
 	at := prompt.Moment{Rounds: rounds, Final: final, Unparsed: c.oneIn(20),
@@ -183,7 +186,7 @@ func (c *talk) round(s *prompt.State, id turnkeeper.TurnID, rounds []turnkeeper.
 			return turnkeeper.Round{}, false
 		}
 	}
-	if c.oneIn(30) {
+	if c.oneIn(30) && !c.calm {
 		refusal := &inference.Error{Class: inference.ClassInvalid, Record: []inference.Record{"",
 			inference.RecordReasoning, inference.RecordLacksReasoning}[c.IntN(3)]}
 		if rewritten, ok := s.Rewrite(m, at, request, refusal); ok {
@@ -199,7 +202,14 @@ func (c *talk) round(s *prompt.State, id turnkeeper.TurnID, rounds []turnkeeper.
 	if e := request.Recipe.Start; e != nil {
 		c.reasons[e.Reason]++
 	}
-	return c.answer(s, id, len(rounds)+1, m.Provider, request.Recipe), true
+	answer := c.answer(s, id, len(rounds)+1, m.Provider, request.Recipe)
+	if c.signer != nil {
+		if err := c.signer.Check(request.Request); err != nil {
+			c.Errorf("turn %d, round %d: %v", id, answer.Number, err)
+		}
+		answer.Raw = c.signer.Sign(request.Request, inference.Response{Text: answer.Text}).Raw
+	}
+	return answer, true
 }
 
 // answer returns the answer to a request, with calls in some states.
@@ -372,5 +382,22 @@ func TestRequestsAreAppended(t *testing.T) {
 	}
 	if began > requests/3 {
 		t.Errorf("%d requests, and %d epochs: %v", requests, began, reasons)
+	}
+}
+
+// TestACalmConversationIsCached runs conversations of 20 turns, whose requests fit the window, under the rules of a
+// provider that signs its reasoning and of a prompt cache: nothing is refused, and what a request repeats is cached.
+func TestACalmConversationIsCached(t *testing.T) {
+	for seed := range uint64(10) {
+		c := newTalk(t, seed)
+		c.calm, c.window, c.signer = true, 1_000_000, &inferencetest.Signer{}
+		for id := range turnkeeper.TurnID(20) {
+			r := c.begin(id + 1)
+			c.run(r, r.last)
+			c.end(r)
+		}
+		if reuse := c.signer.Reuse(); len(c.reasons) > 1 || reuse.Cached < reuse.Repeated*95/100 || reuse.Repeated == 0 {
+			t.Errorf("seed %d: epochs %v, %+v", seed, c.reasons, reuse)
+		}
 	}
 }
