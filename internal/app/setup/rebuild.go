@@ -82,6 +82,9 @@ func CheckRequests(ctx context.Context, store *operate.Store) (operate.Promise, 
 		return p, err
 	}
 	for _, turn := range turns {
+		if turn.InferenceRounds == 0 {
+			continue // and perhaps it was never granted
+		}
 		record, err := journals.RecordForRequest(ctx, turn.ID)
 		if errors.Is(err, turnkeeper.ErrNotFound) || errors.Is(err, journal.ErrNewerJournal) {
 			continue
