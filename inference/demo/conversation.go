@@ -16,7 +16,7 @@ import (
 type conversation struct {
 	system  string
 	message string    // the user's last message
-	notice  string    // the notice after it; empty: none
+	notice  string    // the newest notice after it; empty: none
 	rounds  int       // answers since the message
 	played  int       // newest step of a file's script that asked for a call since the message; 0: none
 	results []result  // of the calls since the message
@@ -29,7 +29,7 @@ type result struct {
 
 type toolNames map[string]bool
 
-// noticeHead is the beginning of a turn's notice at the end of a request.
+// noticeHead is the beginning of each notice in a turn.
 const noticeHead = "# System Notice"
 
 func read(req inference.Request) conversation {
@@ -40,11 +40,11 @@ func read(req inference.Request) conversation {
 		case inference.RoleSystem:
 			c.system += m.Text + "\n"
 		case inference.RoleUser:
-			if i == len(req.Messages)-1 && c.rounds > 0 && strings.HasPrefix(m.Text, noticeHead) {
+			if i > 0 && c.message != "" && strings.HasPrefix(m.Text, noticeHead) {
 				c.notice = m.Text
 				continue
 			}
-			c.message, c.rounds, c.played, c.results = m.Text, 0, 0, nil
+			c.message, c.notice, c.rounds, c.played, c.results = m.Text, "", 0, 0, nil
 			clear(calls)
 		case inference.RoleAssistant:
 			c.rounds++

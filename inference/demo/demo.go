@@ -68,7 +68,7 @@ func (p Provider) Generate(ctx context.Context, req inference.Request,
 	for i, call := range step.Calls {
 		res.FinishReason = "tool_calls"
 		res.Calls = append(res.Calls, inference.Call{
-			ID: callID(len(req.Messages), i, step.number), Name: call.Name, Arguments: string(call.Arguments),
+			ID: callID(req, i, step.number), Name: call.Name, Arguments: string(call.Arguments),
 		})
 	}
 	res.Usage = usage(req, res)

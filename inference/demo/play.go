@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"turnkeeper/inference"
 )
 
 // play returns the next answer: the first step after the last played one whose condition is
@@ -109,17 +111,17 @@ func (v value) plain(c conversation, left *int) (any, error) {
 	return v.text.render(c, left)
 }
 
-// callID returns an id that is unique in a turn and contains the step that asks for the call.
-// messages is the number of the request's messages.
-func callID(messages, ordinal, step int) string {
-	id := fmt.Sprintf("demo_%d_%d", messages, ordinal)
+// callID returns an id that is unique in a conversation, whose requests name their turn, and contains the step that asks
+// for the call.
+func callID(req inference.Request, ordinal, step int) string {
+	id := fmt.Sprintf("demo_%s%d_%d", strings.TrimPrefix(req.User+"_", "_"), len(req.Messages), ordinal)
 	if step > 0 {
 		id += fmt.Sprintf("_step_%d", step)
 	}
 	return id
 }
 
-var stepID = regexp.MustCompile(`^demo_\d+_\d+_step_(\d{1,3})$`)
+var stepID = regexp.MustCompile(`^demo_[\w-]*_step_(\d{1,3})$`)
 
 // stepOfCall returns the step that asked for a call, or 0 if it was not a script's step.
 func stepOfCall(id string) int {
