@@ -396,7 +396,8 @@ func TestACalmConversationIsCached(t *testing.T) {
 			c.run(r, r.last)
 			c.end(r)
 		}
-		if reuse := c.signer.Reuse(); len(c.reasons) > 1 || reuse.Cached < reuse.Repeated*95/100 || reuse.Repeated == 0 {
+		if reuse := c.signer.Reuse(); len(c.reasons) > 1 || reuse.Cached < reuse.Repeated*95/100 ||
+			reuse.Repeated == 0 {
 			t.Errorf("seed %d: epochs %v, %+v", seed, c.reasons, reuse)
 		}
 	}

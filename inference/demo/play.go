@@ -111,8 +111,8 @@ func (v value) plain(c conversation, left *int) (any, error) {
 	return v.text.render(c, left)
 }
 
-// callID returns an id that is unique in a conversation, whose requests name their turn, and contains the step that asks
-// for the call.
+// callID returns an id that is unique in a conversation, whose requests name their turn, and contains the step that
+// asks for the call.
 func callID(req inference.Request, ordinal, step int) string {
 	id := fmt.Sprintf("demo_%s%d_%d", strings.TrimPrefix(req.User+"_", "_"), len(req.Messages), ordinal)
 	if step > 0 {
