@@ -47,11 +47,14 @@ func (p *plan) setNotice(full int) (notice string) {
 }
 
 // room returns the maximum size of the request, in corrected tokens.
-func (p *plan) room() int {
-	if p.limit > 0 {
-		return min(p.limit, p.window.Room())
+func (p *plan) room() int { return roomIn(p.window, p.limit) }
+
+// roomIn returns the room of a window after a request was refused as too long. limit 0: none was.
+func roomIn(w turnkeeper.Window, limit int) int {
+	if limit > 0 {
+		return min(limit, w.Room())
 	}
-	return p.window.Room()
+	return w.Room()
 }
 
 // tokens returns the size of the request, in corrected tokens.

@@ -17,8 +17,7 @@ import (
 type Rebuilt struct {
 	inference.Request
 	Recipe turnkeeper.Recipe
-	Start  turnkeeper.Epoch // of its epoch
-	Form   string           // how the provider encoded it, see inference.Sent; empty: as Canonical does
+	Form   string // how the provider encoded it, see inference.Sent; empty: as Canonical does
 }
 
 // Errors of Rebuild.
@@ -57,7 +56,7 @@ func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts m
 		rounds: upTo[:number-1], epoch: e, final: recipe.Final, notice: recipe.Notice,
 		cacheKey: cacheKeyOf(record.Turn),
 	}.request()
-	return Rebuilt{Request: request, Recipe: *recipe, Start: e.Epoch, Form: form}, err
+	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err
 }
 
 // PartsOf returns the hashes of the request parts that the request of a round is rebuilt from.

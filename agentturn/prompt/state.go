@@ -314,11 +314,7 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past 
 
 // newEpochRoom returns the room of a new epoch.
 func (s *State) newEpochRoom(m Model, at Moment) int {
-	room := splitWindow(m.Window, s.def.MaxOutputTokens).Room()
-	if limit := s.limit(m, at.Rounds); limit > 0 {
-		return min(room, limit)
-	}
-	return room
+	return roomIn(splitWindow(m.Window, s.def.MaxOutputTokens), s.limit(m, at.Rounds))
 }
 
 // SummaryUnsent allows another request for a summary: the one that was made was not sent.

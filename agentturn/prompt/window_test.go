@@ -101,7 +101,7 @@ func TestFit(t *testing.T) {
 
 // TestFitKeepsItsRules checks, for random loads, that the computed size is correct and at
 // most the room, that the oldest parts are dropped, that nothing is dropped if all has room, and that otherwise half of
-// the room beside the fixed parts is left, unless what must stay takes more.
+// the room beside the fixed parts stays free, unless the parts that may not be dropped need more.
 func TestFitKeepsItsRules(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {

@@ -1,7 +1,6 @@
 package inferencetest
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -104,26 +103,6 @@ func (s *Signer) Reuse() Reuse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reuse
-}
-
-// Wrap returns a provider that answers as p does, under the rules of the Signer.
-func (s *Signer) Wrap(p inference.Provider) inference.Provider { return signing{p, s} }
-
-type signing struct {
-	inference.Provider
-	signer *Signer
-}
-
-func (p signing) Generate(ctx context.Context, req inference.Request,
-	onDelta func(inference.Delta)) (inference.Response, error) {
-	if err := p.signer.Check(req); err != nil {
-		return inference.Response{}, err
-	}
-	res, err := p.Provider.Generate(ctx, req, onDelta)
-	if err != nil {
-		return res, err
-	}
-	return p.signer.Sign(req, res), nil
 }
 
 // beginnings returns the digest of the head of a request, and of each of its beginnings: element i is that of the

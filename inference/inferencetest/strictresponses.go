@@ -51,7 +51,7 @@ type itemViolations struct {
 	violations
 	ids       map[string]bool // of items
 	calls     map[string]bool // ids of all calls
-	encrypted bool            // encrypted reasoning is asked for
+	encrypted bool            // the request includes reasoning.encrypted_content
 	reasoning bool            // the item before is reasoning
 	result    bool            // the item before is a result
 }

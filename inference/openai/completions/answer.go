@@ -50,7 +50,7 @@ type answer struct {
 	chunk sdk.ChatCompletionChunk // the newest: one for all, because it is large
 }
 
-// Limits of an answer, besides those of package jsonlimit.
+// Limits of an answer. Package jsonlimit bounds its bytes and depth.
 const (
 	maxCalls = 2000
 	maxParts = 20_000 // parts of content, or reasoning details

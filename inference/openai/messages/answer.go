@@ -49,7 +49,7 @@ func (j *joint) before(at int, text string) (gap string) {
 	return gap
 }
 
-// Limits of an answer, besides those of package jsonlimit.
+// Limits of an answer. Package jsonlimit bounds its bytes and depth.
 const (
 	maxCalls  = 2000
 	maxBlocks = 5000

@@ -38,7 +38,7 @@ type answer struct {
 	onDelta func(inference.Delta)
 }
 
-// Limits of an answer, besides those of package jsonlimit.
+// Limits of an answer. Package jsonlimit bounds its bytes and depth.
 const (
 	maxCalls = 2000
 	maxItems = 2000 // each event is compared with them

@@ -158,7 +158,7 @@ func isPlain(output []map[string]any) bool {
 	return true
 }
 
-// short returns the form of an item of which a client has kept only the text or the call.
+// short returns an item as it is built without Raw: from its text or its call alone.
 func short(item map[string]any) map[string]any {
 	if item["type"] == "function_call" {
 		return map[string]any{"type": "function_call", "call_id": item["call_id"], "name": item["name"],
@@ -239,7 +239,7 @@ func (s *strictServer) response(status string, output []map[string]any) map[stri
 		"error": nil, "incomplete_details": nil, "usage": map[string]any{"input_tokens": 5, "output_tokens": 6}}
 }
 
-// stream returns an answer as a stream of events, some of which a server may leave out.
+// stream returns an answer as events. Optional events are left out at random.
 func (s *strictServer) stream(output []map[string]any) string {
 	var stream strings.Builder
 	number := 0

@@ -21,10 +21,9 @@ type SentRequest struct {
 	Turn   turnkeeper.TurnID
 	Round  int
 	Recipe turnkeeper.Recipe
-	Start  turnkeeper.Epoch // of its epoch
-	Body   []byte           // body sent to the endpoint; for a provider without an endpoint, the request as JSON
-	SHA256 string           // of Body
-	Exact  bool             // Body is identical to the sent one
+	Body   []byte // body sent to the endpoint; for a provider without an endpoint, the request as JSON
+	SHA256 string // of Body
+	Exact  bool   // Body is identical to the sent one
 }
 
 // RebuildRequest rebuilds the request of a round. Errors say in plain words why it cannot be rebuilt.
@@ -46,7 +45,7 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
 	return SentRequest{
-		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Start: rebuilt.Start, Body: body, SHA256: hash,
+		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Body: body, SHA256: hash,
 		Exact: hash == rebuilt.Recipe.SHA256,
 	}, nil
 }

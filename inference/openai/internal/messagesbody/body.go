@@ -13,7 +13,7 @@ import (
 	"turnkeeper/inference/openai/internal/wire"
 )
 
-// Options are what a body depends on besides its request.
+// Options are the settings of a provider that change the body.
 type Options struct {
 	Provider string // whose answers are sent back as they came; empty: none are
 	NoStream bool   // do not ask for a streamed answer

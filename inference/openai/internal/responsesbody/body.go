@@ -80,7 +80,7 @@ func Render(f Form, req inference.Request) (body []byte, ok bool) {
 	return append(b, '}'), true
 }
 
-// itemBytes is about what an item takes besides its text.
+// itemBytes is the approximate size of an item without its text, in bytes.
 const itemBytes = 100
 
 // fields returns the fields of a body other than input and instructions.
