@@ -17,8 +17,8 @@ import (
 )
 
 // Labelled content contains one word for each of its labels. The model repeats the words of all that it sees in
-// whatever it writes: answers, summaries, tasks and arguments. The content therefore shows what the model has seen, even
-// if the store has lost the label.
+// whatever it writes: answers, summaries, tasks and arguments. The content therefore shows what the model has seen,
+// even if the store has lost the label.
 func wordOf(l policy.Label) string { return "seen-" + string(l) }
 
 // wordsIn returns the words of labels in texts, as one text.
