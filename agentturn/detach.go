@@ -38,7 +38,11 @@ func (e *execution) detach(ctx context.Context, call *calls.Call) error {
 		Labels: e.calls.ResultLabels(call, nil), // whoever records the result, and whenever
 	}
 	call.Label(handle.Labels)
-	handle = call.WithNotes(handle)
+	if call.WentOn() {
+		handle.Shown = call.Shown
+	} else {
+		handle = call.WithNotes(handle)
+	}
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)
 	e.startEvent(call)

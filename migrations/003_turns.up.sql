@@ -213,7 +213,8 @@ end $$;
 -- Give every open call of a turn its final result, because the turn ends without a worker. The caller has locked the
 -- turn's row. The texts are for a call whose outcome is unknown, a planned call without an effect (which runs without a
 -- start on record), any other planned call, a call whose sub-agent has not replied, and a detached call without and
--- with an effect that has not ended; an empty text of those: the outcome is unknown.
+-- with an effect that has not ended; an empty text of those: the outcome is unknown. A call whose handle the model was
+-- shown keeps it, because later requests repeat the ones that contain it.
 create function turnkeeper.settle_calls(p_turn bigint, p_unknown text, p_perhaps text, p_not_run text, p_spawned text,
     p_detached text, p_detached_effect text)
 returns void language plpgsql as $$
@@ -224,8 +225,8 @@ begin
         c.output_id), 'state',
         case when c.state = 'planned' then 'cancelled' when a.arrived_at is not null then a.state when o.cancelled <> ''
             then 'cancelled' else 'unknown' end,
-        'shown', case when c.state = 'planned' then o.planned when a.arrived_at is not null or o.cancelled <> ''
-            and (s.turn_id is null or p_spawned = '') then c.shown
+        'shown', case when c.state = 'planned' then o.planned when c.state = 'running' and c.output_id is not null
+            then c.shown when a.arrived_at is not null then a.preview
             else coalesce(nullif(o.cancelled, ''), p_unknown || o.edited) end,
         'preview', case when c.state = 'planned' then left(o.planned, 220) when a.arrived_at is not null then a.preview
             else left(coalesce(nullif(o.cancelled, ''), p_unknown || o.edited), 220) end,

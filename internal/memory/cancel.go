@@ -253,8 +253,7 @@ func (t *turnRow) endElsewhere(now time.Time) {
 				continue
 			}
 			t.closeAwaited(call.Key)
-			call.State, call.EndedAt = turnkeeper.CallCancelled, now
-			call.Preview = agentturn.PreviewEnded(call.Effect)
+			settle(call, turnkeeper.CallCancelled, agentturn.PreviewEnded(call.Effect), now)
 		}
 	}
 }
@@ -264,8 +263,7 @@ func (t *turnRow) endSpawned(now time.Time) {
 	for _, a := range slices.Clone(t.awaited) {
 		if call := t.call(a.key); a.spawned && call.State == turnkeeper.CallRunning {
 			t.closeAwaited(call.Key)
-			call.State, call.EndedAt = turnkeeper.CallCancelled, now
-			call.Shown, call.Preview = agentturn.ShownReplyUnawaited, agentturn.ShownReplyUnawaited
+			settle(call, turnkeeper.CallCancelled, agentturn.ShownReplyUnawaited, now)
 		}
 	}
 }

@@ -78,8 +78,8 @@ func (t *turnRow) settleArrived(now time.Time) {
 		if a.arrived == nil || a.closed || call.State != turnkeeper.CallRunning {
 			continue
 		}
-		call.State, call.Preview, call.Duration, call.EndedAt = a.arrived.State, a.arrived.Preview,
-			a.arrived.Duration, now
+		settle(call, a.arrived.State, a.arrived.Preview, now)
+		call.Duration = a.arrived.Duration
 		if call.State == turnkeeper.CallUnknown {
 			t.verdicts = append(t.verdicts, call.Key)
 		}

@@ -446,9 +446,17 @@ func (t *turnRow) settleCalls(now time.Time, perhaps string) {
 					shown += calls.ShownEdited(call.AsRun())
 				}
 			}
-			call.State, call.Shown, call.Preview, call.EndedAt = state, shown, shown, now
+			settle(call, state, shown, now)
 		}
 	}
+}
+
+// settle gives an open call its final result. The model keeps the handle that it was shown.
+func settle(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string, now time.Time) {
+	if call.State != turnkeeper.CallRunning || call.OutputID == "" {
+		call.Shown = text
+	}
+	call.State, call.Preview, call.EndedAt = state, text, now
 }
 
 // endLost ends the dispatch of a lost grant, whose turn the tick has locked.

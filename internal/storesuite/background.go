@@ -1,6 +1,8 @@
 package storesuite
 
 import (
+	"fmt"
+
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 )
@@ -70,4 +72,51 @@ func backgroundLost(e *env) {
 	equal(e, "once", call.State, turnkeeper.CallUnknown)
 	equal(e, "late result", call.LateResult, "it came")
 	wantErr(e, "the end of keyed", after.answer(key(1, 1), again.Nonce, turnkeeper.CallSucceeded, "young"), nil)
+}
+
+func handlesOfLost(e *env) {
+	e.handlesStay(func(d *dispatch) {
+		for range 4 { // three losses, and the end
+			e.Pass(LeaseTTL)
+			e.tick()
+			e.take(second)
+		}
+		equal(e, "turn", d.turnState(), turnkeeper.TurnDegraded)
+	})
+}
+
+func handlesOfCancelled(e *env) {
+	e.handlesStay(func(d *dispatch) {
+		e.cancel(d.grant.TurnID, false)
+		e.Pass(LeaseTTL)
+		e.tick()
+		equal(e, "turn", d.turnState(), turnkeeper.TurnCancelled)
+	})
+}
+
+// handlesStay checks that the end of a turn without a worker keeps the handles that the model was shown, because later
+// requests repeat the ones that contain them. A call that was not shown yet gets the text of its end.
+func (e *env) handlesStay(end func(d *dispatch)) {
+	e.Helper()
+	d := e.planned(turnkeeper.EffectKeyed, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+	for i, effect := range []turnkeeper.Effect{turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
+		start := turnlog.CallStart{Key: key(1, i+1), Nonce: nonce(), Attempt: 1, Effect: effect}
+		wantErr(e, "to the background", d.toBackground(start.Key, start.Nonce, turnkeeper.OutputID(fmt.Sprint("output", i)),
+			start), nil)
+	}
+	start, result := d.spawnOf(key(1, 3), "desk", "look it up")
+	result.Shown, result.OutputID = "a handle", "reply"
+	d.append(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result},
+		Events: events(turnkeeper.EventToolStarted)})
+	d.spawn(key(1, 4), "desk", "look it up too")
+	end(d)
+	for i := range 3 {
+		call := d.call(key(1, i+1))
+		equal(e, "the call is answered", call.State.Answered(), true)
+		equal(e, "shown of "+call.Key.String(), call.Shown, "a handle")
+		equal(e, "the preview says how it ended", call.Preview != "a handle" && call.Preview != "", true)
+	}
+	call := d.call(key(1, 4))
+	equal(e, "a call without a handle", call.State, turnkeeper.CallCancelled)
+	equal(e, "its text", call.Shown, call.Preview)
 }

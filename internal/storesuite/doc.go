@@ -151,6 +151,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"only the newest start may have a result", newestStart},
 		{"a call moves to the background", background},
 		{"a call in the background is started again or judged", backgroundLost},
+		{"a turn that lost its workers keeps the handles that were shown", handlesOfLost},
+		{"a cancelled turn keeps the handles that were shown", handlesOfCancelled},
 		{"a verdict is for a started call only", verdictOnStarted},
 		{"a late result is stored beside the verdict", lateAfterVerdict},
 		{"a late result is the result while no worker has the turn", lateWithoutWorker},
