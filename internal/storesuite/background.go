@@ -7,6 +7,13 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
+var backgroundProperties = []property{
+	{"a call moves to the background", background},
+	{"a call in the background is started again or judged", backgroundLost},
+	{"a turn that lost its workers keeps the handles that were shown", handlesOfLost},
+	{"a cancelled turn keeps the handles that were shown", handlesOfCancelled},
+}
+
 // toBackground moves a call to the background, and starts it first if a start is given.
 func (d *dispatch) toBackground(k turnkeeper.CallKey, n string, later turnkeeper.OutputID,
 	start ...turnlog.CallStart) error {

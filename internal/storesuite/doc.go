@@ -121,8 +121,8 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) {
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties,
-		orderProperties, asideProperties, userProperties, finishProperties, levelProperties,
+	for _, property := range append(slices.Concat(spawnProperties, backgroundProperties, healthProperties, askProperties,
+		labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties,
 		retentionProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
@@ -149,10 +149,6 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"a start is unique", startUnique},
 		{"a repeatable call may be started again", startAgain},
 		{"only the newest start may have a result", newestStart},
-		{"a call moves to the background", background},
-		{"a call in the background is started again or judged", backgroundLost},
-		{"a turn that lost its workers keeps the handles that were shown", handlesOfLost},
-		{"a cancelled turn keeps the handles that were shown", handlesOfCancelled},
 		{"a verdict is for a started call only", verdictOnStarted},
 		{"a late result is stored beside the verdict", lateAfterVerdict},
 		{"a late result is the result while no worker has the turn", lateWithoutWorker},
