@@ -47,7 +47,7 @@ type state func(ctx context.Context) (state, error)
 
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	given := newTask(r, a)
-	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
+	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
 	e := &execution{
 		ledger: newLedger(given, journal, made.Sizes), journal: journal, prompt: made,
 		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},

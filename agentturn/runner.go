@@ -64,9 +64,8 @@ type Config struct {
 type Runner struct {
 	cfg        Config
 	leftBehind atomic.Int64
-	learned    prompt.Calibrations
+	memory     prompt.Memory
 	counted    prompt.Cache
-	toolsets   prompt.Toolsets
 }
 
 // New returns a Runner.

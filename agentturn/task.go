@@ -70,7 +70,7 @@ func newTask(r *Runner, a Assignment) *task {
 	}
 	t.offered = prompt.Offer{
 		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),
-		Bounds:   bounds, Stored: cfg.Outputs != nil, Toolsets: &r.toolsets,
+		Bounds:   bounds, Stored: cfg.Outputs != nil,
 	}
 	return t
 }

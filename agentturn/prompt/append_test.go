@@ -36,7 +36,7 @@ type talk struct {
 	made    []turnlog.Summary
 	parts   map[string]string
 	sent    []sentRequest
-	learned prompt.Calibrations
+	memory  prompt.Memory
 	reasons map[turnkeeper.EpochReason]int
 	calm    bool                  // the models neither change nor refuse, and no worker has other tools
 	signer  *inferencetest.Signer // of the answers' reasoning; nil: they are not signed
@@ -92,7 +92,7 @@ func (c *talk) state(record *turnlog.Record) *prompt.State {
 	limits := bounds.Default()
 	limits.Summarise = true
 	def := c.def
-	return prompt.NewState(record, &def, prompt.Offer{Registry: registry, Bounds: limits, Stored: true}, &c.learned)
+	return prompt.NewState(record, &def, prompt.Offer{Registry: registry, Bounds: limits, Stored: true}, &c.memory)
 }
 
 // A running is a turn that has not ended.

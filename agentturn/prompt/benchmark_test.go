@@ -12,10 +12,11 @@ import (
 	"turnkeeper/tools"
 )
 
-// BenchmarkBuild builds the three requests of a turn, in a new conversation and in a long one of the same epoch.
+// BenchmarkBuild builds the three requests of a turn: in a new conversation, and in a long one of the same epoch by a
+// worker that takes it over, and by the worker of the turn before.
 func BenchmarkBuild(b *testing.B) {
 	offer := prompt.Offer{Registry: &tools.Registry{}, Bounds: bounds.Default()}
-	first, err := prompt.NewState(turn(), agent, offer, &prompt.Calibrations{}).Build(model, prompt.Moment{})
+	first, err := prompt.NewState(turn(), agent, offer, &prompt.Memory{}).Build(model, prompt.Moment{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,13 +32,17 @@ func BenchmarkBuild(b *testing.B) {
 		p.Rounds[0].Recipe = &recipe
 		history = append(history, p)
 	}
-	for _, turns := range []int{0, len(history)} {
-		b.Run(fmt.Sprintf("past=%d", turns), func(b *testing.B) {
+	for name, turns := range map[string]int{"new": 0, "taken-over": len(history), "kept": len(history)} {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
+			memory := &prompt.Memory{}
 			for b.Loop() {
 				record := turn(history[:turns]...)
 				record.Turn.ID = 51
-				s := prompt.NewState(record, agent, offer, &prompt.Calibrations{})
+				if name != "kept" {
+					memory = &prompt.Memory{}
+				}
+				s := prompt.NewState(record, agent, offer, memory)
 				var rounds []turnkeeper.Round
 				for n := range 3 {
 					s.MissingParts(rounds)

@@ -53,9 +53,17 @@ func (c calibration) factor(prior float64) float64 {
 // A modelKey identifies a model.
 type modelKey struct{ provider, model string }
 
-// Calibrations hold the calibrations of a process, by model. The zero value is empty. It is
+// A Memory is what a process remembers of requests for later turns. The zero value is empty. It is safe for concurrent
+// use.
+type Memory struct {
+	calibrations calibrations
+	toolsets     toolsets
+	histories    histories
+}
+
+// calibrations hold the calibrations of a process, by model. The zero value is empty. It is
 // safe for concurrent use.
-type Calibrations struct {
+type calibrations struct {
 	mu     sync.Mutex
 	models map[modelKey]modelCalibration
 }
@@ -65,13 +73,13 @@ type modelCalibration struct {
 	largest int64 // largest number of input tokens that the model has reported
 }
 
-func (c *Calibrations) of(model modelKey) modelCalibration {
+func (c *calibrations) of(model modelKey) modelCalibration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.models[model]
 }
 
-func (c *Calibrations) observe(model modelKey, w turnkeeper.Window) {
+func (c *calibrations) observe(model modelKey, w turnkeeper.Window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.models == nil {

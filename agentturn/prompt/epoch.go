@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"turnkeeper"
@@ -31,6 +32,13 @@ type epoch struct {
 type head struct {
 	system string // the system message
 	tools  []inference.ToolDefinition
+}
+
+// same reports whether two epochs show the same of each turn. One that begins at the same round may be another: a
+// worker that lost its lease does not know what was put on record after it.
+func (e *epoch) same(other *epoch) bool {
+	return e.id == other.id && e.model == other.model && e.version == other.version && e.final == other.final &&
+		reflect.DeepEqual(e.Epoch, other.Epoch)
 }
 
 // has reports whether a round belongs to the epoch. The request after it then contains it as it came.

@@ -70,7 +70,7 @@ type described struct {
 // A TEXT or RESULT that is a number stands for so many characters.
 func readJournal(t *testing.T, journal string) described {
 	p := described{State: NewState(&turnlog.Record{Turn: turnkeeper.Turn{ID: 1000}},
-		&agentdef.Definition{Prompt: "You test."}, Offer{Registry: &tools.Registry{}}, &Calibrations{})}
+		&agentdef.Definition{Prompt: "You test."}, Offer{Registry: &tools.Registry{}}, &Memory{})}
 	p.model = Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{}, "", nil)}
 	var definitions []inference.ToolDefinition
 	readers := false
@@ -96,7 +96,7 @@ func readJournal(t *testing.T, journal string) described {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.learned.models = map[modelKey]modelCalibration{
+			p.memory.calibrations.models = map[modelKey]modelCalibration{
 				p.model.key(): {calibration: calibration{[]float64{f, f, f}}}}
 		case "final":
 			p.at.Final = true

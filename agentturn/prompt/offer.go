@@ -14,8 +14,6 @@ type Offer struct {
 	*tools.Registry
 	Bounds turnkeeper.Bounds
 	Stored bool // results are stored and can be read again
-	// Toolsets keeps what requests say about the tools; nil: it is made for each turn.
-	Toolsets *Toolsets
 }
 
 // Readers are the tools that read stored results. Every request of an agent that has other tools

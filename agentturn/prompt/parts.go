@@ -34,15 +34,14 @@ func (p parts) unwritten(parts []turnlog.RequestPart) (unwritten []turnlog.Reque
 
 // HasCallID reports whether an earlier turn has a call with this id on the wire.
 func (s *State) HasCallID(id string) bool {
-	if s.found.callIDs == nil {
-		s.found.callIDs = map[string]bool{}
-		for _, past := range s.history {
-			for call := range eachCall(past.Rounds) {
-				s.found.callIDs[call.WireID] = true
+	for _, past := range s.history {
+		for call := range eachCall(past.Rounds) {
+			if call.WireID == id {
+				return true
 			}
 		}
 	}
-	return s.found.callIDs[id]
+	return false
 }
 
 // MissingParts returns the hashes of stored parts that the next request repeats, and that this process would not write

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"slices"
+	"sync"
 
 	"turnkeeper"
 	"turnkeeper/inference"
@@ -33,25 +34,105 @@ func (k pasts) load(s *sizer, past turnlog.Past) pastLoad {
 	return known
 }
 
-// A written is what an epoch shows of earlier turns, which all requests of a turn repeat.
+// A written is what an epoch shows of earlier turns, which later requests repeat.
 type written struct {
 	epoch    *epoch
 	counts   *Counts
+	turns    []turnkeeper.TurnID // that are written
 	messages []inference.Message
 	tokens   int
 }
 
-// pastMessages writes and counts the earlier turns of an epoch on record, once.
+// pastMessages writes and counts the earlier turns of an epoch on record: those that no request of this process has
+// shown.
 func (p *plan) pastMessages(shown []turnlog.Past) (*written, error) {
 	known := &p.s.pasts.newest
 	if known.epoch == p.epoch && known.counts == p.Counts {
 		return known, nil
 	}
-	in := input{turn: p.s.turn, shown: shown, rounds: p.at.Rounds, epoch: p.epoch}
+	*known = p.s.memory.histories.of(p.s.historyKey(), p.epoch, shown)
+	in := input{turn: p.s.turn, shown: shown[len(known.turns):], rounds: p.at.Rounds, epoch: p.epoch}
 	messages, err := in.pastMessages()
 	if err != nil {
 		return nil, err
 	}
-	*known = written{p.epoch, p.Counts, slices.Clip(messages), p.messages(messages)}
+	known.messages = slices.Clip(append(known.messages, messages...))
+	known.tokens += p.messages(messages)
+	known.epoch, known.counts, known.turns = p.epoch, p.Counts, idsOf(shown)
+	p.s.memory.histories.keep(p.s.historyKey(), *known)
 	return known, nil
+}
+
+// histories keeps the newest written of each chain of a process. The zero value is empty. It is safe for concurrent
+// use.
+type histories struct {
+	mu    sync.Mutex
+	all   map[historyKey]written
+	bytes int
+}
+
+// maxHistories is about the number of bytes that histories keep. The texts are usually those of the journal's cache.
+const maxHistories = 8 << 20
+
+// A historyKey identifies a chain.
+type historyKey struct{ conversation, chain string }
+
+func (s *State) historyKey() historyKey { return historyKey{s.cacheKey, s.chain} }
+
+// of returns what is written of the turns that an epoch shows: of none, if it is another epoch, or if the turns do not
+// begin with those that are written.
+func (h *histories) of(key historyKey, e *epoch, shown []turnlog.Past) written {
+	h.mu.Lock()
+	known := h.all[key]
+	h.mu.Unlock()
+	if n := len(known.turns); n == 0 || n > len(shown) || !slices.EqualFunc(shown[:n], known.turns, isTurn) ||
+		!known.epoch.same(e) {
+		return written{}
+	}
+	return known
+}
+
+// idsOf returns the ids of turns, or nil if there are none.
+func idsOf(turns []turnlog.Past) (ids []turnkeeper.TurnID) {
+	ids = slices.Grow(ids, len(turns))
+	for _, past := range turns {
+		ids = append(ids, past.TurnID)
+	}
+	return ids
+}
+
+// keep replaces what is written of a chain. More than a quarter of what is kept at all is not kept.
+func (h *histories) keep(key historyKey, w written) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[historyKey]written{}
+	}
+	h.remove(key)
+	size := w.size()
+	if size > maxHistories/4 {
+		return
+	}
+	for other := range h.all { // in random order: chains may take turns
+		if h.bytes+size <= maxHistories {
+			break
+		}
+		h.remove(other)
+	}
+	h.all[key] = w
+	h.bytes += size
+}
+
+func (h *histories) remove(key historyKey) {
+	h.bytes -= h.all[key].size()
+	delete(h.all, key)
+}
+
+// size returns about the bytes of memory that messages take.
+func (w written) size() (size int) {
+	const ofMessage, ofCall = 200, 100 // without texts
+	for _, m := range w.messages {
+		size += ofMessage + len(m.Text) + len(m.Raw) + ofCall*len(m.Calls)
+	}
+	return size
 }

@@ -117,9 +117,7 @@ func (p *plan) tooLong() error {
 
 // set sets the epoch's fields from a fitting of the turns.
 func (e *epoch) set(f fitting, history []turnlog.Past, older int, summary turnlog.Summary) {
-	for _, past := range history[f.firstPast:] {
-		e.Past = append(e.Past, past.TurnID)
-	}
+	e.Past = idsOf(history[f.firstPast:])
 	if f.firstWhole > f.firstPast {
 		e.LeanPast = history[f.firstWhole-1].TurnID
 	}

@@ -167,18 +167,12 @@ func (s *State) imitated(turn turnkeeper.TurnID, call *turnkeeper.ToolCall) bool
 		return false
 	}
 	key := callKey{turn, call.Key}
-	found, known := s.found.imitates[key]
+	found, known := s.imitates[key]
 	if !known {
 		found = imitates(fromOutside(call))
-		s.found.imitates[key] = found
+		s.imitates[key] = found
 	}
 	return found
-}
-
-// found is what was looked for in the history and in the turn.
-type found struct {
-	imitates map[callKey]bool // whether a call's result imitates the program, if it was searched
-	callIDs  map[string]bool  // of the history's calls; nil: not collected yet
 }
 
 // A callKey identifies a call of a turn or of an earlier one.

@@ -62,7 +62,7 @@ func stateOf(t *testing.T, record *turnlog.Record, specs ...tools.Spec) *prompt.
 		}
 	}
 	return prompt.NewState(record, agent, prompt.Offer{Registry: registry, Bounds: bounds.Default()},
-		&prompt.Calibrations{})
+		&prompt.Memory{})
 }
 
 func build(t *testing.T, s *prompt.State, rounds ...turnkeeper.Round) prompt.Request {

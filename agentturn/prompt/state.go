@@ -35,27 +35,27 @@ type State struct {
 	visible  string // hash of what the definition says of the head of a request
 	cacheKey string
 	summary  turnlog.Summary
-	learned  *Calibrations
+	memory   *Memory
 	toolset  *toolset                      // of a new epoch; nil: not made yet
 	epochs   map[turnkeeper.EpochID]*epoch // that were looked up; nil: not stored
 	parts    parts
-	found    found
+	imitates map[callKey]bool // whether the result of a call that was searched imitates the program
 	pasts    pasts
 	refusals refusals
 	made     madeSummary
 }
 
 // NewState returns the State of a turn that starts or continues from a record.
-func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
+func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, memory *Memory) *State {
 	chain := chainOf(record, d)
 	record = shownHistory(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
 		chain: chain, visible: visible(d, offer), cacheKey: cacheKeyOf(record.Turn), summary: record.Summary,
-		learned: learned, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{sizes: map[sizeKey]pastLoad{}},
+		memory: memory, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{sizes: map[sizeKey]pastLoad{}},
 		parts:    parts{contents: map[string]string{}, asked: map[string]bool{}, written: map[string]bool{}},
-		found:    found{imitates: map[callKey]bool{}},
+		imitates: map[callKey]bool{},
 		refusals: refusals{rewritten: map[modelKey]*rewriting{}},
 	}
 	for _, round := range record.Rounds {
@@ -213,7 +213,7 @@ func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 		}
 	}
 	if prior == 0 {
-		prior = s.learned.of(m.key()).factor(1)
+		prior = s.memory.calibrations.of(m.key()).factor(1)
 	}
 	return own.factor(prior)
 }
@@ -265,7 +265,7 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 		return request
 	}
 	if r.Cut = s.report(m, rounds, *r, res.Usage).cut(); !r.Cut {
-		s.learned.observe(m.key(), r.Window)
+		s.memory.calibrations.observe(m.key(), r.Window)
 	}
 	return request
 }
@@ -274,10 +274,12 @@ func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, 
 	rep := report{
 		estimate: corrected(r.Window.Estimate(), r.Window.Factor), tools: corrected(r.Window.Tools, r.Window.Factor),
 		reported: used.InputTokens, cached: used.CachedTokens,
-		exact: Exact(m.Tokens.Counter), largest: s.learned.of(m.key()).largest,
+		exact: Exact(m.Tokens.Counter), largest: s.memory.calibrations.of(m.key()).largest,
 	}
-	for _, past := range s.history {
-		rep.largest = max(rep.largest, largestOf(recipesFor(past.Rounds, m.key())))
+	if rep.isLow() {
+		for _, past := range s.history {
+			rep.largest = max(rep.largest, largestOf(recipesFor(past.Rounds, m.key())))
+		}
 	}
 	earlier := recipesFor(rounds, m.key())
 	rep.largest = max(rep.largest, largestOf(earlier))

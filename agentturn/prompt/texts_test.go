@@ -198,12 +198,12 @@ func TestRunsOfASchedule(t *testing.T) {
 		record.Message.Trigger, record.Message.Schedule, record.LastRun, record.Older = turnkeeper.TriggerSchedule,
 			"daily", &last, 3
 		s := prompt.NewState(record, &d, prompt.Offer{Registry: stateOf(t, record, readers()...).Registry},
-			&prompt.Calibrations{})
+			&prompt.Memory{})
 		fmt.Fprintf(&b, "===== history %q\n", history)
 		for _, m := range build(t, s).Messages[1:] {
 			fmt.Fprintf(&b, "%s %q %s %s\n", m.Role, m.Text, m.CallID, m.Raw)
 		}
-		s = prompt.NewState(record, &d, prompt.Offer{Registry: &tools.Registry{}}, &prompt.Calibrations{})
+		s = prompt.NewState(record, &d, prompt.Offer{Registry: &tools.Registry{}}, &prompt.Memory{})
 		system, _, _ := strings.Cut(build(t, s).Messages[0].Text, "\n\n# Summary")
 		fmt.Fprintf(&b, "the system prompt ends with %q\n", system[max(0, len(system)-60):])
 	}
@@ -348,7 +348,7 @@ func checkRebuilt(t *testing.T, s *prompt.State, record *turnlog.Record, rounds 
 		sent.Bytes != request.Recipe.Bytes {
 		t.Errorf("the recipe says %s, %d bytes", request.Recipe.SHA256, request.Recipe.Bytes)
 	}
-	again := prompt.NewState(record, agent, s.Offer, &prompt.Calibrations{})
+	again := prompt.NewState(record, agent, s.Offer, &prompt.Memory{})
 	if more := again.Unwritten(request.Recipe, request.Parts); len(more) > 0 {
 		t.Errorf("a resumed turn would write %d stored parts again", len(more))
 	}

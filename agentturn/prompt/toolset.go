@@ -22,7 +22,7 @@ type toolset struct {
 // tools returns the tools that this process declares in a new epoch.
 func (s *State) tools() *toolset {
 	if s.toolset == nil {
-		s.toolset = s.Toolsets.of(s.definitions())
+		s.toolset = s.memory.toolsets.of(s.definitions())
 	}
 	return s.toolset
 }
@@ -40,12 +40,12 @@ func newToolset(definitions []inference.ToolDefinition) *toolset {
 	return set
 }
 
-// maxToolsets is the maximum number of entries of Toolsets.
+// maxToolsets is the maximum number of entries of toolsets.
 const maxToolsets = 1000
 
-// Toolsets keeps the encoded tool definitions of a process, because the turns of an agent offer
+// toolsets keeps the encoded tool definitions of a process, because the turns of an agent offer
 // the same. nil keeps none. It is safe for concurrent use.
-type Toolsets struct {
+type toolsets struct {
 	mu   sync.Mutex
 	seed maphash.Seed
 	sets map[uint64]keptToolset
@@ -57,7 +57,7 @@ type keptToolset struct {
 }
 
 // of returns a toolset of the definitions.
-func (t *Toolsets) of(definitions []inference.ToolDefinition) *toolset {
+func (t *toolsets) of(definitions []inference.ToolDefinition) *toolset {
 	if t == nil || definitions == nil {
 		return newToolset(definitions)
 	}

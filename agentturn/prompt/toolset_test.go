@@ -22,7 +22,7 @@ func twentyTools() (definitions []inference.ToolDefinition) {
 }
 
 func TestToolsetsAreKept(t *testing.T) {
-	kept := &Toolsets{}
+	kept := &toolsets{}
 	first, again := kept.of(twentyTools()), kept.of(twentyTools())
 	changed := twentyTools()
 	changed[19].Description = "Writes a file."
@@ -45,7 +45,7 @@ func TestToolsetsAreKept(t *testing.T) {
 // BenchmarkToolset makes the toolset of a turn with 20 tools.
 func BenchmarkToolset(b *testing.B) {
 	counts, definitions := NewCounts(HeuristicTokens{}, "", nil), twentyTools()
-	for name, kept := range map[string]*Toolsets{"kept": {}, "new": nil} {
+	for name, kept := range map[string]*toolsets{"kept": {}, "new": nil} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -26,23 +26,32 @@ type report struct {
 	grown    int   // growth of the estimate since the previous request to the model; 0: unknown
 }
 
+// counted returns the count with what may be missing from it.
+func (r report) counted() int64 { return r.reported + r.cached }
+
+// share returns the part of the estimate that must be counted.
+func (r report) share() float64 {
+	if r.exact {
+		return cutShareExact
+	}
+	return cutShare
+}
+
+// isLow reports whether the count is so low that the request may have been cut.
+func (r report) isLow() bool {
+	return r.reported > 0 && r.estimate >= minCut && float64(r.counted()) < r.share()*float64(r.estimate)
+}
+
 // cut reports whether the provider must have left out a part of the request silently, as a
 // server with a smaller window does. It returns false if the count may just omit the tools, being
 // about the size of the messages, or cached tokens: if an earlier count was larger, or if the count
 // is about the growth since then.
 func (r report) cut() bool {
-	share := cutShare
-	if r.exact {
-		share = cutShareExact
-	}
-	counted := r.reported + r.cached
-	switch {
-	case r.reported <= 0, r.estimate < minCut, float64(counted) >= share*float64(r.estimate):
-		return false
-	case r.largest > counted+counted/4:
+	counted := r.counted()
+	if !r.isLow() || r.largest > counted+counted/4 {
 		return false
 	}
-	return !isAbout(counted, r.grown, 0.5) && !isAbout(counted, r.estimate-r.tools, share)
+	return !isAbout(counted, r.grown, 0.5) && !isAbout(counted, r.estimate-r.tools, r.share())
 }
 
 // isAbout reports whether a count is between a share and one and a half of an estimate. A small

@@ -3,6 +3,8 @@ package openai
 import (
 	"maps"
 	"slices"
+
+	"turnkeeper/inference"
 )
 
 // Codes returns all codes and types of errors that are known.
@@ -17,3 +19,8 @@ func Declarations() int { return declarations.Len() }
 
 // ResponsesProfile returns the profile with a name for the Responses API.
 func ResponsesProfile(name string) Profile { return responsesProfile(profiles[name]) }
+
+// Body returns the body of a request.
+func Body(provider string, p Profile, req inference.Request) ([]byte, error) {
+	return render(provider, p, req)
+}

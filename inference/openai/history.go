@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -14,25 +15,43 @@ const noReasoning = "(none recorded)"
 
 // A history writes messages in a form that any server accepts.
 type history struct {
-	provider string
-	profile  Profile
-	ids      wire.IDs
-	answers  wire.Results
-	reasoned bool         // every answer has reasoning_content that is not empty
-	out      wire.Encoded // the list of messages without its end; empty: none yet
-	results  wire.Encoded // of the newest answer
-	err      error
+	historyForm
+
+	ids     *wire.IDs
+	answers *wire.Results
+	out     wire.Encoded // the list of messages without its end; empty: none yet
+	results wire.Encoded // of the newest answer
+	err     error
 }
 
+// A historyForm is what the text of messages depends on besides them.
+type historyForm struct {
+	provider  string
+	idFormat  wire.IDFormat
+	empty     EmptyContent
+	reasoning ReasoningReplay
+	reasoned  bool // every answer has reasoning_content that is not empty
+}
+
+// A writtenHistory is the list of messages of a request without its end, with the ids of its calls.
+type writtenHistory struct {
+	list []byte
+	ids  []string
+}
+
+// histories keeps what was written of conversations.
+var histories wire.Prefixes[writtenHistory]
+
 // renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
-func renderMessages(b []byte, provider string, p Profile, req inference.Request) ([]byte, error) {
-	h := &history{provider: provider, profile: p, answers: wire.NewResults(req.Messages), reasoned: req.Reasoned,
-		out: b,
-		ids: wire.NewIDs(wire.IDFormat(p.IDs))}
-	for i, m := range req.Messages {
+// remember keeps it for the next request of the conversation, and must be called with the list as a part of the body.
+func renderMessages(b []byte, form historyForm, req inference.Request) (list []byte, remember func(list []byte), err error) {
+	known, n := histories.Of(req, form)
+	h := &history{historyForm: form, answers: wire.NewResults(req.Messages), out: append(b, known.list...),
+		ids: wire.NewIDs(form.idFormat, known.ids...)}
+	for i, m := range req.Messages[n:] {
 		switch m.Role {
 		case inference.RoleAssistant:
-			h.assistant(i, m)
+			h.assistant(n+i, m)
 		case inference.RoleTool: // written after its call; without one it is left out
 		case inference.RoleSystem:
 			h.text("system", m.Text)
@@ -43,7 +62,12 @@ func renderMessages(b []byte, provider string, p Profile, req inference.Request)
 	if len(h.out) > 0 {
 		h.out = append(h.out, ']')
 	}
-	return h.out, h.err
+	return h.out, func(list []byte) {
+		if h.answers.Complete() {
+			list = bytes.TrimSuffix(list, []byte("]"))
+			histories.Keep(req, form, writtenHistory{list, h.ids.Taken()}, len(list))
+		}
+	}, h.err
 }
 
 // next begins a message.
@@ -125,7 +149,7 @@ func (h *history) replayed(raw map[string]json.RawMessage, text string) wire.Obj
 	if value := raw["extra_content"]; loose.IsObject(value) {
 		message["extra_content"] = value
 	}
-	if h.profile.Reasoning == ReasoningNever {
+	if h.reasoning == ReasoningNever {
 		return message
 	}
 	for _, name := range []string{"reasoning", "reasoning_content"} {
@@ -137,7 +161,7 @@ func (h *history) replayed(raw map[string]json.RawMessage, text string) wire.Obj
 	if _ = details.UnmarshalJSON(raw["reasoning_details"]); len(details) > 0 {
 		message["reasoning_details"] = details
 	}
-	if h.profile.Reasoning == ReasoningRequire && message["reasoning_content"] == nil {
+	if h.reasoning == ReasoningRequire && message["reasoning_content"] == nil {
 		message["reasoning_content"] = ""
 	}
 	var parts loose.List
@@ -156,9 +180,9 @@ func (h *history) replayed(raw map[string]json.RawMessage, text string) wire.Obj
 
 func (h *history) content(message wire.Object, text string) {
 	switch {
-	case text != "" || h.profile.EmptyContent == ContentString:
+	case text != "" || h.empty == ContentString:
 		message["content"] = text
-	case h.profile.EmptyContent != ContentOmit:
+	case h.empty != ContentOmit:
 		message["content"] = nil
 	}
 }

@@ -12,23 +12,25 @@ import (
 // has an object as arguments, a unique id and exactly one result after it; there is no result
 // without a call, no empty list of tools, and no null message.
 func renderChat(provider string, p Profile, req inference.Request) (whole []byte, err error) {
+	form := historyForm{provider, wire.IDFormat(p.IDs), p.EmptyContent, p.Reasoning, req.Reasoned}
 	wire.InBuffer(func(b []byte) []byte {
-		messages, failed := renderMessages(b, provider, p, req)
-		if err = failed; err == nil && len(messages) == 0 {
+		list, remember, failed := renderMessages(b, form, req)
+		if err = failed; err == nil && len(list) == 0 {
 			err = wire.ErrNoMessage
 		}
 		if err != nil {
-			return messages
+			return list
 		}
-		body := renderRest(p, req)
-		body["messages"] = wire.Encoded(messages)
+		body, messages := renderRest(p, req), &wire.Placed{Encoded: list}
+		body["messages"] = messages
 		wire.InBuffer(func(b []byte) []byte {
 			if b, err = wire.Append(b, body); err == nil {
 				whole = bytes.Clone(b)
+				remember(messages.In(whole))
 			}
 			return b
 		})
-		return messages
+		return list
 	})
 	return whole, err
 }

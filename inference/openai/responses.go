@@ -91,8 +91,7 @@ func renderResponses(provider string, p Profile, req inference.Request) ([]byte,
 	f := responsesbody.Form{
 		Provider: provider, Stream: !p.NoStream, NoReasoning: p.Reasoning == ReasoningNever, NoUser: p.NoUser,
 		NoCalls: choice == inference.ToolChoiceNone && !p.NoToolChoice, Extra: p.Extra,
-		Text: wire.AppendText, Name: wire.ToolName, Arguments: wire.Arguments,
-		ID: wire.NewIDs(wire.IDFormat(p.IDs)).Take, Result: wire.NewResults(req.Messages).Of,
+		IDFormat: wire.IDFormat(p.IDs),
 	}
 	for _, tool := range functions.Of(tools) {
 		f.Tools = append(f.Tools, tool)

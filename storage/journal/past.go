@@ -70,7 +70,7 @@ type pasts struct {
 	bytes int
 }
 
-const maxPasts = 4 << 20
+const maxPasts = 8 << 20
 
 // get returns the cached ones of the turns.
 func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {

@@ -45,8 +45,7 @@ func Render(o Options, req inference.Request) (whole []byte, err error) {
 	if err := CheckAnswer(o.Extra, req.MaxOutputTokens, req.Temperature); err != nil {
 		return nil, err
 	}
-	w := &writer{provider: o.Provider, results: wire.NewResults(req.Messages), ids: wire.NewIDs(wire.IDWord)}
-	w.all(req.Messages)
+	w := write(o.Provider, req)
 	if len(w.turns) == 0 {
 		return nil, wire.ErrNoMessage
 	}
@@ -60,6 +59,7 @@ func Render(o Options, req inference.Request) (whole []byte, err error) {
 		wire.InBuffer(func(b []byte) []byte {
 			if b, err = wire.Append(b, body); err == nil {
 				whole = bytes.Clone(b)
+				w.remember(req)
 			}
 			return b
 		})

@@ -3,6 +3,7 @@ package messagesbody
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
@@ -26,18 +27,57 @@ type turn struct {
 
 // A writer writes messages as turns.
 type writer struct {
+	written
+
 	provider string
-	results  wire.Results
-	ids      wire.IDs
-	system   []wire.Encoded // blocks of the system prompt
-	turns    []turn
+	results  *wire.Results
+	ids      *wire.IDs
 }
 
-func (w *writer) all(messages []inference.Message) {
+// A written holds messages as they were written.
+type written struct {
+	system []wire.Encoded // blocks of the system prompt
+	turns  []turn
+	ids    []string // of the calls
+}
+
+// histories keeps what was written of conversations, by the provider whose answers are sent back as they came.
+var histories wire.Prefixes[written]
+
+// write returns the messages of a request, written for a provider.
+func write(provider string, req inference.Request) *writer {
+	known, n := histories.Of(req, provider)
+	w := &writer{written: known, provider: provider, results: wire.NewResults(req.Messages),
+		ids: wire.NewIDs(wire.IDWord, known.ids...)}
+	w.system = slices.Clip(w.system)
+	if w.turns = slices.Clone(w.turns); len(w.turns) > 0 {
+		last := &w.turns[len(w.turns)-1]
+		last.blocks = slices.Clip(last.blocks)
+	}
+	w.all(req.Messages[n:], n)
+	return w
+}
+
+// remember keeps the messages for the next request of the conversation.
+func (w *writer) remember(req inference.Request) {
+	if !w.results.Complete() {
+		return
+	}
+	size := 0
+	for _, t := range w.turns {
+		for _, block := range t.blocks {
+			size += len(block)
+		}
+	}
+	histories.Keep(req, w.provider, written{w.system, w.turns, w.ids.Taken()}, size)
+}
+
+// all writes messages, the first of which has this index in the request.
+func (w *writer) all(messages []inference.Message, first int) {
 	for i, m := range messages {
 		switch m.Role {
 		case inference.RoleAssistant:
-			w.answer(i, m)
+			w.answer(first+i, m)
 		case inference.RoleTool: // written after its call; without one it is left out
 		case inference.RoleSystem:
 			if len(w.turns) == 0 {

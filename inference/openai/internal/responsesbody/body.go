@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/wire"
 )
 
 // Own lists the fields of a body that options must not set: the client sets them, or they name what a server stores.
@@ -30,13 +31,7 @@ type Form struct {
 	NoCalls     bool // no tool may be called
 	Extra       map[string]json.RawMessage
 	Tools       [][]byte // their declarations
-
-	// Rules that all APIs have in common.
-	Text      func(b []byte, s string) []byte    // appends a string as JSON
-	Name      func(name string) string           // of a tool, as servers accept it
-	Arguments func(arguments string) string      // of a call, as a JSON object
-	ID        func(id string) string             // of the next call, unique
-	Result    func(answer int, id string) string // of the call with this id of the answer with this index
+	IDFormat    wire.IDFormat
 }
 
 // maxCacheKey is the maximum length of a prompt_cache_key.
@@ -44,39 +39,31 @@ const maxCacheKey = 64
 
 // Render returns the body of a request. ok is false if it has no item.
 func Render(f Form, req inference.Request) (body []byte, ok bool) {
-	messages, instructions := req.Messages, ""
-	size := 0
-	for _, m := range messages {
-		size += len(m.Text) + len(m.Raw) + itemBytes*(1+len(m.Calls))
-	}
-	h := history{form: f, ids: map[string]bool{}, out: make([]byte, 0, size)}
-	if len(messages) > 0 && messages[0].Role == inference.RoleSystem {
-		instructions = messages[0].Text
-	}
-	for i, m := range messages {
-		if i > 0 || m.Role != inference.RoleSystem {
-			h.add(i, m)
-		}
-	}
+	h := write(historyForm{f.Provider, f.NoReasoning, f.IDFormat}, req)
 	if len(h.out) == 0 {
 		return nil, false
 	}
 	fields := f.fields(req)
 	fields["input"] = append(h.out, ']')
-	if instructions != "" {
-		fields["instructions"] = f.Text(nil, instructions)
+	if first := req.Messages[0]; first.Role == inference.RoleSystem && first.Text != "" {
+		fields["instructions"] = wire.AppendText(nil, first.Text)
 	}
-	size = 0
+	size := 0
 	for name, value := range fields {
 		size += len(name) + len(value) + len(`"":,`)
 	}
 	b := append(make([]byte, 0, size+len(`{}`)), '{')
+	input := 0 // where it ends
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(append(f.Text(b, name), ':'), fields[name]...)
+		b = append(append(wire.AppendText(b, name), ':'), fields[name]...)
+		if name == "input" {
+			input = len(b)
+		}
 	}
+	h.remember(req, b[input-len(fields["input"]):input])
 	return append(b, '}'), true
 }
 
@@ -85,7 +72,7 @@ const itemBytes = 100
 
 // fields returns the fields of a body other than input and instructions.
 func (f Form) fields(req inference.Request) map[string][]byte {
-	fields := map[string][]byte{"model": f.Text(nil, req.Model), "store": []byte("false")}
+	fields := map[string][]byte{"model": wire.AppendText(nil, req.Model), "store": []byte("false")}
 	if !f.NoReasoning {
 		fields["include"] = []byte(`["reasoning.encrypted_content"]`)
 	}
@@ -105,14 +92,14 @@ func (f Form) fields(req inference.Request) map[string][]byte {
 		fields["temperature"] = strconv.AppendFloat(nil, *req.Temperature, 'g', -1, 64)
 	}
 	if req.User != "" && !f.NoUser {
-		fields["safety_identifier"] = f.Text(nil, req.User)
+		fields["safety_identifier"] = wire.AppendText(nil, req.User)
 	}
 	if key := req.CacheKey; key != "" {
 		if len(key) > maxCacheKey {
 			sum := sha256.Sum256([]byte(key))
 			key = hex.EncodeToString(sum[:])
 		}
-		fields["prompt_cache_key"] = f.Text(nil, key)
+		fields["prompt_cache_key"] = wire.AppendText(nil, key)
 	}
 	for name, value := range f.Extra {
 		if _, taken := fields[name]; !taken && !slices.Contains(Own, name) && json.Valid(value) {

@@ -10,13 +10,65 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/inference/openai/internal/wire"
 )
 
 // A history writes messages as items.
 type history struct {
-	form Form
-	ids  map[string]bool // of the items that are written
-	out  []byte          // the list of items without its end; empty: none yet
+	historyForm
+
+	ids     map[string]bool // of the items that are written
+	calls   *wire.IDs
+	results *wire.Results
+	out     []byte // the list of items without its end; empty: none yet
+}
+
+// A historyForm is what the text of items depends on besides the messages.
+type historyForm struct {
+	provider    string
+	noReasoning bool
+	idFormat    wire.IDFormat
+}
+
+// A written is the list of items of a request without its end, with the ids of its items and calls.
+type written struct {
+	list  []byte
+	ids   map[string]bool // not changed
+	calls []string
+}
+
+// histories keeps what was written of conversations.
+var histories wire.Prefixes[written]
+
+// write returns the items of a request.
+func write(form historyForm, req inference.Request) *history {
+	known, n := histories.Of(req, form)
+	h := &history{historyForm: form, ids: map[string]bool{}, calls: wire.NewIDs(form.idFormat, known.calls...),
+		results: wire.NewResults(req.Messages), out: make([]byte, 0, len(known.list)+sizeOf(req.Messages[n:]))}
+	h.out = append(h.out, known.list...)
+	maps.Copy(h.ids, known.ids)
+	for i, m := range req.Messages[n:] {
+		if n+i > 0 || m.Role != inference.RoleSystem { // those are the instructions
+			h.add(n+i, m)
+		}
+	}
+	return h
+}
+
+// remember keeps the items for the next request of the conversation. list is the list of them as a part of the body.
+func (h *history) remember(req inference.Request, list []byte) {
+	if h.results.Complete() {
+		list = bytes.TrimSuffix(list, []byte("]"))
+		histories.Keep(req, h.historyForm, written{list, h.ids, h.calls.Taken()}, len(list))
+	}
+}
+
+// sizeOf returns about the size of messages as items, in bytes.
+func sizeOf(messages []inference.Message) (size int) {
+	for _, m := range messages {
+		size += len(m.Text) + len(m.Raw) + itemBytes*(1+len(m.Calls))
+	}
+	return size
 }
 
 func (h *history) next() {
@@ -43,7 +95,7 @@ func (h *history) add(at int, m inference.Message) {
 func (h *history) message(role, text string) {
 	if text != "" {
 		h.next()
-		h.out = append(h.form.Text(append(h.out, `{"content":`...), text), `,"role":"`+role+`","type":"message"}`...)
+		h.out = append(wire.AppendText(append(h.out, `{"content":`...), text), `,"role":"`+role+`","type":"message"}`...)
 	}
 }
 
@@ -54,7 +106,7 @@ func (h *history) answer(at int, m inference.Message) {
 	}
 	ids := make([]string, len(m.Calls))
 	for i, c := range m.Calls {
-		ids[i] = h.form.ID(c.ID)
+		ids[i] = h.calls.Take(c.ID)
 	}
 	if items, ok := h.received(m); ok {
 		h.replay(items, m.Calls, ids)
@@ -66,8 +118,8 @@ func (h *history) answer(at int, m inference.Message) {
 	}
 	for i, c := range m.Calls {
 		h.next()
-		h.out = h.form.Text(append(h.out, `{"call_id":`...), ids[i])
-		h.out = h.form.Text(append(h.out, `,"output":`...), h.form.Result(at, c.ID))
+		h.out = wire.AppendText(append(h.out, `{"call_id":`...), ids[i])
+		h.out = wire.AppendText(append(h.out, `,"output":`...), h.results.Of(at, c.ID))
 		h.out = append(h.out, `,"type":"`+TypeResult+`"}`...)
 	}
 }
@@ -80,7 +132,7 @@ var foreign = []string{
 // received returns the items of an answer as its provider sent them. ok is false if it has none, or others than the
 // message has: another API's answer, or a damaged one.
 func (h *history) received(m inference.Message) (items []Item, ok bool) {
-	if m.RawProvider == "" || m.RawProvider != h.form.Provider {
+	if m.RawProvider == "" || m.RawProvider != h.provider {
 		return nil, false
 	}
 	items, ok = readItems(m.Raw)
@@ -93,7 +145,7 @@ func (h *history) received(m inference.Message) (items []Item, ok bool) {
 		case slices.Contains(foreign, item.Type), item.Type == TypeMessage && item.text("role") != "assistant":
 			return nil, false
 		case item.Type != TypeCall:
-		case len(calls) == 0 || h.form.Name(item.text("name")) != h.form.Name(calls[0].Name):
+		case len(calls) == 0 || wire.ToolName(item.text("name")) != wire.ToolName(calls[0].Name):
 			return nil, false
 		default:
 			calls = calls[1:]
@@ -117,7 +169,7 @@ func (h *history) keep(items []Item) (all []kept) {
 	missing := h.known(items)
 	for n, item := range items {
 		switch {
-		case item.Type == TypeReasoning && (h.form.NoReasoning || item.text("encrypted_content") == "" ||
+		case item.Type == TypeReasoning && (h.noReasoning || item.text("encrypted_content") == "" ||
 			!leads(items[n+1:])):
 			missing = true
 		case item.Unanswered() || item.isResult(), missing && item.id() != "" && !slices.Contains(plain, item.Type):
@@ -197,7 +249,7 @@ func (h *history) said(item Item, members map[string]json.RawMessage) {
 	text, refusal, regular := item.Said()
 	switch {
 	case members["id"] == nil || !regular:
-		members["content"] = h.form.Text(nil, cmp.Or(text, refusal))
+		members["content"] = wire.AppendText(nil, cmp.Or(text, refusal))
 		maps.DeleteFunc(members, func(name string, _ json.RawMessage) bool {
 			return name != "content" && name != "role" && name != "phase"
 		})
@@ -211,10 +263,10 @@ func (h *history) said(item Item, members map[string]json.RawMessage) {
 // call writes a call with the members that its provider sent.
 func (h *history) call(members map[string]json.RawMessage, c inference.Call, id string) {
 	if arguments := loose.Scalar(members["arguments"]); arguments != c.Arguments || !loose.IsObject([]byte(arguments)) {
-		members["arguments"] = h.form.Text(nil, h.form.Arguments(c.Arguments))
+		members["arguments"] = wire.AppendText(nil, wire.Arguments(c.Arguments))
 	}
 	members["type"] = json.RawMessage(`"` + TypeCall + `"`)
-	members["call_id"], members["name"] = h.form.Text(nil, id), h.form.Text(nil, h.form.Name(c.Name))
+	members["call_id"], members["name"] = wire.AppendText(nil, id), wire.AppendText(nil, wire.ToolName(c.Name))
 	h.item(Item{}, members)
 }
 
@@ -230,7 +282,7 @@ func (h *history) item(item Item, members map[string]json.RawMessage) {
 		if i > 0 {
 			h.out = append(h.out, ',')
 		}
-		h.out = appendCompact(append(h.form.Text(h.out, name), ':'), members[name])
+		h.out = appendCompact(append(wire.AppendText(h.out, name), ':'), members[name])
 	}
 	h.out = append(h.out, '}')
 }

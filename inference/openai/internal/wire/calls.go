@@ -157,23 +157,35 @@ var wordID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // ids, which keeps prompt caches valid.
 type IDs struct {
 	format IDFormat
-	taken  map[string]bool
+	all    []string        // that were taken, in order
+	taken  map[string]bool // the same; nil: not made yet
 }
 
-// NewIDs returns the IDs of one request.
-func NewIDs(format IDFormat) IDs { return IDs{format, map[string]bool{}} }
+// NewIDs returns the IDs of one request, of which some were taken for its first messages.
+func NewIDs(format IDFormat, taken ...string) *IDs {
+	return &IDs{format: format, all: slices.Clip(taken)}
+}
 
 // Take returns the id that is sent for the next call, which has an id.
-func (w IDs) Take(id string) string {
+func (w *IDs) Take(id string) string {
+	if w.taken == nil {
+		w.taken = make(map[string]bool, len(w.all)+1)
+		for _, id := range w.all {
+			w.taken[id] = true
+		}
+	}
 	sent := id
 	for n := 1; !w.fits(sent) || w.taken[sent]; n++ {
 		sent = shortID(id, n)
 	}
-	w.taken[sent] = true
+	w.taken[sent], w.all = true, append(w.all, sent)
 	return sent
 }
 
-func (w IDs) fits(id string) bool {
+// Taken returns the ids that were taken, in order.
+func (w *IDs) Taken() []string { return w.all }
+
+func (w *IDs) fits(id string) bool {
 	if w.format == IDWord {
 		return wordID.MatchString(id)
 	}
@@ -196,27 +208,34 @@ const noResult = "error: there is no record of this call's result"
 
 // Results finds the results of calls in the messages of a request.
 type Results struct {
-	in   []inference.Message
-	used map[int]bool // indices in in of the results that were returned
+	in       []inference.Message
+	used     map[int]bool // indices in in of the results that were returned
+	complete bool
 }
 
 // NewResults returns the Results of one request.
-func NewResults(messages []inference.Message) Results { return Results{messages, map[int]bool{}} }
+func NewResults(messages []inference.Message) *Results {
+	return &Results{in: messages, used: map[int]bool{}, complete: true}
+}
 
 // Of returns the result of the call with this id in the message at index at: the first unused one before another
 // message reuses the id. A call without one gets a text that says so.
-func (r Results) Of(at int, id string) string {
+func (r *Results) Of(at int, id string) string {
 	for i := at + 1; i < len(r.in); i++ {
 		m := r.in[i]
-		switch {
-		case m.Role == inference.RoleTool && m.CallID == id && !r.used[i]:
+		if m.Role == inference.RoleTool && m.CallID == id && !r.used[i] {
 			r.used[i] = true
 			return m.Text
-		case m.Role == inference.RoleAssistant && slices.ContainsFunc(m.Calls, func(c inference.Call) bool {
+		}
+		if m.Role == inference.RoleAssistant && slices.ContainsFunc(m.Calls, func(c inference.Call) bool {
 			return c.ID == id
-		}):
-			return noResult
+		}) {
+			break
 		}
 	}
+	r.complete = false
 	return noResult
 }
+
+// Complete reports whether each call had a result, so that messages that follow change nothing of what was written.
+func (r *Results) Complete() bool { return r.complete }

@@ -18,6 +18,21 @@ func TestLimits(t *testing.T) {
 			}
 			return c.Len() == n
 		}},
+		"maxPrefixes": {At: maxPrefixes, Takes: func(_ *testing.T, n int) bool {
+			const entries = 8
+			var c Prefixes[int]
+			all := make([]inference.Request, entries)
+			for i := range all {
+				all[i] = inference.Request{CacheKey: fmt.Sprint(i), Messages: []inference.Message{{Text: "one"}}}
+				c.Keep(all[i], nil, i, n/entries+n%entries*((i+1)/entries))
+			}
+			for i, req := range all {
+				if written, known := c.Of(req, nil); known != 1 || written != i {
+					return false
+				}
+			}
+			return true
+		}},
 		"maxBuffer": {None: "a larger buffer is not kept"},
 	})
 }

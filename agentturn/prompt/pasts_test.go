@@ -1,0 +1,75 @@
+package prompt
+
+import (
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
+)
+
+// TestWhatIsKeptOfAChain asks for what is written of a chain for epochs that show the same turns, more, and others.
+func TestWhatIsKeptOfAChain(t *testing.T) {
+	t.Parallel()
+	turns := func(ids ...turnkeeper.TurnID) (shown []turnlog.Past) {
+		for _, id := range ids {
+			shown = append(shown, turnlog.Past{TurnID: id})
+		}
+		return shown
+	}
+	began := func(change func(*epoch)) *epoch {
+		e := &epoch{id: turnkeeper.EpochID{Turn: 3, Round: 1}, model: modelKey{"p", "m"}, version: recipeVersion,
+			Epoch: turnkeeper.Epoch{System: "s", Past: []turnkeeper.TurnID{1, 2}}}
+		change(e)
+		return e
+	}
+	same := func(*epoch) {}
+	of := func(tokens int, size int) written {
+		return written{epoch: began(same), turns: []turnkeeper.TurnID{1, 2, 3}, tokens: tokens,
+			messages: []inference.Message{{Text: strings.Repeat("x", size-200)}}}
+	}
+	key := historyKey{"conversation", ""}
+	var kept histories
+	kept.keep(key, of(1, 1000))
+	kept.keep(key, of(2, maxHistories/4))
+	kept.keep(historyKey{"conversation", "too large"}, of(3, maxHistories/4+1))
+	if kept.bytes != maxHistories/4 {
+		t.Errorf("%d bytes are counted, want %d", kept.bytes, maxHistories/4)
+	}
+	for name, c := range map[string]struct {
+		key   historyKey
+		epoch *epoch
+		shown []turnlog.Past
+		want  int
+	}{
+		"the same turns":         {key, began(same), turns(1, 2, 3), 2},
+		"more turns":             {key, began(same), turns(1, 2, 3, 5, 8), 2},
+		"fewer turns":            {key, began(same), turns(1, 2), 0},
+		"another turn":           {key, began(same), turns(1, 2, 4, 5), 0},
+		"a turn between":         {key, began(same), turns(1, 2, 2, 3), 0},
+		"a turn is purged":       {key, began(same), turns(2, 3, 5), 0},
+		"another chain":          {historyKey{"conversation", "nightly"}, began(same), turns(1, 2, 3), 0},
+		"another conversation":   {historyKey{"other", ""}, began(same), turns(1, 2, 3), 0},
+		"too large":              {historyKey{"conversation", "too large"}, began(same), turns(1, 2, 3), 0},
+		"a later epoch":          {key, began(func(e *epoch) { e.id.Round = 2 }), turns(1, 2, 3), 0},
+		"another model":          {key, began(func(e *epoch) { e.model.model = "n" }), turns(1, 2, 3), 0},
+		"another release's":      {key, began(func(e *epoch) { e.version-- }), turns(1, 2, 3), 0},
+		"its first was the last": {key, began(func(e *epoch) { e.final = true }), turns(1, 2, 3), 0},
+		"the epoch that another worker began there": {key, began(func(e *epoch) { e.LeanPast = 1 }), turns(1, 2, 3), 0},
+	} {
+		if got := kept.of(c.key, c.epoch, c.shown); got.tokens != c.want {
+			t.Errorf("%s: got %d, want %d", name, got.tokens, c.want)
+		}
+	}
+	for i := range 100 {
+		kept.keep(historyKey{"many", strings.Repeat("x", i)}, of(4, maxHistories/10))
+	}
+	sum := 0
+	for _, w := range kept.all {
+		sum += w.size()
+	}
+	if kept.bytes != sum || sum > maxHistories || sum < maxHistories*8/10 {
+		t.Errorf("counted %d bytes, %d are kept, %d are allowed", kept.bytes, sum, maxHistories)
+	}
+}
