@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,16 +20,18 @@ import (
 type parkedStore struct {
 	httpapi.Store
 
-	wait waiting.Wait
+	current atomic.Pointer[waiting.Wait] // streams that are ending may still read it
 }
 
+func (s *parkedStore) wait() waiting.Wait { return *s.current.Load() }
+
 func (s *parkedStore) of(m waiting.Message) waiting.Message {
-	m.State, m.Waits = turnkeeper.MessageRunning, []waiting.Wait{s.wait}
+	m.State, m.Waits = turnkeeper.MessageRunning, []waiting.Wait{s.wait()}
 	return m
 }
 
 func (s *parkedStore) turn(t waiting.Turn) waiting.Turn {
-	t.State, t.DueAt, t.EndedAt, t.Waits = s.wait.State, s.wait.Until, time.Time{}, []waiting.Wait{s.wait}
+	t.State, t.DueAt, t.EndedAt, t.Waits = s.wait().State, s.wait().Until, time.Time{}, []waiting.Wait{s.wait()}
 	return t
 }
 
@@ -79,14 +82,14 @@ func (s *parkedStore) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (opera
 func (s *parkedStore) Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error) {
 	all, err := s.Store.Lanes(ctx, p)
 	for i := range all {
-		all[i].Waits = []waiting.Wait{s.wait}
+		all[i].Waits = []waiting.Wait{s.wait()}
 	}
 	return all, err
 }
 
 func (s *parkedStore) Totals(ctx context.Context, window time.Duration) (operate.Totals, error) {
 	totals, err := s.Store.Totals(ctx, window)
-	totals.Waits = []waiting.Tally{{Reason: s.wait.Reason, Turns: 3, Until: s.wait.Until}}
+	totals.Waits = []waiting.Tally{{Reason: s.wait().Reason, Turns: 3, Until: s.wait().Until}}
 	return totals, err
 }
 
@@ -103,9 +106,10 @@ func TestEveryPlaceShowsEveryWait(t *testing.T) {
 			continue
 		}
 		for _, state := range []turnkeeper.TurnState{turnkeeper.TurnWaiting, turnkeeper.TurnQueued} {
-			shown.wait = waiting.Wait{Reason: row.Reason, Turn: held.id, State: state, Until: time.Now().Add(time.Hour),
-				Agent: "desk", Model: "test/large", Count: 1}
-			short := shown.wait.Short(func(time.Time) string { return "in" })
+			shown.current.Store(&waiting.Wait{Reason: row.Reason, Turn: held.id, State: state,
+				Until: time.Now().Add(time.Hour),
+				Agent: "desk", Model: "test/large", Count: 1})
+			short := shown.wait().Short(func(time.Time) string { return "in" })
 			reason := fmt.Sprintf(`"reason":%q`, row.Reason)
 			for path, want := range map[string]string{
 				"/v1/turns":                             reason,
@@ -118,7 +122,7 @@ func TestEveryPlaceShowsEveryWait(t *testing.T) {
 				"/inbox":                                short,
 				"/lanes":                                short,
 				fmt.Sprintf("/turns/%d", held.id):       "Waits for " + row.Parked,
-				fmt.Sprintf("/inbox/%d", held.id): strings.SplitN(shown.wait.Long(func(time.Time) string {
+				fmt.Sprintf("/inbox/%d", held.id): strings.SplitN(shown.wait().Long(func(time.Time) string {
 					return "\x00"
 				}), "\x00", 2)[0],
 			} {
