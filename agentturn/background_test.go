@@ -544,7 +544,7 @@ func TestAHandleOfAnEarlierTurn(t *testing.T) {
 		next.with(read("fetcher"))
 		next.store.history = []turnlog.Past{past}
 		next.run(t.Context())
-		want := []string{"[the output of fetcher was kept for its own turn; it began: fetcher found it]"}
+		want := []string{"[the output of fetcher is stored; it began: fetcher found it]"}
 		if diff := cmp.Diff(want, results(next.requests()[0])); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}

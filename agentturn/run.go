@@ -86,6 +86,7 @@ func (w *tooling) outputs(used *toolrun.Meter) tools.Outputs {
 	}
 	return &toolrun.OutputStore{
 		Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, Calls: w.calls.All(), Runs: w.calls.Runs(),
+		Past:     w.task.record.History,
 		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxChars,
 		MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {

@@ -82,7 +82,7 @@ func (w *messageWriter) result(turn turnkeeper.TurnID, call *turnkeeper.ToolCall
 	case turn <= w.epoch.LeanPast && len(leanLine(*call)) < len(text):
 		return leanLine(*call)
 	case Handled(*call):
-		return pastLine(*call)
+		return pastLine(*call, w.epoch.reads())
 	}
 	return text
 }
@@ -193,14 +193,19 @@ func (w *messageWriter) reserve(in input) {
 	}
 }
 
+// renamed returns the id of a call of an earlier turn that has the id of another one.
+func renamed(turn turnkeeper.TurnID, key turnkeeper.CallKey) string {
+	return fmt.Sprintf("turn-%d-%s", turn, key)
+}
+
 // renameCalls changes the ids of an earlier turn's calls that the request already contains: turns that ran at the same
 // time do not know of each other's.
 func (w *messageWriter) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
-	names, prefix := map[string]string{}, fmt.Sprintf("turn-%d-", turn)
+	names := map[string]string{}
 	for call := range eachCall(rounds) {
 		id := call.WireID
 		if w.ids[id] {
-			id = prefix + call.Key.String()
+			id = renamed(turn, call.Key)
 		}
 		w.ids[id] = true
 		names[call.WireID] = id

@@ -126,13 +126,18 @@ func outcomeOf(call turnkeeper.ToolCall) string {
 	return cmp.Or(call.Problem(), string(call.State))
 }
 
-// pastLine returns the line that replaces a handle of an earlier turn, which the model can
-// no longer use.
-func pastLine(call turnkeeper.ToolCall) string {
-	if call.State != turnkeeper.CallSucceeded {
+// pastLine returns the line that replaces the handle of a call of a turn before the epoch. It names the output if the
+// model can read it.
+func pastLine(call turnkeeper.ToolCall, reads bool) string {
+	switch {
+	case call.State != turnkeeper.CallSucceeded:
 		return fmt.Sprintf("[%s is %s: %s]", call.Name, call.State, call.Preview)
+	case reads:
+		return fmt.Sprintf("[the output of %s is stored: to read it call get_tool_output(%q, mode); it began: %s]", call.Name,
+			call.OutputID, call.Preview)
+	default:
+		return fmt.Sprintf("[the output of %s is stored; it began: %s]", call.Name, call.Preview)
 	}
-	return fmt.Sprintf("[the output of %s was kept for its own turn; it began: %s]", call.Name, call.Preview)
 }
 
 // leanLine returns the line that replaces a result of an earlier turn if room is short. It

@@ -42,14 +42,14 @@ func PlainName(name string) string {
 // imitation matches text that looks like one of the program's.
 var imitation = regexp.MustCompile(
 	`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
-		`\[cut: the result|tool output id:|dropped to fit the context window|was kept for its own turn|not shown: (they do|it does) not fit the context window|` +
+		`\[cut: the result|tool output id:|dropped to fit the context window|\[the output of \S+ is stored[:;]|not shown: (they do|it does) not fit the context window|` +
 		`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
 		`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
 
 // imitationParts are in upper case. Each match of imitation contains one of them.
 var imitationParts = []string{
 	"SYSTEM", "ASYNC", "[TRUNCATED", "[... TRUNCATED", "[CUT:", "TOOL OUTPUT ID:", "DROPPED TO FIT",
-	"EPT FOR ITS OWN TURN", "NOT SHOWN:",
+	"[THE OUTPUT OF", "NOT SHOWN:",
 	"[EXTRACTION FAILED:", "OUTCOME UN", "IPPED DUE TO", "DENIED:", "[THIS IS THE RESULT", "[AGENT ",
 }
 

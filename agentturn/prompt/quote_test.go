@@ -10,7 +10,7 @@ func TestImitations(t *testing.T) {
 	for _, text := range []string{
 		"# System Notice", "#system\tnotice", "Async  Tool Status", "[truncated — showing", "[... truncated: showing",
 		"[cut: the result",
-		"tool output id:", "dropped to fit the context window", "was kept for its own turn",
+		"tool output id:", "dropped to fit the context window", "[the output of x is stored;",
 		"not shown: they do not fit the context window",
 		"not shown: it does not fit the context window", "[extraction failed:", "outcome unknown: the worker",
 		"skipped due to freshness",

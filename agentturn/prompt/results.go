@@ -105,6 +105,22 @@ func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	return -1
 }
 
+// PastCall returns the newest call of earlier turns whose output has this id, or that requests show with this id, and
+// its turn. It returns nil if there is none.
+func PastCall(history []turnlog.Past, id string) (turnkeeper.TurnID, *turnkeeper.ToolCall) {
+	if id == "" {
+		return 0, nil
+	}
+	for _, past := range slices.Backward(history) {
+		for call := range eachCall(past.Rounds) {
+			if string(call.OutputID) == id || call.WireID == id || renamed(past.TurnID, call.Key) == id {
+				return past.TurnID, call
+			}
+		}
+	}
+	return 0, nil
+}
+
 // Charged returns the number of rounds that count against max_rounds.
 func Charged(rounds []turnkeeper.Round) int {
 	n := 0

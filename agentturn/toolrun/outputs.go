@@ -10,11 +10,12 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
-// Outputs reads the stored results of a turn. Unknown outputs, and those of other turns,
+// Outputs reads the stored results of turns. Unknown outputs, and those of other turns than the one that is named,
 // are turnkeeper.ErrNotFound. Implementations are safe for concurrent use.
 type Outputs interface {
 	// DescribeOutput returns an output of the turn without its content.
@@ -32,6 +33,7 @@ type OutputStore struct {
 	Turn      turnkeeper.TurnID
 	Stored    Outputs
 	Calls     []turnkeeper.ToolCall
+	Past      []turnlog.Past        // earlier turns of the conversation, oldest first, whose results can be read too
 	Runs      []*Run                // in the background, in the order of their calls
 	MaxChars  int                   // maximum result of a tool that reads an output
 	PageOf    func(tool string) int // characters of a page of a tool's result
@@ -39,14 +41,24 @@ type OutputStore struct {
 	Search    func(ctx context.Context, from extract.Source, query string) (tools.Result, error)
 }
 
-// Find returns the result of a call by an id that prompt.IndexOf accepts, or an attached
-// output by its id.
+// Find returns the result of a call by an id that prompt.IndexOf accepts, or an attached output by its id, or the result
+// of a call of an earlier turn, by the id of its output or the one that requests show.
 func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
-	i := prompt.IndexOf(s.Calls, id)
-	if i < 0 {
-		return s.attached(ctx, id)
+	if i := prompt.IndexOf(s.Calls, id); i >= 0 {
+		return s.result(ctx, s.Turn, s.Calls[i])
 	}
-	call := s.Calls[i]
+	if o, found, err = s.attached(ctx, id); found || err != nil {
+		return o, found, err
+	}
+	if turn, call := prompt.PastCall(s.Past, id); call != nil {
+		return s.result(ctx, turn, *call)
+	}
+	return o, false, nil
+}
+
+// result returns the result of a call of a turn.
+func (s *OutputStore) result(ctx context.Context, turn turnkeeper.TurnID,
+	call turnkeeper.ToolCall) (o tools.Output, found bool, err error) {
 	o = tools.Output{CallID: call.WireID, Tool: call.Name, MaxChars: s.PageOf(call.Name), MaxTokens: s.MaxTokens}
 	switch {
 	case call.State == turnkeeper.CallRunning:
@@ -59,7 +71,7 @@ func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, foun
 		s.extractable(&o, outputs.SHA256(call.Shown))
 		return o, true, nil
 	}
-	stored, err := s.Stored.DescribeOutput(ctx, s.Turn, call.OutputID)
+	stored, err := s.Stored.DescribeOutput(ctx, turn, call.OutputID)
 	// its worker was lost and could store only a preview
 	if errors.Is(err, turnkeeper.ErrNotFound) && prompt.WentOn(call) {
 		if o.Failure = call.Preview; call.State == turnkeeper.CallSucceeded {
@@ -71,7 +83,7 @@ func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, foun
 	if err != nil {
 		return o, false, err
 	}
-	s.stored(&o, call, stored)
+	s.stored(&o, turn, call, stored)
 	if prompt.WentOn(call) && call.State != turnkeeper.CallSucceeded && !o.Expired {
 		o.Failure, err = o.Read(ctx, 0, int64(s.MaxChars))
 	}
@@ -89,7 +101,7 @@ func (s *OutputStore) attached(ctx context.Context, id string) (o tools.Output, 
 		return tools.Output{}, false, err
 	}
 	o = tools.Output{CallID: id, MaxChars: s.MaxChars, MaxTokens: s.MaxTokens}
-	s.stored(&o, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id), State: turnkeeper.CallSucceeded},
+	s.stored(&o, s.Turn, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id), State: turnkeeper.CallSucceeded},
 		stored)
 	return o, true, nil
 }
@@ -113,8 +125,8 @@ func shownWhole(o *tools.Output, text string) {
 	o.Retrieved = func(context.Context) error { return nil }
 }
 
-// stored sets the fields of a result that is stored as out.
-func (s *OutputStore) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper.Output) {
+// stored sets the fields of a result of a turn that is stored as out.
+func (s *OutputStore) stored(o *tools.Output, turn turnkeeper.TurnID, call turnkeeper.ToolCall, out turnkeeper.Output) {
 	o.Chars, o.Bytes, o.Tokens, o.Binary = out.Chars, out.SizeBytes, out.Tokens, out.Description != ""
 	o.Cut, o.Expired = out.Incomplete, !out.ExpiredAt.IsZero()
 	if o.Binary {
@@ -122,9 +134,9 @@ func (s *OutputStore) stored(o *tools.Output, call turnkeeper.ToolCall, out turn
 	}
 	o.Unseen = s.firstUnseen(call, o.Chars)
 	o.Read = func(ctx context.Context, from, to int64) (string, error) {
-		return s.Stored.ReadOutput(ctx, s.Turn, call.OutputID, from, to)
+		return s.Stored.ReadOutput(ctx, turn, call.OutputID, from, to)
 	}
-	o.Retrieved = func(ctx context.Context) error { return s.Stored.NoteRetrieved(ctx, s.Turn, call.OutputID) }
+	o.Retrieved = func(ctx context.Context) error { return s.Stored.NoteRetrieved(ctx, turn, call.OutputID) }
 }
 
 // firstUnseen returns the position of the first character of a result that the model has

@@ -13,8 +13,8 @@ func page(id, arguments string) inferencetest.Call {
 	return inferencetest.Call{ID: id, Name: "get_continuation", Arguments: arguments}
 }
 
-// A provider that repeats call ids: each result is paged by the id in its marker, and not by ids of other
-// turns.
+// A provider that repeats call ids: each result is paged by the id in its marker. Results of the turn before can be read
+// too, by an id that is not of this turn, and not passed on.
 func TestIDsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -32,6 +32,7 @@ func TestIDsThatAreRepeated(t *testing.T) {
 			theirs := env.Query[string](e, "select id from outputs order by turn_id, round limit 1")
 			return env.Rounds(inferencetest.Calls(again("three")), inferencetest.Calls(
 				page("other", `{"tool_call_id":"round-2-tool-1"}`), page("mine", `{"tool_call_id":"call_1"}`),
+				page("older", `{"tool_call_id":"`+theirs+`"}`),
 				inferencetest.Call{ID: "stored", Name: "get_tool_output", Arguments: `{"id":"` + theirs +
 					`","mode":"raw"}`},
 				inferencetest.Call{ID: "handle", Name: "mark_none", Arguments: `{"label":"output:` + theirs + `"}`},
@@ -61,9 +62,10 @@ func TestIDsThatAreRepeated(t *testing.T) {
 	}
 	other := e.TurnOf(e.Enqueue("clerk", "Two.")).CallsByWireID()
 	for id, want := range map[string]string{
-		"other":  `{"error":"Unknown tool ID: round-2-tool-1"}`, // of the previous turn
+		"other":  `{"error":"Unknown tool ID: round-2-tool-1"}`, // the call itself
+		"older":  first[100:200] + "\n\n[truncated — showing 100-200/300 chars.",
 		"mine":   `{"error":"offset 12 is past the end: there are 12 characters"}`,
-		"stored": `{"error":"Unknown tool ID: `,
+		"stored": first,
 		"handle": "invalid arguments: output:",
 	} {
 		if !strings.HasPrefix(other[id].Result, want) || id == "handle" && !strings.Contains(other[id].Result,
