@@ -151,6 +151,26 @@ func Difference(before, after inference.Request) string {
 	return ""
 }
 
+// A Comparison compares a request with the newest one before it of its chain.
+type Comparison struct {
+	Turn     turnkeeper.TurnID // of the other request
+	Round    int
+	Repeated int         // the number of messages, the system prompt among them, with which both begin
+	Differs  *Divergence // nil: the request begins with the whole other one
+}
+
+// Compare compares a request with an earlier one, that of a round of a turn.
+func Compare(turn turnkeeper.TurnID, round int, before, after inference.Request) Comparison {
+	c := Comparison{Turn: turn, Round: round, Repeated: len(before.Messages)}
+	if d, ok := Diverges(before, after); ok {
+		c.Differs, c.Repeated = &d, 0
+		if d.Kind != DifferentTool {
+			c.Repeated = d.Number - 1
+		}
+	}
+	return c
+}
+
 // Before returns the turn and round of the request that a request of a turn extends. ok is false if it extends none, or
 // if the other turn is not in the record.
 func Before(record *turnlog.Record, number int) (turn turnkeeper.TurnID, round int, ok bool) {
