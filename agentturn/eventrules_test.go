@@ -22,10 +22,11 @@ type reading struct {
 	byName map[string]*turnkeeper.ToolCall
 
 	at      turnkeeper.Event
-	open    int         // the round that streams; 0: none
-	block   int         // the block that is open; 0: none
-	blocks  int         // the newest block
-	stopped map[int]int // round_stop events, by round
+	open    int                    // the round that streams; 0: none
+	epoch   turnkeeper.EpochReason // of which its start tells
+	block   int                    // the block that is open; 0: none
+	blocks  int                    // the newest block
+	stopped map[int]int            // round_stop events, by round
 	results map[turnkeeper.CallKey]int
 	resumed int
 	faults  []string
@@ -122,6 +123,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		if r.open = r.at.Round; r.open < 1 || r.open > len(r.rounds)+1 || data.Of < 1 {
 			r.wrong("the turn has %d rounds", len(r.rounds))
 		}
+		r.epoch = data.Epoch
 	},
 	turnkeeper.EventBlockStart: func(r *reading) {
 		r.blocks++
@@ -197,6 +199,13 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		same(r, "finish reason", data.FinishReason, round.FinishReason)
 		same(r, "model", data.Model, round.Model)
 		same(r, "number of calls", data.Calls, len(round.Calls))
+		if recipe := round.Recipe; recipe != nil {
+			var reason turnkeeper.EpochReason
+			if recipe.Start != nil {
+				reason = recipe.Start.Reason
+			}
+			same(r, "reason of its epoch", r.epoch, reason)
+		}
 		same(r, "usage", data.Usage, round.Usage)
 	},
 	turnkeeper.EventAskOpened: func(r *reading) { r.ask(askings.Open) },

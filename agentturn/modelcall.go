@@ -287,6 +287,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	a.exec.models.health.asked[a.model.ref]++
 	ctx, end := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.exec.at(ctx, PointModelBefore)
+	a.stream.Sending(request.Recipe.Start)
 	started, partial := time.Now(), &partialAnswer{}
 	res, err := a.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
 		partial.add(d)

@@ -85,7 +85,7 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	time.Sleep(11 * time.Millisecond)
 	endModel(agentturn.ModelEnd{Response: inference.Response{
 		ID: "r1", Model: "large-2", Text: "answer " + secret, FinishReason: "stop", Cost: "0.25",
-		Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3, CacheWriteTokens: 5,
+		Usage: turnkeeper.Usage{InputTokens: 9, OutputTokens: 2, CachedTokens: 3, CacheWriteTokens: 5,
 			ReasoningTokens: 4},
 		Calls: []inference.Call{{ID: "call_7", Name: "send", Arguments: `{"to":"` + secret + `"}`}},
 	}})
@@ -110,8 +110,8 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	endDispatch(agentturn.DispatchEnd{
 		Outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			ErrorClass: "auth"},
-		Rounds: []turnkeeper.Round{{Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 20}},
-			{Usage: turnkeeper.Usage{InputTokens: 100, OutputTokens: 200}}},
+		Rounds: []turnkeeper.Round{{Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 20, CacheWriteTokens: 9}},
+			{Usage: turnkeeper.Usage{InputTokens: 100, OutputTokens: 200, CachedTokens: 30}}},
 	})
 }
 

@@ -133,6 +133,10 @@ func (d *dispatch) end(e agentturn.DispatchEnd) {
 		attribute.Int64("gen_ai.usage.input_tokens", used.InputTokens),
 		attribute.Int64("gen_ai.usage.output_tokens", used.OutputTokens),
 	)
+	d.whole.SetAttributes(counts(map[string]int64{
+		"gen_ai.usage.cache_read.input_tokens":  used.CachedTokens,
+		"gen_ai.usage.cache_write.input_tokens": used.CacheWriteTokens,
+	})...)
 	if e.Outcome.State == turnkeeper.TurnFailed {
 		d.whole.SetAttributes(attribute.String("error.type", orOther(e.Outcome.ErrorClass)))
 		d.whole.SetStatus(codes.Error, "")
@@ -237,12 +241,17 @@ func answered(r inference.Response) []attribute.KeyValue {
 	if r.Usage.Estimated { // the conventions exclude estimates
 		return attributes
 	}
-	for name, n := range map[string]int64{
+	return append(attributes, counts(map[string]int64{
 		"gen_ai.usage.input_tokens": r.Usage.InputTokens, "gen_ai.usage.output_tokens": r.Usage.OutputTokens,
 		"gen_ai.usage.cache_read.input_tokens":  r.Usage.CachedTokens,
 		"gen_ai.usage.cache_write.input_tokens": r.Usage.CacheWriteTokens,
 		"gen_ai.usage.reasoning.output_tokens":  r.Usage.ReasoningTokens,
-	} {
+	})...)
+}
+
+// counts returns the counts that are not 0.
+func counts(named map[string]int64) (attributes []attribute.KeyValue) {
+	for name, n := range named {
 		if n > 0 {
 			attributes = append(attributes, attribute.Int64(name, n))
 		}

@@ -49,6 +49,7 @@ type sentRequest struct {
 	turn   turnkeeper.TurnID
 	round  int
 	def    agentdef.Definition
+	newest [2]int // turn and round of the newest request before it that the turn knew of; zero: none
 }
 
 func newTalk(t *testing.T, seed uint64) *talk {
@@ -198,7 +199,8 @@ func (c *talk) round(s *prompt.State, id turnkeeper.TurnID, rounds []turnkeeper.
 		c.parts[part.SHA256] = part.Content
 	}
 	s.TakeSummary()
-	c.sent = append(c.sent, sentRequest{request.Request, request.Recipe, id, len(rounds) + 1, c.def})
+	c.sent = append(c.sent, sentRequest{request.Request, request.Recipe, id, len(rounds) + 1, c.def,
+		c.newest(id, rounds)})
 	if e := request.Recipe.Start; e != nil {
 		c.reasons[e.Reason]++
 	}
@@ -210,6 +212,19 @@ func (c *talk) round(s *prompt.State, id turnkeeper.TurnID, rounds []turnkeeper.
 		answer.Raw = c.signer.Sign(request.Request, inference.Response{Text: answer.Text}).Raw
 	}
 	return answer, true
+}
+
+// newest returns the turn and round of the newest request before a new one of a turn, or zero.
+func (c *talk) newest(id turnkeeper.TurnID, rounds []turnkeeper.Round) [2]int {
+	if len(rounds) > 0 {
+		return [2]int{int(id), len(rounds)}
+	}
+	for _, past := range slices.Backward(c.all) {
+		if n := len(past.Rounds); n > 0 && past.TurnID < id {
+			return [2]int{int(past.TurnID), n}
+		}
+	}
+	return [2]int{}
 }
 
 // answer returns the answer to a request, with calls in some states.
@@ -333,6 +348,18 @@ func (c *talk) rebuild() {
 				prompt.Canonical(rebuilt.Request), prompt.Canonical(r.Request), err)
 			return
 		}
+		if r.recipe.Start != nil && r.recipe.Start.Reason != "" {
+			c.replaced(r, record)
+		}
+	}
+}
+
+// replaced checks which request the first one of an epoch is compared with.
+func (c *talk) replaced(r sentRequest, record *turnlog.Record) {
+	c.Helper()
+	turn, round, _ := prompt.Replaced(record, r.round)
+	if got := [2]int{int(turn), round}; got != r.newest {
+		c.Errorf("turn %d, round %d is compared with turn and round %v, not with %v", r.turn, r.round, got, r.newest)
 	}
 }
 

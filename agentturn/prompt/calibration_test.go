@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/tools"
 )
 
 func TestCalibrationFactor(t *testing.T) {
@@ -84,11 +87,29 @@ func TestCountOfUsage(t *testing.T) {
 	}{
 		"plain":               {turnkeeper.Usage{InputTokens: 100}, 100},
 		"cached within":       {turnkeeper.Usage{InputTokens: 100, CachedTokens: 90}, 100},
-		"cached beside":       {turnkeeper.Usage{InputTokens: 10, CachedTokens: 90}, 100},
+		"written within":      {turnkeeper.Usage{InputTokens: 100, CachedTokens: 40, CacheWriteTokens: 59}, 100},
 		"an estimate of ours": {turnkeeper.Usage{InputTokens: 100, Estimated: true}, 0},
 	} {
 		if got := reportedTokens(c.used); got != c.want {
 			t.Errorf("%s: %d", name, got)
+		}
+	}
+}
+
+// TestWhatIsWrittenToACacheIsNotMissing checks that a request is not taken for cut by a server whose count leaves out
+// what it wrote to its cache, and that one is whose count does not.
+func TestWhatIsWrittenToACacheIsNotMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		used turnkeeper.Usage
+		cut  bool
+	}{
+		"left out":    {turnkeeper.Usage{InputTokens: 3000, CachedTokens: 1000, CacheWriteTokens: 1900}, false},
+		"nothing was": {turnkeeper.Usage{InputTokens: 3000}, true},
+	} {
+		s := NewState(&turnlog.Record{}, &agentdef.Definition{}, Offer{Registry: &tools.Registry{}}, &Memory{})
+		r := turnkeeper.Recipe{Window: turnkeeper.Window{Turn: 10_000, Factor: 1}}
+		if got := s.report(Model{Tokens: &Counts{Counter: HeuristicTokens{}}}, nil, r, c.used).cut(); got != c.cut {
+			t.Errorf("%s: cut %v", name, got)
 		}
 	}
 }

@@ -191,28 +191,41 @@ func chainOf(record *turnlog.Record, d *agentdef.Definition) string {
 
 // newest returns the newest recipe of the turn's chain, or nil. A run that sees only its own history starts an epoch.
 func (s *State) newest(rounds []turnkeeper.Round) *turnkeeper.Recipe {
-	for _, round := range slices.Backward(rounds) {
-		if round.Recipe != nil {
-			return round.Recipe
-		}
-	}
-	if s.chain != "" {
+	_, round := newest(s.turn, rounds, s.history, s.chain, func(id turnkeeper.EpochID) *epoch {
+		return s.epoch(id, rounds)
+	})
+	if round == nil {
 		return nil
 	}
-	for _, past := range slices.Backward(s.history) {
-		for _, round := range slices.Backward(past.Rounds) {
-			r := round.Recipe
+	return round.Recipe
+}
+
+// newest returns the newest round of a turn's chain that has a recipe, with its turn, or nil. epochOf returns an epoch
+// that began in the turn or in those before it, or nil.
+func newest(turn turnkeeper.TurnID, rounds []turnkeeper.Round, history []turnlog.Past, chain string,
+	epochOf func(turnkeeper.EpochID) *epoch) (turnkeeper.TurnID, *turnkeeper.Round) {
+	for i := range slices.Backward(rounds) {
+		if rounds[i].Recipe != nil {
+			return turn, &rounds[i]
+		}
+	}
+	if chain != "" {
+		return 0, nil
+	}
+	for _, past := range slices.Backward(history) {
+		for i := range slices.Backward(past.Rounds) {
+			r := past.Rounds[i].Recipe
 			if r == nil {
 				continue
 			}
-			if began := s.epoch(r.Epoch, rounds); began == nil && r.Epoch.Turn < past.TurnID || began != nil &&
+			if began := epochOf(r.Epoch); began == nil && r.Epoch.Turn < past.TurnID || began != nil &&
 				began.Chain == "" {
-				return r
+				return past.TurnID, &past.Rounds[i]
 			}
 			break
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // current returns the epoch of the newest recipe. If it has ended, reason says why, or, if it is nil, why another one

@@ -20,6 +20,16 @@ type Rebuilt struct {
 	Form   string // how the provider encoded it, see inference.Sent; empty: as Canonical does
 }
 
+// A Sent is a request that was sent to a model, as its endpoint got it.
+type Sent struct {
+	Rebuilt
+	Turn   turnkeeper.TurnID
+	Round  int
+	Body   []byte // body sent to the endpoint; for a provider without an endpoint, the request as JSON
+	SHA256 string // of Body
+	Exact  bool   // Body is identical to the sent one
+}
+
 // Errors of Rebuild.
 var (
 	ErrNoRound     = errors.New("there is no such round")

@@ -273,7 +273,7 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, used turnkeeper.Usage) report {
 	rep := report{
 		estimate: corrected(r.Window.Estimate(), r.Window.Factor), tools: corrected(r.Window.Tools, r.Window.Factor),
-		reported: used.InputTokens, cached: used.CachedTokens,
+		reported: used.InputTokens, cached: used.CachedTokens + used.CacheWriteTokens,
 		exact: Exact(m.Tokens.Counter), largest: s.memory.calibrations.of(m.key()).largest,
 	}
 	if rep.isLow() {

@@ -20,7 +20,7 @@ type report struct {
 	estimate int   // corrected by other requests
 	tools    int   // of the estimate: the definitions of tools, which some providers do not count
 	reported int64 // 0: nothing was reported
-	cached   int64 // read from a cache; included in reported by some providers only
+	cached   int64 // read from a cache or written to it; a server may leave them out of reported
 	exact    bool  // the model's own tokenizer made the estimate
 	largest  int64 // largest other count of the model; 0: unknown
 	grown    int   // growth of the estimate since the previous request to the model; 0: unknown
@@ -61,17 +61,12 @@ func isAbout(counted int64, estimate int, share float64) bool {
 		(estimate < minMeasured || float64(counted) >= share*float64(estimate))
 }
 
-// reportedTokens returns the provider's count of a request, or 0 if it gave none. If more
-// tokens were cached than counted, the count does not include the cached ones.
+// reportedTokens returns the provider's count of a request, or 0 if it gave none.
 func reportedTokens(u turnkeeper.Usage) int64 {
-	switch {
-	case u.Estimated:
+	if u.Estimated {
 		return 0
-	case u.CachedTokens > u.InputTokens:
-		return u.InputTokens + u.CachedTokens
-	default:
-		return u.InputTokens
 	}
+	return u.InputTokens
 }
 
 // largestOf returns the largest count among requests that were not cut.

@@ -61,6 +61,8 @@ type (
 	RoundStartData struct {
 		Of    int  `json:"of" send:"yes" doc:"max_rounds"`
 		Final bool `json:"final,omitempty" send:"yes" doc:"no tools may be called"`
+		// Epoch is the reason of the epoch that begins with the round's request.
+		Epoch turnkeeper.EpochReason `json:"epoch,omitempty" doc:"a new epoch: why the request does not extend the one before it; reasons may be added"`
 	}
 
 	// BlockStartData is the data of block_start.

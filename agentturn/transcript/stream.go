@@ -46,6 +46,14 @@ func (t *Transcript) NewStream(round int, start RoundStartData, sink Sink) *Stre
 	return &Stream{Transcript: t, round: round, start: start, sink: sink}
 }
 
+// Sending takes note of the epoch that begins with the request of the next attempt; nil: it goes on with one.
+func (s *Stream) Sending(start *turnkeeper.Epoch) {
+	s.start.Epoch = ""
+	if start != nil {
+		s.start.Epoch = start.Reason
+	}
+}
+
 // Started reports whether this attempt has had a delta.
 func (s *Stream) Started() bool { return s.started }
 

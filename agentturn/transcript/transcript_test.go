@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,27 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 	}
 	if first, second := events.Unwritten()[1].Block, events.Unwritten()[6].Block; first != 3 || second != 4 {
 		t.Errorf("blocks %d and %d", first, second)
+	}
+}
+
+// TestARoundSaysThatAnEpochBegins checks that the start of a round has the reason of the epoch of the newest request.
+func TestARoundSaysThatAnEpochBegins(t *testing.T) {
+	events := transcript.New(7, 1)
+	s := events.NewStream(1, transcript.RoundStartData{Of: 2}, transcript.Sink{})
+	for _, start := range []*turnkeeper.Epoch{{Reason: "room"}, {}, nil} {
+		s.Sending(start)
+		s.Delta(inference.Delta{Kind: inference.DeltaText})
+		s.Rollback("again")
+	}
+	var starts []string
+	for _, e := range types(events.Unwritten()) {
+		if strings.HasPrefix(e, "round_start") {
+			starts = append(starts, e)
+		}
+	}
+	if want := []string{`round_start {"of":2,"epoch":"room"}`, `round_start {"of":2}`, `round_start {"of":2}`}; !slices.
+		Equal(starts, want) {
+		t.Errorf("%q", starts)
 	}
 }
 

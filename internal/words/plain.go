@@ -59,6 +59,12 @@ func Brief(text string, most int) string {
 	return Plain(line)
 }
 
+// Quote returns untrusted text in quotation marks and in one line. Line ends and tabs are written as escapes, for texts
+// that may differ in nothing else.
+func Quote(text string) string {
+	return "“" + strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(text)) + "”"
+}
+
 // Sentence returns a clause with one full stop.
 func Sentence(text string) string {
 	if text = Clause(text); strings.HasSuffix(text, "...") || strings.HasSuffix(text, "…") {

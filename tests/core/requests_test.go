@@ -154,7 +154,7 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 		return inferencetest.Text(strings.Repeat("Something long. ", 130))
 	})
 	e.StartWorker()
-	summaries := 0
+	summaries, last := 0, int64(0)
 	for n := range 20 {
 		before := len(e.Model.Requests())
 		turn := e.TurnOf(e.Send("clerk", fmt.Sprintf("Say %d.", n)))
@@ -164,7 +164,9 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 				t.Errorf("turn %d was asked twice", turn.ID)
 			}
 			summaries++
+			checkDifference(e, turn.ID, last)
 		}
+		last = turn.ID
 		sent := asked[len(asked)-1]
 		if got := rebuiltRequest(e, turn.ID, 1); got.Code != 0 || got.Stdout != string(sent.Body) {
 			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr,
@@ -178,6 +180,31 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 ||
 		summaries > 6 {
 		t.Errorf("%d summaries were made, %d are stored", summaries, stored)
+	}
+}
+
+// checkDifference checks what is told of where the request of a turn, the first with another summary, differs from that
+// of the turn before it.
+func checkDifference(e *env.Env, turn, before int64) {
+	e.T.Helper()
+	said := strings.Join(strings.Fields(e.Turnctl("explain", fmt.Sprint(turn)).Stdout), " ")
+	with := fmt.Sprintf("Compared with request 1 of turn %d, the system prompt differs from byte", before)
+	if !strings.Contains(said, with) || !strings.Contains(said, "earlier turns of this conver") {
+		e.T.Errorf("explain does not say %q and the note about what is not shown:\n%s", with, said)
+	}
+	view := env.Turnctl[struct {
+		Compared struct {
+			TurnID, Round int64
+			Repeated      *int `json:"repeated_messages"`
+			Differs       struct {
+				Kind, After string
+				Byte        int
+			} `json:"first_difference"`
+		}
+	}](e, "show", fmt.Sprint(turn), "--request", "1").Compared
+	if view.Differs.Kind != "system" || view.Differs.Byte < 2 || view.Repeated == nil || *view.Repeated != 0 ||
+		!strings.Contains(said, fmt.Sprintf("from byte %d on", view.Differs.Byte)) {
+		e.T.Errorf("the request of turn %d is compared as %+v, and explained as %s", turn, view, said)
 	}
 }
 

@@ -127,6 +127,7 @@
         round.dataset.round = e.round;
         round.append(element("h3", "", `Round ${e.round}`));
         rounds.append(round);
+        if (e.data.epoch) line(round, `New epoch: ${e.data.epoch}. The request does not extend the one before it.`);
       },
       round_rollback: (e) => {
         const void_ = rounds.querySelector(`[data-round="${Number(e.round)}"]:not([data-void])`);

@@ -331,6 +331,9 @@ func (a *answer) addUsage(u sdk.CompletionUsage) {
 		CacheWriteTokens: tokens(u.PromptTokensDetails.CacheWriteTokens),
 		ReasoningTokens:  tokens(u.CompletionTokensDetails.ReasoningTokens),
 	}
+	if beside := a.usage.CachedTokens + a.usage.CacheWriteTokens; beside > a.usage.InputTokens {
+		a.usage.InputTokens += beside // some servers count only the rest
+	}
 	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
 }
 

@@ -16,38 +16,75 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A SentRequest is a request that was sent to a model, rebuilt from the database.
-type SentRequest struct {
-	Turn   turnkeeper.TurnID
-	Round  int
-	Recipe turnkeeper.Recipe
-	Body   []byte // body sent to the endpoint; for a provider without an endpoint, the request as JSON
-	SHA256 string // of Body
-	Exact  bool   // Body is identical to the sent one
+// Requests rebuilds the requests of a turn from the database. It is not safe for concurrent use.
+type Requests struct {
+	store  *journal.Store
+	record *turnlog.Record
 }
 
-// RebuildRequest rebuilds the request of a round. Errors say in plain words why it cannot be rebuilt.
-func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
-	record, err := journal.New(store.DB).RecordForRequest(ctx, turn)
+// OpenRequests reads what the requests of a turn are rebuilt from.
+func OpenRequests(ctx context.Context, store *operate.Store, turn turnkeeper.TurnID) (*Requests, error) {
+	journals := journal.New(store.DB)
+	record, err := journals.RecordForRequest(ctx, turn)
+	return &Requests{journals, record}, err
+}
+
+// Sent rebuilds the request of a round. Errors say in plain words why it cannot be rebuilt.
+func (r *Requests) Sent(ctx context.Context, round int) (prompt.Sent, error) {
+	rebuilt, err := rebuild(ctx, r.store, r.record, round)
 	if err != nil {
-		return SentRequest{}, err
-	}
-	rebuilt, err := rebuild(ctx, journal.New(store.DB), record, round)
-	if err != nil {
-		return SentRequest{}, err
+		return prompt.Sent{}, err
 	}
 	body := prompt.Canonical(rebuilt.Request)
 	if rebuilt.Form != "" {
 		if body, err = openai.Render(rebuilt.Form, rebuilt.Request); err != nil {
-			return SentRequest{}, err
+			return prompt.Sent{}, err
 		}
 	}
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
-	return SentRequest{
-		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Body: body, SHA256: hash,
+	return prompt.Sent{
+		Rebuilt: rebuilt, Turn: r.record.Turn.ID, Round: round, Body: body, SHA256: hash,
 		Exact: hash == rebuilt.Recipe.SHA256,
 	}, nil
+}
+
+// Compare compares the request of a round with the newest one before it of its chain. It returns nil if there is none.
+// Errors say in plain words why they cannot be compared.
+func (r *Requests) Compare(ctx context.Context, round int) (*prompt.Comparison, error) {
+	if round < 1 || round > len(r.record.Rounds) {
+		return nil, prompt.ErrNoRound
+	}
+	turn, number, ok := prompt.Before(r.record, round)
+	if !ok {
+		turn, number, ok = prompt.Replaced(r.record, round)
+	}
+	if !ok {
+		return nil, nil
+	}
+	after, err := rebuild(ctx, r.store, r.record, round)
+	if err != nil {
+		return nil, err
+	}
+	other, err := recordOf(ctx, r.store, r.record, turn)
+	if err != nil {
+		return nil, err
+	}
+	before, err := rebuild(ctx, r.store, other, number)
+	if err != nil {
+		return nil, err
+	}
+	c := prompt.Compare(turn, number, before.Request, after.Request)
+	return &c, nil
+}
+
+// recordOf returns the record of a turn, which may be the one that is known.
+func recordOf(ctx context.Context, store *journal.Store, known *turnlog.Record,
+	turn turnkeeper.TurnID) (*turnlog.Record, error) {
+	if turn == known.Turn.ID {
+		return known, nil
+	}
+	return store.RecordForRequest(ctx, turn)
 }
 
 // rebuild builds the request of a round again from the turn's record. It sets the record's summary.
@@ -114,12 +151,9 @@ func unlikeBefore(ctx context.Context, store *journal.Store, record *turnlog.Rec
 	if !ok {
 		return "", ctx.Err()
 	}
-	other := record
-	if turn != record.Turn.ID {
-		var err error
-		if other, err = store.RecordForRequest(ctx, turn); err != nil {
-			return "", err
-		}
+	other, err := recordOf(ctx, store, record, turn)
+	if err != nil {
+		return "", err
 	}
 	after, err := rebuild(ctx, store, record, round)
 	if err != nil {

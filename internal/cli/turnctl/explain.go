@@ -33,7 +33,7 @@ type topic struct {
 var topicHeadings = map[string]string{
 	"asked": "What was asked", "ran": "What ran", "uncertain": "What is uncertain", "ended": "How it ended",
 	"held": "Dispatches",
-	"cost": "What it cost", "requests": "What the model did not see", "next": "What you can do",
+	"cost": "What it cost", "requests": "What its requests left out or changed", "next": "What you can do",
 }
 
 func explainCommand(s *shell.Session) *cobra.Command {
@@ -101,6 +101,9 @@ func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *
 		return explanation{}, err
 	}
 	if x.workers, err = db.Store.Workers(ctx); err != nil {
+		return explanation{}, err
+	}
+	if x.differs, err = comparisons(ctx, db.Store, view, s.Masker.Part); err != nil {
 		return explanation{}, err
 	}
 	source, err := db.Store.Definition(ctx, view.Turn.DefinitionHash)

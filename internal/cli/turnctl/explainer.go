@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
@@ -28,6 +27,8 @@ type explainer struct {
 	workers []presence.Heartbeat // of all worker processes
 	levels  []operate.AgentLevel // of an open turn: those that are not normal, or are pinned
 	expired []operate.Ask        // asks that nobody answered in time, newest first
+	// differs compares the requests that begin an epoch with those before them, by round.
+	differs map[int]comparison
 }
 
 func (x *explainer) explain() explanation {
@@ -495,53 +496,6 @@ func (x *explainer) cost() []string {
 		text += fmt.Sprintf(" (including %s for searches in stored results)", term.Thousands(extractions.Total()))
 	}
 	return []string{text + " tokens."}
-}
-
-// requests lists what requests omitted to fit the context window.
-func (x *explainer) requests() (said []string) {
-	for _, r := range x.Rounds {
-		c := r.Recipe
-		if c == nil {
-			continue
-		}
-		var parts []string
-		if c.Start != nil {
-			parts = epochFacts(*c.Start)
-		}
-		if c.Cut {
-			parts = append(parts, "the provider seems to have truncated it silently")
-		}
-		if len(parts) > 0 {
-			said = append(said, fmt.Sprintf("Request %d: %s.", r.Number, strings.Join(parts, "; ")))
-		}
-	}
-	return said
-}
-
-// epochFacts says why a request does not extend the one before it, and what it leaves out.
-func epochFacts(e turnkeeper.Epoch) (facts []string) {
-	if e.Reason != "" && e.Chain == "" { // a schedule's rule is not worth a line in each run
-		facts = append(facts, "it does not extend the request before it, because "+prompt.Why(e))
-	}
-	if e.Dropped != "" {
-		facts = append(facts, "the results of calls "+e.Dropped+" were replaced by a line each")
-	}
-	if e.LeanPast != 0 {
-		facts = append(facts, fmt.Sprintf("turns up to %d were shown without their results", e.LeanPast))
-	}
-	if e.Omitted > 0 {
-		facts = append(facts, "it left out "+term.Plural(e.Omitted, "earlier turn"))
-	}
-	if e.Summary != 0 {
-		facts = append(facts, fmt.Sprintf("a summary replaced the turns up to %d", e.Summary))
-	}
-	if e.Room > 0 {
-		facts = append(facts, "it was shortened after the provider had refused it as too long")
-	}
-	if note := prompt.RecordNote(e); note != "" {
-		facts = append(facts, note)
-	}
-	return facts
 }
 
 // next says what an operator can do.

@@ -2,6 +2,7 @@ package turnctl
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -253,12 +254,30 @@ func roundFacts() (all []fact) {
 		epoch(fmt.Sprintf("epoch %q", reason), func(e *turnkeeper.Epoch) { e.Reason = reason })
 	}
 	epoch("of a schedule", func(e *turnkeeper.Epoch) { e.Reason, e.Chain = prompt.EpochHistory, "hourly" })
+	epoch("of a schedule, in its turn", func(e *turnkeeper.Epoch) { e.Reason, e.Chain = prompt.EpochModel, "hourly" })
 	epoch("dropped results", func(e *turnkeeper.Epoch) { e.Dropped = "1-3" })
 	epoch("lean", func(e *turnkeeper.Epoch) { e.LeanPast = 38 })
 	epoch("omitted", func(e *turnkeeper.Epoch) { e.Omitted = 1 })
 	epoch("summary", func(e *turnkeeper.Epoch) { e.Summary = 38 })
 	epoch("compacted", func(e *turnkeeper.Epoch) { e.Room = 1 })
 	recipe("cut", func(r *turnkeeper.Recipe) { r.Cut = true })
+	for _, d := range []*prompt.Divergence{nil,
+		{Kind: prompt.DifferentTool, Number: 2, Name: "look", Byte: 1, After: "it"},
+		{Kind: prompt.DifferentTool, Number: 2, Name: "look", Byte: 1, Before: "it"},
+		{Kind: prompt.DifferentSystem, Number: 1, Name: "system", Byte: 5, Before: "You \x1btest.", After: "You \n\tdo."},
+		{Kind: prompt.DifferentMessage, Number: 3, Name: "user", Byte: 2, Before: "it", After: "is"},
+	} {
+		add(fmt.Sprintf("request: compared %+v", d), func(x *explainer) {
+			c := comparison{Comparison: &prompt.Comparison{Turn: 41, Round: 2, Differs: d}}
+			if d != nil {
+				c.before, c.after = d.Before, d.After
+			}
+			x.differs = map[int]comparison{1: c}
+		})
+	}
+	add("request: not compared", func(x *explainer) {
+		x.differs = map[int]comparison{1: {unknown: errors.New("a part of the request is not stored")}}
+	})
 	epoch("reasoned", func(e *turnkeeper.Epoch) { e.Reasoned = true })
 	epoch("bare", func(e *turnkeeper.Epoch) { e.BareTurn = 1 })
 	recipe("corrected", func(r *turnkeeper.Recipe) { r.Window.Factor = 1.005 })

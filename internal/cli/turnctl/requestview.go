@@ -98,7 +98,41 @@ type sentView struct {
 	SHA256     string            `json:"sha256"`
 	SentSHA256 string            `json:"sent_sha256"`
 	Body       string            `json:"body"`
+	Compared   *comparedView     `json:"compared"` // null: there is no request before it, or it cannot be rebuilt
 }
+
+// comparedView is the JSON output for a comparison with the request before.
+type comparedView struct {
+	TurnID   turnkeeper.TurnID `json:"turn_id"`
+	Round    int               `json:"round"`
+	Repeated int               `json:"repeated_messages"`
+	Differs  *differsView      `json:"first_difference"` // null: the request begins with the whole other one
+}
+
+// differsView is the JSON output for the first place where two requests differ.
+type differsView struct {
+	Kind   prompt.DivergenceKind `json:"kind"`
+	Number int                   `json:"number"`
+	Name   string                `json:"name"`
+	Byte   int                   `json:"byte"`
+	Before string                `json:"before"`
+	After  string                `json:"after"`
+}
+
+func comparedOf(c *prompt.Comparison, part excerpter) *comparedView {
+	if c == nil {
+		return nil
+	}
+	view := &comparedView{TurnID: c.Turn, Round: c.Round, Repeated: c.Repeated}
+	if d := c.Differs; d != nil {
+		before, after := d.Excerpts(part)
+		view.Differs = &differsView{d.Kind, d.Number, d.Name, d.Byte, before, after}
+	}
+	return view
+}
+
+// An excerpter returns a part of a text, with its secrets masked.
+type excerpter = func(text string, from, to int) string
 
 // showRequest prints only the request of a round, as it was sent.
 func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int) error {
@@ -107,14 +141,18 @@ func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int)
 		if err != nil {
 			return err
 		}
-		sent, err := setup.RebuildRequest(ctx, db.Store, view.Turn.ID, round)
+		requests, err := setup.OpenRequests(ctx, db.Store, view.Turn.ID)
+		var sent prompt.Sent
+		if err == nil {
+			sent, err = requests.Sent(ctx, round)
+		}
 		switch {
 		case errors.Is(err, prompt.ErrNoRound):
 			return shell.NotFound("turn %d has no answered round %d: it has %d", view.Turn.ID, round, len(view.Rounds))
 		case err != nil:
 			return fmt.Errorf("cannot rebuild the request of round %d of turn %d: %w", round, view.Turn.ID, err)
 		}
-		if err := printRequest(s, sent); err != nil || sent.Exact {
+		if err := printRequest(ctx, s, requests, sent); err != nil || sent.Exact {
 			return err
 		}
 		return shell.Exit(shell.ExitFailure, fmt.Errorf(
@@ -124,11 +162,15 @@ func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int)
 	})
 }
 
-func printRequest(s *shell.Session, sent setup.SentRequest) error {
-	if s.JSON() {
-		return shell.WriteJSON(s.Stdout, sentView{sent.Turn, sent.Round, sent.Exact, sent.SHA256, sent.Recipe.SHA256,
-			string(sent.Body)})
+func printRequest(ctx context.Context, s *shell.Session, requests *setup.Requests, sent prompt.Sent) error {
+	if !s.JSON() {
+		_, err := s.Stdout.Write(sent.Body)
+		return err
 	}
-	_, err := s.Stdout.Write(sent.Body)
-	return err
+	compared, err := requests.Compare(ctx, sent.Round)
+	if ctx.Err() != nil {
+		return err // other errors: the request before it cannot be rebuilt
+	}
+	return shell.WriteJSON(s.Stdout, sentView{sent.Turn, sent.Round, sent.Exact, sent.SHA256, sent.Recipe.SHA256,
+		string(sent.Body), comparedOf(compared, s.Masker.Part)})
 }
