@@ -371,11 +371,7 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 
 // requeued returns the end of a lost grant whose turn runs again.
 func requeued(lost granting.LostGrant) ending {
-	end := ending{outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
-	if lost.WorkerID == "" {
-		end.log = "unclaimed"
-	}
-	return end
+	return ending{DispatchEnd: lost.DispatchEnd(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
 }
 
 // dropSpawned records that the tick drops all sub-agents below a turn.
@@ -416,8 +412,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.LastSeq++
 		}
 		draft.writes = append(draft.writes, "")
-		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageDegraded,
-			lost: true}, rings)
+		t.endLost(lost, draft, ending{DispatchEnd: lost.DispatchEnd(false), outcome: outcome}, rings)
 	})
 	return nil
 }
