@@ -61,7 +61,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if job := s.state.job(t.JobID); e.job && job != nil {
 		job.state = "deleted"
 	}
-	t.endAsks(parking{&s.state}.park, now)
+	t.endAsks(&s.state, now)
 	s.endAsWanted(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
@@ -82,10 +82,10 @@ func stateAfter(t *turnRow, o turnlog.Outcome, bugs Bug) (state turnkeeper.TurnS
 }
 
 // endAsks parks a turn that waits, and withdraws the asks of one that has ended.
-func (t *turnRow) endAsks(park func(*turnRow), now time.Time) {
+func (t *turnRow) endAsks(s *state, now time.Time) {
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		park(t)
+		t.park(s)
 	case t.State.Terminal():
 		t.withdrawAsks(now)
 	}
