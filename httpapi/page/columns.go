@@ -1,21 +1,21 @@
 package page
 
 import (
-	"turnkeeper/internal/views"
+	"turnkeeper/internal/views/columns"
 	"turnkeeper/internal/words"
 )
 
 // A cell is a cell of a list, or the heading of its column, which has no text.
 type cell struct {
 	Name string
-	Kind views.ColumnKind
+	Kind columns.Kind
 	Text string
 }
 
 // headings returns the headings of the shared columns of a list.
-func headings[T any](all []views.Column[T]) (list []cell) {
+func headings[T any](all []columns.Column[T]) (list []cell) {
 	for _, c := range all {
-		if c.ShownOn(views.Page) {
+		if c.ShownOn(columns.Page) {
 			list = append(list, cell{Name: c.Name, Kind: c.Kind})
 		}
 	}
@@ -23,9 +23,9 @@ func headings[T any](all []views.Column[T]) (list []cell) {
 }
 
 // cells returns the cells of one turn or message in the shared columns.
-func cells[T any](all []views.Column[T], one T) (list []cell) {
+func cells[T any](all []columns.Column[T], one T) (list []cell) {
 	for _, c := range all {
-		if !c.ShownOn(views.Page) {
+		if !c.ShownOn(columns.Page) {
 			continue
 		}
 		text := words.Plain(c.Text(one))

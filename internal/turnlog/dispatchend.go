@@ -6,11 +6,11 @@ import (
 	"turnkeeper"
 )
 
-// A DispatchEnd is what the end of a dispatch does to the message, the lane and the grant log, in addition to the turn's
-// Outcome. Every store writes what EndDispatch and LostGrant.DispatchEnd of package granting decide.
+// A DispatchEnd is what the end of a dispatch does to the message, the lane and the grant log, in addition to the
+// turn's Outcome. Every store writes what EndDispatch and LostGrant.DispatchEnd of package granting decide.
 type DispatchEnd struct {
 	Message     turnkeeper.MessageState // MessageWaiting: it waits for another turn
-	Log         string                  // entry of the grant log: finished, handed_back, deferred, waiting, lost or unclaimed
+	Log         string                  // outcome in the grant log: see turnkeeper.Dispatch
 	LaneBackoff time.Duration           // pause of the lane, after a failed turn
 	Lost        bool                    // counts as a lost worker
 }

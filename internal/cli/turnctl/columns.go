@@ -5,22 +5,22 @@ import (
 	"strings"
 
 	"turnkeeper/internal/cli/term"
-	"turnkeeper/internal/views"
+	"turnkeeper/internal/views/columns"
 )
 
 // A columnTable is a table of turns or messages: first some columns of its own, then those that the page shows too,
 // then others of its own.
 type columnTable[T any] struct {
 	*term.Table
-	shared []views.Column[T]
+	shared []columns.Column[T]
 }
 
-func newColumns[T any](all []views.Column[T], before []string, after ...string) columnTable[T] {
-	shared := slices.DeleteFunc(slices.Clone(all), func(c views.Column[T]) bool { return !c.ShownOn(views.Terminal) })
+func newColumns[T any](all []columns.Column[T], before []string, after ...string) columnTable[T] {
+	shared := slices.DeleteFunc(slices.Clone(all), func(c columns.Column[T]) bool { return !c.ShownOn(columns.Terminal) })
 	headings := before
 	for _, c := range shared {
 		heading := strings.ToUpper(c.Name)
-		if c.Kind == views.NumberColumn {
+		if c.Kind == columns.Number {
 			heading = ">" + heading
 		}
 		headings = append(headings, heading)

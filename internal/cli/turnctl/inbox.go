@@ -8,6 +8,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/views/columns"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
@@ -18,7 +19,7 @@ func inboxCommand(s *shell.Session) *cobra.Command {
 }
 
 func showMessages(s *term.Screen, c term.Clock, messages []waiting.Message) {
-	t := newColumns(views.MessageColumns, []string{">MESSAGE", "STATE"}, ">TURN", "ACCEPTED", "BODY")
+	t := newColumns(columns.OfMessages, []string{">MESSAGE", "STATE"}, ">TURN", "ACCEPTED", "BODY")
 	for _, m := range messages {
 		turn := "-"
 		if m.TurnID != 0 {

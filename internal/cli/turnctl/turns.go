@@ -10,6 +10,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/views/columns"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
@@ -19,7 +20,7 @@ func turnsCommand(s *shell.Session) *cobra.Command {
 }
 
 func showTurns(s *term.Screen, c term.Clock, turns []waiting.Turn) {
-	t := newColumns(views.TurnColumns, []string{">TURN", "STATE"}, ">TOOK", "BEGAN", "NOTE")
+	t := newColumns(columns.OfTurns, []string{">TURN", "STATE"}, ">TOOK", "BEGAN", "NOTE")
 	for _, turn := range turns {
 		took := "-"
 		if !turn.EndedAt.IsZero() {
