@@ -16,7 +16,9 @@ type columnTable[T any] struct {
 }
 
 func newColumns[T any](all []columns.Column[T], before []string, after ...string) columnTable[T] {
-	shared := slices.DeleteFunc(slices.Clone(all), func(c columns.Column[T]) bool { return !c.ShownOn(columns.Terminal) })
+	shared := slices.DeleteFunc(slices.Clone(all), func(c columns.Column[T]) bool {
+		return !c.ShownOn(columns.Terminal)
+	})
 	headings := before
 	for _, c := range shared {
 		heading := strings.ToUpper(c.Name)
