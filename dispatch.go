@@ -17,7 +17,7 @@ type Dispatch struct {
 	GrantedAt time.Time `json:"granted_at"`
 	Until     time.Time `json:"lease_until"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	// finished, lost, handed_back, deferred or unclaimed; empty: it has not ended
+	// finished, waiting, handed_back, deferred, lost or unclaimed; empty: it has not ended
 	Outcome string `json:"outcome,omitempty"`
 }
 

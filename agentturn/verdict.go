@@ -3,9 +3,7 @@ package agentturn
 import (
 	"time"
 
-	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
-	"turnkeeper/internal/turnlog"
 )
 
 // A Fault is the reason why a turn failed.
@@ -75,31 +73,4 @@ func (f Failure) Verdict() Verdict {
 		return Verdict{Counted: true}
 	}
 	return Verdict{Counted: true, Retry: true, Backoff: modelhealth.Backoff(n)}
-}
-
-// An Ending is the effect of a dispatch's end on the message and the lane.
-type Ending struct {
-	Message turnkeeper.MessageState // MessageWaiting: it waits for another turn
-	Log     string                  // entry of the grant log: finished, handed_back, deferred or waiting
-	Pause   time.Duration           // of the lane, after a failed turn
-}
-
-// EndingOf returns the Ending of an outcome. Every store uses it.
-func EndingOf(o turnlog.Outcome) Ending {
-	e := Ending{Message: turnkeeper.MessageState(o.State), Log: "finished"} // a message ends as its turn does
-	switch o.State {
-	case turnkeeper.TurnQueued:
-		e.Message, e.Log = turnkeeper.MessageRunning, "handed_back"
-		if o.Backoff > 0 {
-			e.Log = "deferred"
-		}
-	case turnkeeper.TurnWaiting:
-		e.Message, e.Log = turnkeeper.MessageRunning, "waiting"
-	case turnkeeper.TurnFailed:
-		if o.Retry {
-			e.Message, e.Pause = turnkeeper.MessageWaiting, o.Backoff
-		}
-	default:
-	}
-	return e
 }

@@ -6,9 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/internal/turnlog"
 )
 
 func TestVerdict(t *testing.T) {
@@ -98,35 +96,6 @@ func TestVerdict(t *testing.T) {
 		},
 	} {
 		if diff := cmp.Diff(c.want, c.failure.Verdict()); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", name, diff)
-		}
-	}
-}
-
-func TestEndingOf(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		outcome turnlog.Outcome
-		want    agentturn.Ending
-	}{
-		"succeeded": {turnlog.Outcome{State: turnkeeper.TurnSucceeded},
-			agentturn.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
-		"degraded": {turnlog.Outcome{State: turnkeeper.TurnDegraded},
-			agentturn.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"}},
-		"cancelled": {turnlog.Outcome{State: turnkeeper.TurnCancelled},
-			agentturn.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"}},
-		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued},
-			agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
-		"deferred": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1},
-			agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "deferred"}},
-		"waiting": {turnlog.Outcome{State: turnkeeper.TurnWaiting},
-			agentturn.Ending{Message: turnkeeper.MessageRunning, Log: "waiting"}},
-		"failed": {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5},
-			agentturn.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}},
-		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5},
-			agentturn.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", Pause: 5}},
-	} {
-		if diff := cmp.Diff(c.want, agentturn.EndingOf(c.outcome)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}

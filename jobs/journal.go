@@ -52,10 +52,9 @@ func (j *turnJournal) Append(ctx context.Context, e turnlog.Entry) error {
 		}
 		return j.writer.Append(ctx, e, journal.Ending{})
 	}
-	end := agentturn.EndingOf(*e.Outcome)
 	ctx, cancel := outlive(ctx, endTime)
 	defer cancel()
-	return j.writer.Append(ctx, e, journal.Ending{Message: end.Message, Log: end.Log, LaneBackoff: end.Pause})
+	return j.writer.Append(ctx, e, turnlog.EndDispatch(*e.Outcome))
 }
 
 // outlive returns a context that ends later than ctx, by grace.

@@ -20,6 +20,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/views/columns"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 )
@@ -128,7 +129,13 @@ var functions = template.FuncMap{
 	"conversation": words.Conversation, "brief": words.Brief, "short": func(s string) string {
 		return s[:min(len(s), 12)]
 	}, "stoppedBy": stoppedBy, "join": strings.Join,
-	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
+	"turnHeadings":    func() []cell { return headings(columns.OfTurns) },
+	"turnCells":       func(t waiting.Turn) []cell { return cells(columns.OfTurns, t) },
+	"messageHeadings": func() []cell { return headings(columns.OfMessages) },
+	"messageCells":    func(m waiting.Message) []cell { return cells(columns.OfMessages, m) },
+	"bytes":           inBytes,
+	"add":             func(a, b int) int { return a + b },
+	"args":            func(values ...any) []any { return values },
 }
 
 // A look is the symbol and the colour of a state. The colour adds nothing to the symbol and the word.

@@ -121,9 +121,9 @@ func (s *Script) signed(text string) string {
 	return fmt.Sprintf("%s%s[by the demo script %s, not by a language model]", text, between, s.name)
 }
 
-// usage returns the usage as counted by package tokens.
+// usage returns the usage, counted by characters.
 func usage(req inference.Request, res inference.Response) turnkeeper.Usage {
-	counter := tokens.For(req.Model)
+	var counter tokens.Counter
 	in := counter.CountTools(req.Tools)
 	for _, m := range req.Messages {
 		in += counter.CountMessage(m)

@@ -28,7 +28,7 @@ const (
 
 // A Counter counts tokens for one model. The zero value counts by characters.
 // It is safe for concurrent use.
-type Counter struct{ exact bool }
+type Counter struct{ exact func(string) (int, error) }
 
 // For returns the counter of a model, named with or without its provider.
 func For(model string) Counter {
@@ -37,14 +37,14 @@ func For(model string) Counter {
 	for _, prefix := range []string{"gpt-", "chatgpt-", "o1", "o3", "o4", "codex-"} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && (strings.HasSuffix(prefix, "-") || rest == "" ||
 			rest[0] == '-') {
-			return Counter{exact: true}
+			return Counter{exact: countO200k}
 		}
 	}
 	return Counter{}
 }
 
 // Exact reports whether the model's own tokenizer counts, which it does for texts up to 64 KB.
-func (c Counter) Exact() bool { return c.exact }
+func (c Counter) Exact() bool { return c.exact != nil }
 
 // CountText returns the number of tokens of prose, code, or anything but JSON.
 func (c Counter) CountText(s string) int { return c.count(s, charsPerProseToken) }
@@ -76,11 +76,21 @@ func (c Counter) CountTools(tools []inference.ToolDefinition) int {
 }
 
 // o200k is loaded on first use, because that takes about 80 ms and 6 MB.
-var o200k = sync.OnceValue(codec.NewO200kBase)
+var o200k struct {
+	load sync.Once
+	*codec.Codec
+}
+
+// countO200k is reached only from For, and no variable of the package is set to the tokenizer at start: a program that
+// does not call For contains no vocabulary.
+func countO200k(s string) (int, error) {
+	o200k.load.Do(func() { o200k.Codec = codec.NewO200kBase() })
+	return o200k.Count(s)
+}
 
 func (c Counter) count(s string, charsPerToken float64) int {
-	if c.exact && len(s) <= maxExact {
-		if n, err := o200k().Count(s); err == nil {
+	if c.exact != nil && len(s) <= maxExact {
+		if n, err := c.exact(s); err == nil {
 			return n
 		}
 	}

@@ -26,7 +26,7 @@ var doors string
 //go:embed sizes.txt
 var sizes string
 
-// TestModule checks every package of this module.
+// TestModule checks every package of this module, and of the module in dev.
 func TestModule(t *testing.T) {
 	t.Parallel()
 	order, err := archtest.ParseOrder(arrows)
@@ -64,6 +64,9 @@ func TestModule(t *testing.T) {
 
 const root = "../.."
 
+// modules are the folders of this module and of the one with the tools of development, whose libraries no user needs.
+var modules = []string{root, root + "/dev"}
+
 // readFolders makes every folder of the module an input of this test, so a cached result is used only while no file has
 // changed.
 func readFolders(t *testing.T) {
@@ -80,7 +83,7 @@ func readFolders(t *testing.T) {
 	}
 }
 
-// list returns the packages of the module.
+// list returns the packages of both modules.
 func list(t *testing.T) []archtest.Package {
 	t.Helper()
 	packages, err := listed()
@@ -92,10 +95,17 @@ func list(t *testing.T) []archtest.Package {
 
 // listed and compiled are shared by the tests, because go list takes seconds.
 var (
-	listed = sync.OnceValues(func() ([]archtest.Package, error) {
-		return goList[archtest.Package](root, "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports")
+	listed = sync.OnceValues(func() (all []archtest.Package, err error) {
+		for _, dir := range modules {
+			found, err := goList[archtest.Package](dir, "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports")
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
 	})
-	compiled = sync.OnceValues(func() (map[string]string, error) { return exportsOf(root) })
+	compiled = sync.OnceValues(func() (map[string]string, error) { return exportsOf(modules...) })
 )
 
 // goList returns what go list writes about the packages of a module.
@@ -133,11 +143,16 @@ func exports(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func exportsOf(dir string) (map[string]string, error) {
-	packages, err := goList[struct{ ImportPath, Export string }](dir, "-export", "-deps", "-json=ImportPath,Export")
+func exportsOf(dirs ...string) (map[string]string, error) {
 	files := map[string]string{}
-	for _, p := range packages {
-		files[p.ImportPath] = p.Export
+	for _, dir := range dirs {
+		packages, err := goList[struct{ ImportPath, Export string }](dir, "-export", "-deps", "-json=ImportPath,Export")
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range packages {
+			files[p.ImportPath] = p.Export
+		}
 	}
-	return files, err
+	return files, nil
 }

@@ -24,7 +24,7 @@ var readerNames = map[string][]string{
 
 // readsNothing are the packages that read no data from outside: test programs and tools of development.
 var readsNothing = []string{"tests", "examples", "internal/archtest", "internal/bench", "internal/golden",
-	"internal/mutants", "internal/pgdev", "internal/testrun"}
+	"dev/mutants", "internal/pgdev", "internal/testrun"}
 
 func isExempt(name string) bool {
 	return strings.HasSuffix(name, "test") || slices.ContainsFunc(readsNothing, func(p string) bool {

@@ -48,21 +48,21 @@ func failure(s *Store, row granting.Subject) error {
 	return nil
 }
 
-// asides are the rows that are set aside.
-type asides struct{ *state }
+// asideRows are the rows that are set aside.
+type asideRows map[granting.Subject]asideRow
 
 // has reports whether a subject is set aside now.
-func (s asides) has(subject granting.Subject, now time.Time) bool {
-	return s.aside[subject].nextTry.After(now)
+func (a asideRows) has(subject granting.Subject, now time.Time) bool {
+	return a[subject].nextTry.After(now)
 }
 
-func (s asides) hasTurn(turn *turnRow, now time.Time) bool {
-	return s.has(granting.Subject{Kind: granting.AsideTurn, ID: strconv.FormatInt(int64(turn.ID), 10)}, now)
+func (a asideRows) hasTurn(turn *turnRow, now time.Time) bool {
+	return a.has(granting.Subject{Kind: granting.AsideTurn, ID: strconv.FormatInt(int64(turn.ID), 10)}, now)
 }
 
 // put sets a subject aside.
-func (s asides) put(subject granting.Subject, now time.Time) {
-	row := s.aside[subject]
+func (a asideRows) put(subject granting.Subject, now time.Time) {
+	row := a[subject]
 	pause := firstPause
 	for range row.failures {
 		pause = min(2*pause, longestPause)
@@ -70,7 +70,7 @@ func (s asides) put(subject granting.Subject, now time.Time) {
 	if subject.Kind == granting.AsideStep || subject.Kind == granting.AsideTick {
 		pause = 0
 	}
-	s.aside[subject] = asideRow{row.failures + 1, now.Add(pause)}
+	a[subject] = asideRow{row.failures + 1, now.Add(pause)}
 }
 
 // Try runs a part of the tick. If a row of it fails, Try undoes it and sets its subject aside, if it has only one.
@@ -91,7 +91,7 @@ func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() e
 	}
 	*t = before
 	if len(subjects) == 1 {
-		t.later(func(*[]Bell) { asides{&t.s.state}.put(subjects[0], t.s.now()) })
+		t.later(func(*[]Bell) { t.s.state.aside.put(subjects[0], t.s.now()) })
 	}
 	return failed, nil
 }
@@ -100,14 +100,14 @@ func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() e
 func (t *tick) ForgetAside(context.Context) error {
 	t.later(func(*[]Bell) {
 		maps.DeleteFunc(t.s.state.aside, func(subject granting.Subject, _ asideRow) bool {
-			return asides{&t.s.state}.needsNoWork(subject)
+			return needsNoWork(&t.s.state, subject)
 		})
 	})
 	return nil
 }
 
 // needsNoWork reports whether a turn has ended, or a message does not wait.
-func (s asides) needsNoWork(subject granting.Subject) bool {
+func needsNoWork(s *state, subject granting.Subject) bool {
 	id, err := strconv.Atoi(subject.ID)
 	switch {
 	case err == nil && subject.Kind == granting.AsideTurn:

@@ -217,7 +217,7 @@ func (s *Store) wake(t *turnRow, rings *[]Bell) {
 		return
 	}
 	t.State, t.DueAt, t.waitsFor = turnkeeper.TurnQueued, time.Time{}, nil
-	parking{&s.state}.returnHeld(t)
+	t.returnHeld(&s.state)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
 
@@ -231,7 +231,7 @@ func (t *turnRow) withdrawAsks(now time.Time) {
 }
 
 // park moves a turn that waits for a person out of its lane, if it would block others there: see turnkeeper.park_turn.
-func (s parking) park(t *turnRow) {
+func (t *turnRow) park(s *state) {
 	hold, open := false, false
 	for _, a := range t.asks {
 		open = open || !a.Closed()
@@ -243,37 +243,34 @@ func (s parking) park(t *turnRow) {
 	}
 	t.home, t.holds, t.Lane = t.Lane, hold, turnkeeper.Lane(fmt.Sprintf("%s#%d", t.Agent, t.ID))
 	if hold {
-		s.holdMessages(t)
+		t.holdMessages(s)
 	}
 }
 
-// parking moves messages and turns in and out of lanes while turns wait for people.
-type parking struct{ *state }
-
 // holdMessages moves the waiting messages of a parked turn's conversation to its lane.
-func (s parking) holdMessages(t *turnRow) {
+func (t *turnRow) holdMessages(s *state) {
 	for _, lane := range lanesOf(s.waiting) {
 		for _, m := range slices.Clone(s.waiting[lane]) {
 			if m.ConversationKey() == t.ConversationKey() && lane != t.Lane {
-				s.moveMessage(m, t.Lane)
+				moveMessage(s, m, t.Lane)
 			}
 		}
 	}
 }
 
-func (s parking) moveMessage(m *turnkeeper.Message, lane turnkeeper.Lane) {
+func moveMessage(s *state, m *turnkeeper.Message, lane turnkeeper.Lane) {
 	s.unsetWaiting(m)
 	m.Lane = lane
 	s.setWaiting(m)
 }
 
 // returnHeld takes the messages that were held with a parked turn back to their lane.
-func (s parking) returnHeld(t *turnRow) {
+func (t *turnRow) returnHeld(s *state) {
 	if t.home == "" {
 		return
 	}
 	for _, m := range slices.Clone(s.waiting[t.Lane]) {
-		s.moveMessage(m, s.laneNow(m, t.home))
+		moveMessage(s, m, s.laneNow(m, t.home))
 	}
 }
 
@@ -292,8 +289,8 @@ func (t *turnRow) homeLane() turnkeeper.Lane {
 	return t.Lane
 }
 
-// holds reports whether a parked turn holds the conversation of a message.
-func (s parking) holds(m *turnkeeper.Message) bool {
+// conversationHeld reports whether a parked turn holds the conversation of a message.
+func conversationHeld(s *state, m *turnkeeper.Message) bool {
 	for _, turn := range s.open {
 		if turn.home != "" && turn.holds && turn.ConversationKey() == m.ConversationKey() {
 			return true
@@ -343,7 +340,7 @@ func (t *tick) MoveHeld(context.Context) (int, error) {
 	t.later(func(*[]Bell) {
 		for _, lane := range lanesOf(t.s.state.open) {
 			if turn := t.s.state.open[lane]; turn.holds && turn.State == turnkeeper.TurnWaiting {
-				parking{&t.s.state}.holdMessages(turn)
+				turn.holdMessages(&t.s.state)
 			}
 		}
 	})

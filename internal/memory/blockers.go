@@ -108,7 +108,7 @@ func (t gate) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.R
 		waiting.AgentRetired:     s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0, // it still works as a sub-agent
 		waiting.NotDue:           !isDue(m, now),
 		waiting.SurvivalLevel:    levels{s}.holds(m, now),
-		waiting.ConversationHeld: parking{s}.holds(m),
+		waiting.ConversationHeld: conversationHeld(s, m),
 		waiting.LanesChanged:     t.laneWaits(m, m.Lane),
 	} {
 		if blocks {
@@ -163,7 +163,7 @@ func (t gate) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time.
 		if _, again := s.queueRanks[w.ID]; again && t.s.bugs.has(BugOvertaken) {
 			return false
 		}
-		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w) &&
+		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !conversationHeld(s, w) &&
 			!(levels{s}).holds(w, now)
 	}
 	return slices.ContainsFunc(s.waiting[lane], ahead) || slices.ContainsFunc(t.slots, ahead)

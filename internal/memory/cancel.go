@@ -104,12 +104,12 @@ func (s *Store) endTurn(id turnkeeper.TurnID, how turnlog.WantedEnd, rings *[]Be
 	case how == turnlog.EndCancel && row.State == turnkeeper.TurnCancelled, how == turnlog.EndFinish &&
 		row.StopReason == turnkeeper.StopFinished:
 		return true, nil
-	case row.State.Terminal(), how == turnlog.EndFinish && (ends{&s.state}).cancelled(id):
+	case row.State.Terminal(), how == turnlog.EndFinish && s.state.ends.cancelled(id):
 		return false, turnkeeper.ErrWrongState
 	}
 	s.state.ends[id] = how
 	if how == turnlog.EndFinish {
-		finishes{s}.below(id, rings)
+		finishBelow(s, id, rings)
 	}
 	if row.State == turnkeeper.TurnRunning {
 		return false, nil
@@ -119,7 +119,7 @@ func (s *Store) endTurn(id turnkeeper.TurnID, how turnlog.WantedEnd, rings *[]Be
 	if how == turnlog.EndCancel {
 		s.closeCancelled(draft, rings)
 	} else {
-		finishes{s}.hurry(draft, rings)
+		hurry(s, draft, rings)
 	}
 	s.state.setTurn(draft)
 	return how == turnlog.EndCancel, nil
@@ -151,9 +151,9 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
-	case t.State == turnkeeper.TurnWaiting && (ends{&s.state}).wantedEnd(t.ID) == turnlog.EndFinish && t.waitsInVain():
-		finishes{s}.hurry(t, rings)
-	case !(ends{&s.state}).cancelled(t.ID):
+	case t.State == turnkeeper.TurnWaiting && wantedEnd(&s.state, t.ID) == turnlog.EndFinish && t.waitsInVain():
+		hurry(s, t, rings)
+	case !s.state.ends.cancelled(t.ID):
 	case !t.State.Terminal():
 		s.closeCancelled(t, rings)
 	case m.State == turnkeeper.MessageWaiting:
@@ -163,11 +163,11 @@ func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 
 // closeCancelled closes a turn that no worker runs as cancelled. t is a draft of it.
 func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
-	now, reply := s.now(), ends{&s.state}.cancelledReply(t)
+	now, reply := s.now(), cancelledReply(&s.state, t)
 	if err := t.State.MoveTo(turnkeeper.TurnCancelled); err != nil {
 		s.state.moved = append(s.state.moved, err.Error())
 	}
-	parking{&s.state}.returnHeld(t)
+	t.returnHeld(&s.state)
 	t.goHome()
 	t.withdrawAsks(now)
 	t.settleArrived(now)
@@ -205,8 +205,8 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 }
 
 // cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
-func (s ends) cancelledReply(t *turnRow) string {
-	private := slices.ContainsFunc(labels(s).ofReply(t.MessageID), func(m policy.Mark) bool {
+func cancelledReply(s *state, t *turnRow) string {
+	private := slices.ContainsFunc(labels{s}.ofReply(t.MessageID), func(m policy.Mark) bool {
 		return m.Label == policy.Private
 	})
 	if private && s.parentOf(t.MessageID) == 0 {

@@ -265,7 +265,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 	a.arrived, a.ended = &r, true
 	if t.State == turnkeeper.TurnWaiting {
 		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
-		parking{&s.state}.returnHeld(t)
+		t.returnHeld(&s.state)
 		*rings = append(*rings, Bell{Topic: TopicInbox})
 	}
 }
@@ -396,7 +396,7 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall
 				lost = append(lost, s.lostCalls(turn, now)...)
 			}
 		}
-		lost = slices.DeleteFunc(lost, func(l granting.LostCall) bool { return (asides{s}).has(l.AsideOf(), now) })
+		lost = slices.DeleteFunc(lost, func(l granting.LostCall) bool { return s.aside.has(l.AsideOf(), now) })
 		lost = lost[:min(limit, len(lost))]
 		for _, l := range lost {
 			s.turn(l.Ref.TurnID).held = t.tx

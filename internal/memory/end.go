@@ -12,13 +12,10 @@ import (
 
 // An ending holds all that one commit writes at the end of a dispatch.
 type ending struct {
-	outcome     turnlog.Outcome
-	message     turnkeeper.MessageState // MessageWaiting: the message waits for another attempt
-	log         string                  // in the grant log
-	laneBackoff time.Duration
-	lost        bool
-	job         bool // delete the job too
-	noReply     bool // the reply is written separately: see BugReplyFirst and BugReplyLast
+	turnlog.DispatchEnd
+	outcome turnlog.Outcome
+	job     bool // delete the job too
+	noReply bool // the reply is written separately: see BugReplyFirst and BugReplyLast
 }
 
 // endDispatch writes an ending completely or not at all. t is a draft of the turn.
@@ -40,7 +37,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	}
 	t.State = o.State
 	t.InnerDialogue, t.ErrorClass, t.Error = o.InnerDialogue, o.ErrorClass, o.Error
-	if e.lost {
+	if e.Lost {
 		t.Losses++
 	}
 	if open {
@@ -58,13 +55,13 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if reply {
 		s.reply(t, o, now, rings)
 	}
-	s.release(l, o.State, e.laneBackoff, now)
+	s.release(l, o.State, e.LaneBackoff, now)
 	log := s.state.grant(grant)
-	log.EndedAt, log.Outcome, log.WorkerID, log.ended = now, e.log, t.WorkerID, s.commit
+	log.EndedAt, log.Outcome, log.WorkerID, log.ended = now, e.Log, t.WorkerID, s.commit
 	if job := s.state.job(t.JobID); e.job && job != nil {
 		job.state = "deleted"
 	}
-	t.endAsks(parking{&s.state}.park, now)
+	t.endAsks(&s.state, now)
 	s.endAsWanted(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
@@ -85,10 +82,10 @@ func stateAfter(t *turnRow, o turnlog.Outcome, bugs Bug) (state turnkeeper.TurnS
 }
 
 // endAsks parks a turn that waits, and withdraws the asks of one that has ended.
-func (t *turnRow) endAsks(park func(*turnRow), now time.Time) {
+func (t *turnRow) endAsks(s *state, now time.Time) {
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		park(t)
+		t.park(s)
 	case t.State.Terminal():
 		t.withdrawAsks(now)
 	}
@@ -96,10 +93,10 @@ func (t *turnRow) endAsks(park func(*turnRow), now time.Time) {
 
 func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 	m := s.message(t.MessageID)
-	m.State, m.LastError = e.message, e.outcome.Error
+	m.State, m.LastError = e.Message, e.outcome.Error
 	delete(s.queueRanks, m.ID)
-	if e.message == turnkeeper.MessageWaiting {
-		s.queueRanks[m.ID] = turnkeeper.Message{DueAt: now.Add(e.laneBackoff), Priority: m.Priority}.Rank()
+	if e.Message == turnkeeper.MessageWaiting {
+		s.queueRanks[m.ID] = turnkeeper.Message{DueAt: now.Add(e.LaneBackoff), Priority: m.Priority}.Rank()
 		s.setWaiting(m)
 	} else {
 		m.ClosedAt, m.Outcome = now, t.State

@@ -8,16 +8,16 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// ends are the requests to end turns.
-type ends struct{ *state }
+// wantedEnds are the requests to end turns.
+type wantedEnds map[turnkeeper.TurnID]turnlog.WantedEnd
 
 // cancelled reports whether there is a request to cancel the turn.
-func (s ends) cancelled(id turnkeeper.TurnID) bool { return s.ends[id] == turnlog.EndCancel }
+func (e wantedEnds) cancelled(id turnkeeper.TurnID) bool { return e[id] == turnlog.EndCancel }
 
 // wantedEnd returns the end that was requested for a turn, for an earlier one of its message, or, if that is to finish,
 // for one above it: see turnkeeper.requested_end.
-func (s ends) wantedEnd(id turnkeeper.TurnID) turnlog.WantedEnd {
-	if s.cancelled(id) {
+func wantedEnd(s *state, id turnkeeper.TurnID) turnlog.WantedEnd {
+	if s.ends.cancelled(id) {
 		return turnlog.EndCancel
 	}
 	for id != 0 {
@@ -32,11 +32,8 @@ func (s ends) wantedEnd(id turnkeeper.TurnID) turnlog.WantedEnd {
 	return ""
 }
 
-// finishes let turns of a store finish.
-type finishes struct{ *Store }
-
-// below lets the open turns of a turn's sub-agents finish too.
-func (s finishes) below(id turnkeeper.TurnID, rings *[]Bell) {
+// finishBelow lets the open turns of a turn's sub-agents finish too.
+func finishBelow(s *Store, id turnkeeper.TurnID, rings *[]Bell) {
 	for _, row := range s.state.spawned {
 		if m := s.state.message(row.Message); row.parent == id && !row.ended && m != nil && m.TurnID != 0 {
 			_, _ = s.endTurn(m.TurnID, turnlog.EndFinish, rings) // it may have ended
@@ -53,7 +50,7 @@ func (t *turnRow) waitsInVain() bool {
 }
 
 // hurry lets a turn that no worker runs go on to its last round: see turnkeeper.hurry_turn. t is a draft of it.
-func (s finishes) hurry(t *turnRow, rings *[]Bell) {
+func hurry(s *Store, t *turnRow, rings *[]Bell) {
 	t.withdrawAsks(s.now())
 	if len(t.waitsFor) > 0 {
 		return

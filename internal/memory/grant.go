@@ -149,7 +149,7 @@ func (t *tick) checkFree(ready []granting.Candidate) error {
 func (t *tick) wasClosed(r granting.Candidate) bool {
 	if !r.New {
 		// cancelled with its parent, after this tick has queued it again
-		if t.again[r.TurnID] && (ends{&t.s.state}).cancelled(r.TurnID) {
+		if t.again[r.TurnID] && t.s.state.ends.cancelled(r.TurnID) {
 			return true
 		}
 		turn := t.s.state.turn(r.TurnID)
@@ -225,7 +225,7 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 	}
 	m := st.message(r.MessageID)
 	for _, w := range st.waiting[r.Lane] {
-		if before(w, m) && isDue(w, s.now()) && !(parking{st}).holds(w) && !(levels{st}).holds(w, s.now()) {
+		if before(w, m) && isDue(w, s.now()) && !conversationHeld(st, w) && !(levels{st}).holds(w, s.now()) {
 			st.overtaken = append(st.overtaken, fmt.Sprintf("message %d was granted before message %d of lane %s", m.ID,
 				w.ID, r.Lane))
 		}

@@ -118,7 +118,7 @@ func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 	for _, lane := range lanesOf(s.open) {
 		if t := s.open[lane]; t.Agent == a.Name && t.State == turnkeeper.TurnWaiting && t.home == "" {
 			draft := t.draft()
-			parking{s}.park(draft)
+			draft.park(s)
 			s.setTurn(draft)
 		}
 	}

@@ -300,8 +300,7 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 
 // endingOf returns the ending of a dispatch with this outcome.
 func endingOf(o turnlog.Outcome) ending {
-	e := agentturn.EndingOf(o)
-	return ending{outcome: o, message: e.Message, log: e.Log, laneBackoff: e.Pause, job: true}
+	return ending{DispatchEnd: turnlog.EndDispatch(o), outcome: o, job: true}
 }
 
 type effectsKey struct{}

@@ -44,7 +44,7 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 		Rounds:     cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1,
 		Level: levels{&s.state}.ofRules(row.Agent, now), Down: downNow(s, now), Waited: models{&s.state}.serviceWait(
 			row.MessageID, row, now), Suspects: models{&s.state}.suspectsOf(row.MessageID), ReadySince: row.CreatedAt,
-		End: (ends{&s.state}).wantedEnd(row.ID), Lineage: s.state.lineageOf(row.MessageID),
+		End: wantedEnd(&s.state, row.ID), Lineage: s.state.lineageOf(row.MessageID),
 		Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
 	if s.bugs.has(BugFailedProbes) {
@@ -72,8 +72,8 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	if r.OpenRound <= len(r.Rounds) || started < rolledBack {
 		r.OpenRound = 0
 	}
-	r.History, r.Older = pasts{&s.state}.history(row)
-	r.LastRun = pasts{&s.state}.lastRun(row)
+	r.History, r.Older = historyOf(&s.state, row)
+	r.LastRun = lastRun(&s.state, row)
 	if all := s.state.summaries[row.ConversationKey()]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
@@ -97,19 +97,16 @@ func (b Bug) forgetStarts(rounds []turnkeeper.Round) {
 	}
 }
 
-// pasts reads the turns that are part of the history of later turns.
-type pasts struct{ *state }
-
-// history returns the newest turns of the conversation before a turn, oldest first, and how many are older.
-func (s pasts) history(row *turnRow) (past []turnlog.Past, older int) {
+// historyOf returns the newest turns of the conversation before a turn, oldest first, and how many are older.
+func historyOf(s *state, row *turnRow) (past []turnlog.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < turnlog.CountedTurns; i-- {
 		t := s.turns[i]
 		switch {
 		case t.ConversationKey() != row.ConversationKey():
 		case len(past) == turnlog.PastTurns:
 			older++
-		case s.told(t):
-			past = append(past, s.of(t))
+		case told(s, t):
+			past = append(past, pastOf(s, t))
 		}
 	}
 	slices.Reverse(past)
@@ -118,7 +115,7 @@ func (s pasts) history(row *turnRow) (past []turnlog.Past, older int) {
 
 // told reports whether the turn is part of the history of later turns. It follows the
 // view told_turns.
-func (s pasts) told(t *turnRow) bool {
+func told(s *state, t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
 		return true
@@ -136,7 +133,7 @@ func (s pasts) told(t *turnRow) bool {
 }
 
 // lastRun returns the previous run of a turn's schedule.
-func (s pasts) lastRun(row *turnRow) *turnlog.Past {
+func lastRun(s *state, row *turnRow) *turnlog.Past {
 	schedule := s.message(row.MessageID).Schedule
 	if schedule == "" {
 		return nil
@@ -146,7 +143,7 @@ func (s pasts) lastRun(row *turnRow) *turnlog.Past {
 	for i := int(row.ID) - 2; i >= 0; i-- {
 		t := s.turns[i]
 		m := s.message(t.MessageID)
-		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && s.told(t) &&
+		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && told(s, t) &&
 			(last == nil || m.Slot.After(slot)) {
 			last, slot = t, m.Slot
 		}
@@ -154,11 +151,11 @@ func (s pasts) lastRun(row *turnRow) *turnlog.Past {
 	if last == nil {
 		return nil
 	}
-	past := s.of(last)
+	past := pastOf(s, last)
 	return &past
 }
 
-func (s pasts) of(t *turnRow) turnlog.Past {
+func pastOf(s *state, t *turnRow) turnlog.Past {
 	p := turnlog.Past{
 		TurnID: t.ID, Body: s.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds),
 		Reply: t.InnerDialogue, Silent: true,

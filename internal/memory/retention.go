@@ -27,7 +27,7 @@ func (k Keeper) Expire(ctx context.Context, class retention.Class, kept time.Dur
 				if m.ClosedAt.IsZero() || m.ClosedAt.After(now.Add(-kept)) {
 					continue
 				}
-				gone, err := expiry{s}.expire(t, class, now)
+				gone, err := expire(s, t, class, now)
 				if err != nil {
 					return err
 				}
@@ -41,11 +41,8 @@ func (k Keeper) Expire(ctx context.Context, class retention.Class, kept time.Dur
 	return turns, err
 }
 
-// expiry has the methods that delete by age.
-type expiry struct{ *state }
-
 // expire deletes a class of a closed turn, and reports whether anything was there.
-func (s expiry) expire(t *turnRow, class retention.Class, now time.Time) (gone bool, err error) {
+func expire(s *state, t *turnRow, class retention.Class, now time.Time) (gone bool, err error) {
 	d := t.draft()
 	switch class {
 	case retention.Outputs:
@@ -55,7 +52,7 @@ func (s expiry) expire(t *turnRow, class retention.Class, now time.Time) (gone b
 	case retention.Leases:
 		if gone = d.LeasesExpiredAt.IsZero(); gone {
 			d.LeasesExpiredAt = now
-			s.expireGrants(t)
+			expireGrants(s, t)
 		}
 	default:
 		err = fmt.Errorf("unknown class %q", class)
@@ -94,7 +91,7 @@ func (t *turnRow) expireEvents(now time.Time) (gone bool) {
 }
 
 // expireGrants deletes the log of a turn's grants, and the leases of their lanes if nothing uses these any more.
-func (s expiry) expireGrants(t *turnRow) {
+func expireGrants(s *state, t *turnRow) {
 	lanes := map[turnkeeper.Lane]bool{}
 	s.grants = slices.DeleteFunc(s.grants, func(g *grantRow) bool {
 		if g.TurnID == t.ID {

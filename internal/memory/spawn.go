@@ -257,7 +257,7 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 	if child == nil || child.State.Terminal() {
 		return false
 	}
-	asked := (ends{&t.s.state}).cancelled(child.ID)
+	asked := t.s.state.ends.cancelled(child.ID)
 	if child.State == turnkeeper.TurnRunning && !t.freed[child.Lane] {
 		if !asked {
 			t.later(func(*[]Bell) { t.s.state.ends[child.ID] = turnlog.EndCancel })

@@ -56,8 +56,8 @@ type state struct {
 	pins            map[string]survival.Level // by agent; of all agents: with an empty name
 
 	extractions map[turnlog.ExtractionKey][]byte
-	ends        map[turnkeeper.TurnID]turnlog.WantedEnd // requests to end turns
-	aside       map[granting.Subject]asideRow
+	ends        wantedEnds
+	aside       asideRows
 	moved       []string // state changes that a table would refuse, for Check
 	overtaken   []string // grants of messages that were not the first of their lane, for Check
 

@@ -157,7 +157,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 		HoldUntil: s.holdUntil, HoldReason: s.holdReason, FreeSlots: -len(s.held),
 	}
 	for _, l := range s.held {
-		if turn := s.turn(l.TurnID); turn != nil && (asides{s}).hasTurn(turn, now) {
+		if turn := s.turn(l.TurnID); turn != nil && s.aside.hasTurn(turn, now) {
 			sit.FreeSlots++ // its worker has left it
 		}
 		sit.Lost = sit.Lost || s.isLost(l, now)
@@ -325,7 +325,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 		for _, lane := range lanesOf(s.held) {
 			l := s.held[lane]
 			turn := s.turn(l.TurnID)
-			if turn == nil || !s.isLost(l, now) || (asides{s}).hasTurn(turn, now) {
+			if turn == nil || !s.isLost(l, now) || s.aside.hasTurn(turn, now) {
 				continue
 			}
 			lost = append(lost, granting.LostGrant{
@@ -358,8 +358,8 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	}
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) {
-		t.again[lost.TurnID] = !(ends{s}).cancelled(lost.TurnID)
-		if (ends{s}).cancelled(lost.TurnID) {
+		t.again[lost.TurnID] = !s.ends.cancelled(lost.TurnID)
+		if s.ends.cancelled(lost.TurnID) {
 			t.dropSpawned(s, lost.TurnID)
 		}
 	}); err != nil {
@@ -371,11 +371,7 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 
 // requeued returns the end of a lost grant whose turn runs again.
 func requeued(lost granting.LostGrant) ending {
-	end := ending{outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
-	if lost.WorkerID == "" {
-		end.log = "unclaimed"
-	}
-	return end
+	return ending{DispatchEnd: lost.DispatchEnd(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
 }
 
 // dropSpawned records that the tick drops all sub-agents below a turn.
@@ -400,7 +396,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 		return err
 	}
 	t.later(func(rings *[]Bell) {
-		if (ends{&t.s.state}).cancelled(lost.TurnID) { // this tick may have ended its parent
+		if t.s.state.ends.cancelled(lost.TurnID) { // this tick may have ended its parent
 			t.endLost(lost, nil, requeued(lost), rings)
 			return
 		}
@@ -416,8 +412,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.LastSeq++
 		}
 		draft.writes = append(draft.writes, "")
-		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageDegraded,
-			lost: true}, rings)
+		t.endLost(lost, draft, ending{DispatchEnd: lost.DispatchEnd(false), outcome: outcome}, rings)
 	})
 	return nil
 }
@@ -492,7 +487,7 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSc
 			if (levels{s}).effect(sched.Agent, now).NoSchedules {
 				row.Level = string(levels{s}.of(sched.Agent, now))
 			}
-			if due(sched, now) && !s.retired(sched.Agent) && !(asides{s}).has(row.AsideOf(), now) {
+			if due(sched, now) && !s.retired(sched.Agent) && !s.aside.has(row.AsideOf(), now) {
 				list = append(list, row)
 			}
 		}

@@ -82,7 +82,7 @@ func backgroundLost(e *env) {
 }
 
 func handlesOfLost(e *env) {
-	e.handlesStay(func(d *dispatch) {
+	handlesStay(e, func(d *dispatch) {
 		for range 4 { // three losses, and the end
 			e.Pass(LeaseTTL)
 			e.tick()
@@ -93,7 +93,7 @@ func handlesOfLost(e *env) {
 }
 
 func handlesOfCancelled(e *env) {
-	e.handlesStay(func(d *dispatch) {
+	handlesStay(e, func(d *dispatch) {
 		e.cancel(d.grant.TurnID, false)
 		e.Pass(LeaseTTL)
 		e.tick()
@@ -103,13 +103,13 @@ func handlesOfCancelled(e *env) {
 
 // handlesStay checks that the end of a turn without a worker keeps the handles that the model was shown, because later
 // requests repeat the ones that contain them. A call that was not shown yet gets the text of its end.
-func (e *env) handlesStay(end func(d *dispatch)) {
+func handlesStay(e *env, end func(d *dispatch)) {
 	e.Helper()
 	d := e.planned(turnkeeper.EffectKeyed, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	for i, effect := range []turnkeeper.Effect{turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
 		start := turnlog.CallStart{Key: key(1, i+1), Nonce: nonce(), Attempt: 1, Effect: effect}
-		wantErr(e, "to the background", d.toBackground(start.Key, start.Nonce, turnkeeper.OutputID(fmt.Sprint("output", i)),
-			start), nil)
+		output := turnkeeper.OutputID(fmt.Sprint("output", i))
+		wantErr(e, "to the background", d.toBackground(start.Key, start.Nonce, output, start), nil)
 	}
 	start, result := d.spawnOf(key(1, 3), "desk", "look it up")
 	result.Shown, result.OutputID = "a handle", "reply"

@@ -121,8 +121,9 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) {
-	for _, property := range append(slices.Concat(spawnProperties, backgroundProperties, healthProperties, askProperties,
-		labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties,
+	for _, property := range append(slices.Concat(spawnProperties, backgroundProperties, healthProperties,
+		askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties,
+		levelProperties,
 		retentionProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},

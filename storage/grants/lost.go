@@ -28,21 +28,15 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]granting.LostGrant, error
 	}), pg.Translate(err)
 }
 
-// Requeue ends a lost grant, frees its lane, and queues its turn. A grant that no worker
-// took does not count as a loss.
+// Requeue ends a lost grant, frees its lane, and queues its turn.
 func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	t.ahead = nil // its lane is free now
-	log := "lost"
-	if lost.WorkerID == "" {
-		log = "unclaimed"
-	}
-	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: log},
-		lost.WorkerID != "")
+	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, lost.DispatchEnd(true))
 }
 
 // endLost ends a lost grant. It stops at the first statement that fails: the later ones would fail because of it.
 func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []turnkeeper.Event, o turnlog.Outcome,
-	e journal.Ending, counts bool) error {
+	e journal.Ending) error {
 	if err := t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)); err != nil {
 		return pg.Translate(err)
 	}
@@ -51,7 +45,7 @@ func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []tu
 			return pg.Translate(err)
 		}
 	}
-	if err := t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, o, e, counts); err != nil {
+	if err := t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, o, e); err != nil {
 		return pg.Translate(err)
 	}
 	return pg.Translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}))
@@ -105,5 +99,5 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 // Close ends a turn that lost its workers too often, without running it again.
 func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Outcome, events []turnkeeper.Event) error {
 	t.ahead = nil // its lane is free now
-	return t.endLost(ctx, lost, events, o, journal.Ending{Log: "lost", Message: turnkeeper.MessageDegraded}, true)
+	return t.endLost(ctx, lost, events, o, lost.DispatchEnd(false))
 }

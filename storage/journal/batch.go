@@ -106,7 +106,7 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 		p.Replies, p.Calls, p.InnerDialogues = append(p.Replies, e.Reply), append(p.Calls, e.calls),
 			append(p.InnerDialogues, e.InnerDialogue)
 		p.ErrorClasses, p.Errors = append(p.ErrorClasses, e.ErrorClass), append(p.Errors, e.Error)
-		p.MessageStates, p.Lost = append(p.MessageStates, string(e.Message)), append(p.Lost, false)
+		p.MessageStates, p.Lost = append(p.MessageStates, string(e.Message)), append(p.Lost, e.Lost)
 		p.Backoffs, p.LaneBackoffs = append(p.Backoffs, e.Backoff), append(p.LaneBackoffs, e.LaneBackoff)
 		p.Jobs = append(p.Jobs, int64(c.grant.JobID))
 		p.Answered, p.Proofs = append(p.Answered, e.answered.models...), append(p.Proofs, e.answered.proofs...)
@@ -114,12 +114,12 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 	return p
 }
 
-// EndOne ends the dispatch of a turn without a worker. lost counts a loss. The caller has locked the turn's row.
+// EndOne ends the dispatch of a turn without a worker. The caller has locked the turn's row.
 func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
-	o turnlog.Outcome, e Ending, lost bool) error {
+	o turnlog.Outcome, e Ending) error {
 	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant},
 		end: &end{Outcome: s.cleaned(o), Ending: e}}})
-	p.Writes, p.Lost = nil, []bool{lost}
+	p.Writes = nil
 	if err := q.EndMany(ctx, p); err != nil {
 		return err
 	}

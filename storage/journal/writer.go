@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"errors"
-	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/commit"
@@ -23,13 +22,8 @@ type Writer struct {
 	op      *pg.Operation // the current write
 }
 
-// An Ending is the caller's part of the end of a dispatch, in addition to the turn's
-// Outcome.
-type Ending struct {
-	Message     turnkeeper.MessageState // MessageWaiting: the message stays for another attempt
-	Log         string                  // outcome in the grant log: finished, handed_back or deferred
-	LaneBackoff time.Duration           // pause of the lane after a failed turn
-}
+// An Ending is the caller's part of the end of a dispatch, in addition to the turn's Outcome.
+type Ending = turnlog.DispatchEnd
 
 // clean makes text pg.Storable and masks secrets.
 func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PatchVariable names a folder with a schema change, which internal/mutants makes:
+// PatchVariable names a folder with a schema change, which dev/mutants makes:
 //
 //	patch.sql   runs in the template, after the migrations
 //	last.sql    optional, runs in each database before it is dropped; its rows are

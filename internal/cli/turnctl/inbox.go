@@ -8,8 +8,8 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/views/columns"
 	"turnkeeper/internal/waiting"
-	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -19,16 +19,14 @@ func inboxCommand(s *shell.Session) *cobra.Command {
 }
 
 func showMessages(s *term.Screen, c term.Clock, messages []waiting.Message) {
-	t := term.NewTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN",
-		"ACCEPTED", "BODY")
+	t := newColumns(columns.OfMessages, []string{">MESSAGE", "STATE"}, ">TURN", "ACCEPTED", "BODY")
 	for _, m := range messages {
 		turn := "-"
 		if m.TurnID != 0 {
 			turn = fmt.Sprint(m.TurnID)
 		}
-		t.Add(fmt.Sprint(m.ID), messageCell(m, c), m.Agent, words.Conversation(m.User, m.Conversation),
-			fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
-			turn, c.At(m.AcceptedAt), term.OneLine(m.Body, term.PreviewColumns))
+		t.add(m, []any{fmt.Sprint(m.ID), messageCell(m, c)}, turn, c.At(m.AcceptedAt),
+			term.OneLine(m.Body, term.PreviewColumns))
 	}
 	t.Print(s)
 }

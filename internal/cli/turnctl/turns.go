@@ -10,8 +10,8 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/views/columns"
 	"turnkeeper/internal/waiting"
-	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -20,18 +20,14 @@ func turnsCommand(s *shell.Session) *cobra.Command {
 }
 
 func showTurns(s *term.Screen, c term.Clock, turns []waiting.Turn) {
-	t := term.NewTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", ">TOOK",
-		"BEGAN", "NOTE")
+	t := newColumns(columns.OfTurns, []string{">TURN", "STATE"}, ">TOOK", "BEGAN", "NOTE")
 	for _, turn := range turns {
 		took := "-"
 		if !turn.EndedAt.IsZero() {
 			took = term.Exact(turn.Duration())
 		}
-		t.Add(fmt.Sprint(turn.ID), turnCell(turn.Turn), turn.Agent, words.Conversation(turn.User, turn.Conversation),
-			fmt.Sprint(turn.MessageID),
-			fmt.Sprint(turn.InferenceRounds), fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), took,
-			c.At(turn.CreatedAt), term.Cell{Text: cmp.Or(waiting.Doing(turn, c.Ago), stoppedBy(turn.Turn)),
-				Tone: term.Dim})
+		t.add(turn, []any{fmt.Sprint(turn.ID), turnCell(turn.Turn)}, took, c.At(turn.CreatedAt),
+			term.Cell{Text: cmp.Or(waiting.Doing(turn, c.Ago), stoppedBy(turn.Turn)), Tone: term.Dim})
 	}
 	t.Print(s)
 }

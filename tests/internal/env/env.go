@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/inference/inferencetest"
-	"turnkeeper/internal/mutants/chosen"
+	"turnkeeper/internal/chosen"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/storagetest"
 )

@@ -6,13 +6,13 @@ import (
 	"os"
 	"strings"
 
-	"turnkeeper/internal/mutants/chosen"
+	"turnkeeper/internal/chosen"
 )
 
 const (
 	chosenVariable  = chosen.Variable
 	reachVariable   = chosen.ReachVariable
-	equivalentsFile = "internal/mutants/equivalent.txt"
+	equivalentsFile = "dev/mutants/equivalent.txt"
 )
 
 // A Mutant is one planted bug.

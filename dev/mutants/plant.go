@@ -19,7 +19,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-const switches = "turnkeeper/internal/mutants/chosen"
+const switches = "turnkeeper/internal/chosen"
 
 // programs are what users run or import. Code that none of them contains (test doubles, tools of this repository) is
 // not mutated, and neither is worker bench.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The names of the environment variables that internal/mutants sets.
+// The names of the environment variables that dev/mutants sets.
 const (
 	Variable      = "MUTANT"       // the id of the mutant that a process runs
 	ReachVariable = "MUTANT_REACH" // a file for the ids of the mutants that it reaches

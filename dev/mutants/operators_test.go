@@ -47,12 +47,12 @@ func (x *box) keep(ctx context.Context, from, to int, at time.Time) row {
 func groundOf(t *testing.T, source string) *ground {
 	t.Helper()
 	dir := t.TempDir()
-	ours, err := os.ReadFile("chosen/chosen.go")
+	ours, err := os.ReadFile(filepath.Join(root, "internal/chosen/chosen.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"go.mod": "module turnkeeper\n\ngo 1.26\n", "p/p.go": source,
-		"internal/mutants/chosen/chosen.go": string(ours)} {
+		"internal/chosen/chosen.go": string(ours)} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,39 @@
+package turnlog_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+)
+
+func TestEndDispatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		outcome turnlog.Outcome
+		want    turnlog.DispatchEnd
+	}{
+		"succeeded": {turnlog.Outcome{State: turnkeeper.TurnSucceeded},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
+		"degraded": {turnlog.Outcome{State: turnkeeper.TurnDegraded},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageDegraded, Log: "finished"}},
+		"cancelled": {turnlog.Outcome{State: turnkeeper.TurnCancelled},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageCancelled, Log: "finished"}},
+		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
+		"deferred": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "deferred"}},
+		"waiting": {turnlog.Outcome{State: turnkeeper.TurnWaiting},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "waiting"}},
+		"failed": {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"}},
+		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5},
+			turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 5}},
+	} {
+		if diff := cmp.Diff(c.want, turnlog.EndDispatch(c.outcome)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
