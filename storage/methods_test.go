@@ -130,7 +130,7 @@ func (s *sentTracer) note(how, sql string, args []any) {
 	}
 	var shown []string
 	for _, arg := range args {
-		shown = append(shown, s.env.show("", reflect.ValueOf(arg)))
+		shown = append(shown, s.env.show(reflect.ValueOf(arg)))
 	}
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()
@@ -202,7 +202,7 @@ func (e *methodsEnv) did(c methodCase) string {
 	}
 	var args []string
 	for _, arg := range c.args {
-		args = append(args, e.show("", reflect.ValueOf(arg)))
+		args = append(args, e.show(reflect.ValueOf(arg)))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -245,7 +245,7 @@ func (e *methodsEnv) call(method reflect.Value, c methodCase) (lines []string) {
 		}
 		if of.Kind() == reflect.Func {
 			in = append(in, reflect.MakeFunc(of, func(given []reflect.Value) []reflect.Value {
-				lines = append(lines, "gives "+e.show("", given[0]))
+				lines = append(lines, "gives "+e.show(given[0]))
 				return []reflect.Value{reflect.Zero(of.Out(0))}
 			}))
 		} else if v := reflect.ValueOf(arg); v.IsValid() {
@@ -261,13 +261,13 @@ func (e *methodsEnv) call(method reflect.Value, c methodCase) (lines []string) {
 			lines = append(lines, e.plain("error: "+out.Interface().(error).Error()))
 		case out.Kind() == reflect.Slice && out.Type().Elem().Kind() != reflect.Uint8:
 			for i := range out.Len() {
-				lines = append(lines, fmt.Sprintf("returns %d: %s", i, e.show("", out.Index(i))))
+				lines = append(lines, fmt.Sprintf("returns %d: %s", i, e.show(out.Index(i))))
 			}
 			if out.Len() == 0 {
 				lines = append(lines, "returns none")
 			}
 		default:
-			lines = append(lines, "returns "+e.show("", out))
+			lines = append(lines, "returns "+e.show(out))
 		}
 	}
 	return lines
@@ -276,59 +276,28 @@ func (e *methodsEnv) call(method reflect.Value, c methodCase) (lines []string) {
 // unsteady are fields that differ with each run.
 var unsteady = []string{"Snapshot.QueryTime", "SpendAnswer.DayLeft", "StoredParts.Bytes"}
 
-// show returns a value as text: the fields of structs that are not zero, by name.
-func (e *methodsEnv) show(name string, v reflect.Value) string {
-	if !v.IsValid() {
-		return "null"
-	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if err, ok := v.Interface().(error); ok {
-			return e.plain(err.Error())
+// show returns a value as text.
+func (e *methodsEnv) show(v reflect.Value) string {
+	return golden.Brief(v, func(of string, v reflect.Value) (string, bool) {
+		if slices.Contains(unsteady, of) {
+			return "", true
 		}
-		if v.IsNil() {
-			return "null"
+		switch of := v.Interface().(type) {
+		case error:
+			return e.plain(of.Error()), true
+		case time.Time:
+			return e.moment(of), true
+		case time.Duration:
+			return e.span(of), true
 		}
-		return e.show(name, v.Elem())
-	case reflect.Func:
-		return "a function"
-	case reflect.Map:
-		var parts []string
-		for _, key := range v.MapKeys() {
-			parts = append(parts, e.show("", key)+": "+e.show("", v.MapIndex(key)))
+		switch {
+		case v.Kind() == reflect.String:
+			return "'" + e.text(v.String()) + "'", true
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+			return "'" + e.text(string(v.Bytes())) + "'", true
 		}
-		slices.Sort(parts)
-		return "{" + strings.Join(parts, ", ") + "}"
-	case reflect.Array, reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return "'" + e.text(fmt.Sprintf("%s", v.Interface())) + "'"
-		}
-		var parts []string
-		for i := range v.Len() {
-			parts = append(parts, e.show(name, v.Index(i)))
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	case reflect.String:
-		return "'" + e.text(v.String()) + "'"
-	}
-	switch of := v.Interface().(type) {
-	case time.Time:
-		return e.moment(of)
-	case time.Duration:
-		return e.span(of)
-	}
-	if v.Kind() == reflect.Struct {
-		var parts []string
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			if field.IsExported() && !v.Field(i).IsZero() && !slices.Contains(unsteady,
-				v.Type().Name()+"."+field.Name) {
-				parts = append(parts, field.Name+" "+e.show(field.Name, v.Field(i)))
-			}
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	}
-	return e.plain(fmt.Sprint(v.Interface()))
+		return "", false
+	})
 }
 
 var (
