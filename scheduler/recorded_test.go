@@ -316,6 +316,10 @@ var recordedTicks = map[string]struct {
 		n.fails = map[string]error{"ReadyMessages 7, held [], full []": errRow}
 	})},
 	"a lost answer": {2, first(func(w *testEnv, _ *notes) { busy(w); w.lose = errLost })},
+	"an answer that cannot be read back": {2, first(func(w *testEnv, _ *notes) {
+		busy(w)
+		w.lose, w.readBack = errLost, func() error { return errAway }
+	})},
 	"an outage": {2, func(w *testEnv, _ *notes, tick int) {
 		if tick == 2 {
 			busy(w)
