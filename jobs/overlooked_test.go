@@ -1,6 +1,8 @@
 package jobs_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,3 +73,55 @@ func TestOverlooked(t *testing.T) {
 		})
 	}
 }
+
+// A worker logs what it gives back, and another worker can have it.
+func TestWhatAWorkerGivesBack(t *testing.T) {
+	const fetched = `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_by = '{w}',
+		attempted_at = now() - interval '%s' where kind = '%s'`
+	fates := recordFates(t, "givenback.txt")
+	for name, c := range map[string]struct {
+		call bool // a detached call; else a turn
+		then string
+	}{
+		"nothing":          {},
+		"a job":            {then: fmt.Sprintf(fetched, "6 s", "AgentTurn")},
+		"a young job":      {then: fmt.Sprintf(fetched, "0 s", "AgentTurn")},
+		"a turn":           {then: fmt.Sprintf(fetched, "6 s", "AgentTurn") + boundToW},
+		"a young turn":     {then: fmt.Sprintf(fetched, "0 s", "AgentTurn") + boundToW},
+		"unknown turns":    {then: "alter table turnkeeper.river_job rename to moved"},
+		"a job of a call":  {call: true, then: fmt.Sprintf(fetched, "6 s", "DetachedCall")},
+		"a young call":     {call: true, then: fmt.Sprintf(fetched, "0 s", "DetachedCall")},
+		"a claimed call":   {call: true, then: claimedBefore + "6 s'"},
+		"a young claim":    {call: true, then: claimedBefore + "0 s'"},
+		"unknown calls":    {call: true, then: "alter table turnkeeper.river_job rename to moved"},
+		"nothing of calls": {call: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			worker, logs := s.turnWorker(echo, nil)
+			giveBack := worker.GiveBack
+			if c.call {
+				s.detachedCall()
+				calls := s.buildWorker(nil)
+				calls.Log = worker.Log
+				giveBack = calls.GiveBack
+			} else {
+				s.enqueue("clerk", "", "hello")
+				s.grant()
+			}
+			if c.then != "" {
+				s.exec(c.then)
+			}
+			giveBack(t.Context(), 5*time.Second)
+			if strings.HasPrefix(name, "unknown") {
+				s.exec("alter table turnkeeper.moved rename to river_job")
+			}
+			fates.add(name, s, "", logs)
+		})
+	}
+}
+
+const boundToW = "; update turnkeeper.turns set worker_id = 'w'"
+
+const claimedBefore = `update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'w',
+	claimed_at = now() - interval '`

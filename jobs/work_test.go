@@ -65,6 +65,7 @@ func (s *site) turnWorker(m model, change func(*jobs.WorkerConfig)) (*jobs.Worke
 // TestWhatBecomesOfAJob checks what a worker returns to River for a job, and what it logs.
 func TestWhatBecomesOfAJob(t *testing.T) {
 	broken := errors.New("broken")
+	fates := recordFates(t, "turns.txt")
 	for name, c := range map[string]struct {
 		before    string                                     // SQL; the state at the beginning
 		model     func(*site, context.CancelCauseFunc) model // nil: echo
@@ -161,7 +162,8 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			worker, logs := s.turnWorker(m, nil)
 			err := worker.Work(ctx, job)
 			_, cancelled := errors.AsType[*rivertype.JobCancelError](err)
-			if cancelled != c.cancelled || (err == nil) != (c.err == "") || err != nil &&
+			if fates.add(name, s, endOfJob(err), logs); cancelled != c.cancelled ||
+				(err == nil) != (c.err == "") || err != nil &&
 				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("the job ends with %v", err)
 			}
@@ -196,6 +198,7 @@ func (s *site) callJob(turn turnkeeper.TurnID, attempt int) *river.Job[jobs.Call
 }
 
 func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
+	fates := recordFates(t, "calls.txt")
 	for name, c := range map[string]struct {
 		before, during string // SQL
 		gone           bool   // the worker's database is unavailable
@@ -227,6 +230,8 @@ func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 				runs++
 				s.exec(c.during)
 			})
+			core, logs := observer.New(zapcore.DebugLevel)
+			worker.Log = zap.New(core)
 			s.exec(c.before)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -234,6 +239,7 @@ func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 				cancel()
 			}
 			err := worker.Work(ctx, job)
+			fates.add(name, s, endOfJob(err), logs)
 			_, cancelled := errors.AsType[*rivertype.JobCancelError](err)
 			_, snoozed := errors.AsType[*rivertype.JobSnoozeError](err)
 			ends := map[bool]string{err == nil: "nil", snoozed: "snoozed", cancelled: "cancelled"}[true]
