@@ -127,3 +127,23 @@ func TestWhatACacheHoldsBeforeAMark(t *testing.T) {
 		t.Errorf("of %d bytes %d were cached, then %d", bills[0].Input, bills[1].Cached, bills[2].Cached)
 	}
 }
+
+// TestArgumentsThatNoClientCanRepeat repeats an answer with other arguments in place of some that are no object.
+func TestArgumentsThatNoClientCanRepeat(t *testing.T) {
+	for arguments, status := range map[string]int{`{"a":[1,`: http.StatusOK, `{"a":1}`: http.StatusBadRequest} {
+		account := &inferencetest.Account{}
+		server := inferencetest.NewServer().Then(func(inferencetest.Recorded) inferencetest.Reply {
+			return account.Say(inferencetest.Spoken{Thinking: "hmm", Finish: "tool_calls",
+				Calls: []inferencetest.Call{{ID: "c1", Name: "look", Arguments: arguments}}})
+		})
+		form := requestForms["chat"]
+		url := server.Start(t) + form.path
+		var answer any
+		if err := json.Unmarshal([]byte(sendFor(t, url, form.body, http.StatusOK)), &answer); err != nil {
+			t.Fatal(err)
+		}
+		quoted, _ := json.Marshal(arguments)
+		sendFor(t, url, strings.TrimSuffix(form.body, "]}")+fmt.Sprintf(form.more,
+			strings.Replace(find(answer, form.answer), string(quoted), `"{}"`, 1)), status)
+	}
+}

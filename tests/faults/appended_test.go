@@ -21,7 +21,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// talkSettings are the settings of talks: a provider for each API, and tools with labels.
+// talkSettings are the settings of the agents: a provider for each API, and tools with labels.
 const talkSettings = `default_model: chat/any
 providers:
   chat: {base_url: %[1]s, api_key_env: TEST_API_KEY, separates_reasoning: true}
@@ -39,7 +39,8 @@ const talkTools = "tools: [mark_none, mark_once, mark_later, mark_later_keyed, m
 var apis = map[string]string{"chat": "messages", "responses": "chat", "messages": "responses"}
 
 // writeTalkers writes agents that speak each API: with a large window, with a model that stands in, with a small
-// window, with rules that ask people and a sub-agent, with labels, and with a schedule. It returns their names.
+// window, with rules that ask people and a sub-agent, with turns that go on meanwhile, with labels, and with a schedule.
+// It returns their names.
 func writeTalkers(e *env.Env) (names []string) {
 	e.WriteFile("turnkeeper.yaml", fmt.Sprintf(talkSettings, e.ModelURL))
 	history := map[string]string{"chat": "all", "responses": "last", "messages": "none"}
@@ -53,6 +54,7 @@ func writeTalkers(e *env.Env) (names []string) {
 			fmt.Sprintf("summarise: %t", api != "chat"))
 		write("asking", talkTools, "sub_agents: [helper-messages]",
 			`approve: {mark_once: 'args.label.startsWith("ask") ? ask("it says so") : allow'}`)
+		write("going", talkTools, "while_asking: go_on", "approve: {mark_once: always}")
 		write("timed", talkTools, fmt.Sprintf(
 			`schedule: {cron: "@every 1h", message: "Look around.", history: %s}`, history[api]))
 		names = append(names, "labelled-"+api)
@@ -204,8 +206,8 @@ func markAnswers(t *testing.T) string {
 	return server.URL
 }
 
-// A talks sends the messages of conversations, answers asks and cancels turns. It stops with its context.
-type talks struct {
+// A crowd sends the messages of conversations, answers asks and cancels turns. It stops with its context.
+type crowd struct {
 	*env.Env
 
 	ctx  context.Context
@@ -213,10 +215,10 @@ type talks struct {
 }
 
 // try runs a statement. While the test ends, and where the product refuses, nothing happens.
-func (c *talks) try(sql string, args ...any) { _, _ = c.DB.Exec(c.ctx, sql, args...) }
+func (c *crowd) try(sql string, args ...any) { _, _ = c.DB.Exec(c.ctx, sql, args...) }
 
 // hold sends the messages of a conversation. Most wait until the one before is closed.
-func (c *talks) hold(agent string, n, messages int) {
+func (c *crowd) hold(agent string, n, messages int) {
 	rnd := rand.New(rand.NewPCG(uint64(n), 3))
 	for i := range messages {
 		body := fmt.Sprintf("Message %d of conversation %d. %s", i, n, strings.Repeat("Please go on. ", rnd.IntN(30)))
@@ -240,7 +242,7 @@ func (c *talks) hold(agent string, n, messages int) {
 			_ = pause.For(c.ctx, time.Duration(rnd.IntN(1500))*time.Millisecond)
 			c.Turnctl("cancel", "--message", fmt.Sprint(id))
 		}
-		if rnd.IntN(6) == 0 {
+		if rnd.IntN(6) == 0 || strings.HasPrefix(agent, "going") {
 			continue
 		}
 		for closed := false; !closed && pause.For(c.ctx, 50*time.Millisecond) == nil; {
@@ -249,14 +251,65 @@ func (c *talks) hold(agent string, n, messages int) {
 	}
 }
 
-// answer answers the asks that are open, most with yes, and lets slots of schedules pass.
-func (c *talks) answer() {
-	for i := 0; pause.For(c.ctx, 100*time.Millisecond) == nil; i++ {
+// holdAll sends the messages of n conversations, some at the same time. ended is closed once all are answered.
+func (c *crowd) holdAll(agents []string, n int) (ended chan struct{}) {
+	const atOnce = 12
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range min(atOnce, n) {
+		all.Go(func() {
+			for i := int(next.Add(1)); i <= n && c.ctx.Err() == nil; i = int(next.Add(1)) {
+				agent, messages := agents[i%len(agents)], 2+i%4
+				if strings.HasPrefix(agent, "small") {
+					messages *= 3 // until the window is full
+				}
+				c.hold(agent, i, messages)
+			}
+		})
+	}
+	ended = make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	return ended
+}
+
+// answer answers the asks that are open, most with yes, some after seconds.
+func (c *crowd) answer() {
+	for pause.For(c.ctx, 100*time.Millisecond) == nil {
 		c.try(`select turnkeeper.answer_ask(id, case id % 4 when 0 then 'denied' else 'approved' end, 'ann')
-			from asks where state = 'open'`)
-		if i%20 == 19 {
+			from asks where state = 'open' and opened_at < clock_timestamp() - id % 3 * interval '1 s'`)
+	}
+}
+
+// runSchedules lets a slot of each schedule pass every two seconds, until ended is closed.
+func (c *crowd) runSchedules(ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-env.After(2 * time.Second):
 			c.try("update schedules set next_due = clock_timestamp()")
 			c.try("notify turnkeeper_inbox")
+		}
+	}
+}
+
+// killWorkers kills workers and starts others, until ended is closed, and returns how many it has killed. Some of them
+// find other agents' files.
+func killWorkers(e *env.Env, workers []*env.Process, ended <-chan struct{}) (kills int) {
+	for {
+		select {
+		case <-ended:
+			return kills
+		case <-env.After(time.Duration(1000+rand.IntN(3000)) * time.Millisecond):
+			i := rand.IntN(len(workers))
+			e.Kill(workers[i])
+			if kills++; kills%4 == 0 {
+				writeLabelled(e, kills/4)
+			}
+			workers[i] = e.StartWorker()
 		}
 	}
 }
@@ -267,11 +320,12 @@ func (c *talks) answer() {
 // asks, sub-agents and labels. No request is refused, each extends the one before it in its epoch byte for byte, what it
 // repeats is cached, and each is shown as it was sent.
 func TestConversationsAreAppended(t *testing.T) {
+	testrun.OnlyFull(t)
 	t.Parallel()
 	conversations := testrun.Count(6, env.FaultCount(36, 1000))
 	longest := time.Duration(env.FaultCount(60, 900)) * time.Second
 	e := env.New(t)
-	names := writeTalkers(e)
+	agents := writeTalkers(e)
 	e.Vars["MARKER_LEDGER_URL"] = markAnswers(t)
 	model := &talker{}
 	e.Model.Then(model.reply)
@@ -280,44 +334,16 @@ func TestConversationsAreAppended(t *testing.T) {
 	began := time.Now()
 	ctx, stop := context.WithTimeout(t.Context(), longest)
 	defer stop()
-	c := &talks{Env: e, ctx: ctx}
-	var all sync.WaitGroup
-	var next atomic.Int64
-	for range min(12, conversations) {
-		all.Go(func() {
-			for n := int(next.Add(1)); n <= conversations && ctx.Err() == nil; n = int(next.Add(1)) {
-				agent, messages := names[n%len(names)], 2+n%4
-				if strings.HasPrefix(agent, "small") {
-					messages *= 3
-				}
-				c.hold(agent, n, messages)
-			}
-		})
-	}
-	person := &talks{Env: e, ctx: t.Context()}
-	go person.answer()
-	ended := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(ended)
-	}()
-	kills := 0
-	for over := false; !over; {
-		select {
-		case <-ended:
-			over = true
-		case <-env.After(time.Duration(1000+rand.IntN(3000)) * time.Millisecond):
-			i := rand.IntN(len(workers))
-			e.Kill(workers[i])
-			if kills++; kills%4 == 0 {
-				writeLabelled(e, kills/4)
-			}
-			workers[i] = e.StartWorker()
-		}
-	}
+	c := &crowd{Env: e, ctx: ctx}
+	ended := c.holdAll(agents, conversations)
+	go (&crowd{Env: e, ctx: t.Context()}).answer()
+	var schedules sync.WaitGroup
+	schedules.Go(func() { c.runSchedules(ended) })
+	kills := killWorkers(e, workers, ended)
+	schedules.Wait()
 	e.Exec("update schedules set next_due = clock_timestamp() + interval '1 day'")
 	e.Await("all messages are closed", "select count(*) = 0 from messages where closed_at is null")
-	t.Logf("%d conversations, %d messages, %d workers killed, %s", min(int(next.Load()), conversations),
-		c.sent.Load(), kills, time.Since(began).Round(time.Second))
+	t.Logf("%d messages were sent, and %d workers killed, in %s", c.sent.Load(), kills,
+		time.Since(began).Round(time.Second))
 	judge(e, &model.account, workers[0].APIURL())
 }
