@@ -28,7 +28,8 @@ func responsesItems(a Spoken) []map[string]any {
 	items := []map[string]any{}
 	if a.Thinking != "" {
 		items = append(items, map[string]any{"type": "reasoning", "id": "rs_" + a.ID,
-			"encrypted_content": a.signature(), "summary": []any{map[string]any{"type": "summary_text", "text": a.Thinking}}})
+			"encrypted_content": a.signature(),
+			"summary":           []any{map[string]any{"type": "summary_text", "text": a.Thinking}}})
 	}
 	if a.Text != "" {
 		items = append(items, map[string]any{"type": "message", "id": "msg_" + a.ID, "role": "assistant",

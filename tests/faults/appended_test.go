@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -26,21 +27,22 @@ const talkSettings = `default_model: chat/any
 providers:
   chat: {base_url: %[1]s, api_key_env: TEST_API_KEY, separates_reasoning: true}
   responses: {base_url: %[1]s, api_key_env: TEST_API_KEY, api: responses}
-  messages: {base_url: %[1]s, api_key_env: TEST_API_KEY, api: messages}
+  messages: {base_url: %[1]s, api_key_env: TEST_API_KEY, api: messages, extra: {thinking: {type: adaptive}}}
 tools:
   mark_sure: {labels: [untrusted]}
   mark_keyed: {sinks: [changes]}
 `
 
 // talkTools is the line of the front matter that gives an agent its tools.
-const talkTools = "tools: [mark_none, mark_once, mark_later, mark_later_keyed, mark_far_keyed, mark_slow, note_write, note_read]"
+const talkTools = "tools: [mark_none, mark_once, mark_later, mark_later_keyed, mark_far_keyed, mark_slow, note_write, " +
+	"note_read]"
 
 // apis holds the APIs, each with the one of the model that stands in for its model.
 var apis = map[string]string{"chat": "messages", "responses": "chat", "messages": "responses"}
 
 // writeTalkers writes agents that speak each API: with a large window, with a model that stands in, with a small
-// window, with rules that ask people and a sub-agent, with turns that go on meanwhile, with labels, and with a schedule.
-// It returns their names.
+// window, with rules that ask people and a sub-agent, with turns that go on meanwhile, with labels, and with a
+// schedule. It returns their names.
 func writeTalkers(e *env.Env) (names []string) {
 	e.WriteFile("turnkeeper.yaml", fmt.Sprintf(talkSettings, e.ModelURL))
 	history := map[string]string{"chat": "all", "responses": "last", "messages": "none"}
@@ -296,8 +298,8 @@ func (c *crowd) runSchedules(ended <-chan struct{}) {
 	}
 }
 
-// killWorkers kills workers and starts others, until ended is closed, and returns how many it has killed. Some of them
-// find other agents' files.
+// killWorkers kills workers and starts others, until ended is closed, and returns how many it has killed. Each
+// describes its tools in its own words, as another release does, and some find other agents' files.
 func killWorkers(e *env.Env, workers []*env.Process, ended <-chan struct{}) (kills int) {
 	for {
 		select {
@@ -309,6 +311,7 @@ func killWorkers(e *env.Env, workers []*env.Process, ended <-chan struct{}) (kil
 			if kills++; kills%4 == 0 {
 				writeLabelled(e, kills/4)
 			}
+			e.Vars["MARKER_DESCRIPTION"] = fmt.Sprintf("Makes a mark. Release %d.", kills)
 			workers[i] = e.StartWorker()
 		}
 	}
@@ -317,8 +320,8 @@ func killWorkers(e *env.Env, workers []*env.Process, ended <-chan struct{}) (kil
 // TestConversationsAreAppended runs conversations over real workers, which are killed at random moments, against
 // providers that sign reasoning over what stands before it and cache what they have read, over each API: with calls in
 // the background, last rounds, models that stand in, full windows, summaries, schedules, cancelled and failed turns,
-// asks, sub-agents and labels. No request is refused, each extends the one before it in its epoch byte for byte, what it
-// repeats is cached, and each is shown as it was sent.
+// asks, sub-agents, labels and workers that describe tools otherwise. No request is refused, each extends the one
+// before it in its epoch byte for byte, what it repeats is cached, and each is shown as it was sent.
 func TestConversationsAreAppended(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -334,7 +337,9 @@ func TestConversationsAreAppended(t *testing.T) {
 	began := time.Now()
 	ctx, stop := context.WithTimeout(t.Context(), longest)
 	defer stop()
-	c := &crowd{Env: e, ctx: ctx}
+	apart := *e // killWorkers changes the variables
+	apart.Vars = maps.Clone(e.Vars)
+	c := &crowd{Env: &apart, ctx: ctx}
 	ended := c.holdAll(agents, conversations)
 	go (&crowd{Env: e, ctx: t.Context()}).answer()
 	var schedules sync.WaitGroup
