@@ -111,7 +111,7 @@ func (m *talker) reply(r inferencetest.Recorded) inferencetest.Reply {
 			"messages.1: Invalid `signature` in `thinking` block. Its key is forgotten")
 	case strings.Contains(message, "Away.") && strings.HasPrefix(model, "fallen"):
 		return inferencetest.Fault(http.StatusNotFound, "not_found_error", "there is no model "+model)
-	case fresh.IntN(150) == 0:
+	case fresh.IntN(150) == 0 && len(r.Chat().Tools) > 0: // of a round, whose usage is then that of the next attempt
 		return inferencetest.FailStream(inferencetest.Spoken{Text: "I was about to"}, "overloaded_error", "Overloaded")
 	}
 	said := inferencetest.Spoken{Text: fmt.Sprintf("[%d] %s", r.N, strings.Repeat("So be it. ", 1+rnd.IntN(20))),
