@@ -106,7 +106,11 @@ func (j *judgement) round(turn int64, agent string, r askedRound) {
 		return
 	}
 	bill, known := j.bills[number]
-	if used := r.Usage; !known || !j.billed(used, bill) {
+	if !known {
+		j.T.Errorf("%s: its answer, number %d, is not one of the provider's", where, number)
+		return
+	}
+	if used := r.Usage; !j.billed(used, bill) {
 		j.T.Errorf("%s: its usage is %+v, and the provider billed %+v", where, used, usageOf(bill))
 	}
 	j.rounds++
