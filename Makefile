@@ -14,7 +14,7 @@ FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
 BENCHMARKS    := ./storage/journal ./storage/grants ./agentturn/prompt ./inference/openai ./inference/openai/responses ./internal/redact
-FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
+FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent|AreAppended
 
 # Git does not trust a clone that belongs to another user, and go then refuses to build: mark the folder
 # as safe. Without a repository, build without the version stamp.
@@ -85,7 +85,7 @@ sim: ## run the simulation with SEEDS (5000) seeds, starting at SEED (1)
 
 .PHONY: faults
 faults: setup ## test database faults for a quarter of an hour: cuts, crashes, a full disk
-	TURNKEEPER_TESTS=long scripts/test -timeout 30m -v -run '$(FAULTS)' ./tests/faults ./tests/core
+	TURNKEEPER_TESTS=long scripts/test -timeout 60m -v -run '$(FAULTS)' ./tests/faults ./tests/core
 
 .PHONY: fuzz
 fuzz: setup ## fuzz each target for FUZZTIME (10s)

@@ -72,7 +72,13 @@ func TestViolations(t *testing.T) {
 
 func post(t *testing.T, base, body string) (int, string) {
 	t.Helper()
-	res, err := http.Post(base+"/chat/completions", "application/json", strings.NewReader(body))
+	status, mediaType, text := postTo(t, base+"/chat/completions", body)
+	return status, mediaType + "\n" + text
+}
+
+func postTo(t *testing.T, url, body string) (status int, mediaType, text string) {
+	t.Helper()
+	res, err := http.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +87,7 @@ func post(t *testing.T, base, body string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.StatusCode, res.Header.Get("Content-Type") + "\n" + string(data)
+	return res.StatusCode, res.Header.Get("Content-Type"), string(data)
 }
 
 func TestServerAnswersAsAsked(t *testing.T) {

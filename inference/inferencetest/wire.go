@@ -1,6 +1,7 @@
 package inferencetest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -22,7 +23,10 @@ type Wire struct {
 	failing    func(code, message string) string     // the event of an error in a stream
 	finishes   map[string]string                     // this API's words for those of Spoken.Finish; missing: the same
 	violations func(body []byte) []string
-	chat       func(body []byte) Chat // a request, as Chat Completions would have it
+	chat       func(body []byte) Chat    // a request, as Chat Completions would have it
+	pieces     func(body []byte) []piece // of a request
+	echo       func(a Spoken) string     // a request that has nothing but the answer
+	marks      bool                      // a cache holds what has a cache mark at its end; else everything
 }
 
 // Wires returns all wires.
@@ -54,10 +58,12 @@ type Spoken struct {
 	Thinking, Text string
 	Calls          []Call
 	Finish         string // stop, tool_calls, length, content_filter or any other word; empty: none
-	// In counts all input tokens, Cached those of them that were read from a cache. No usage is reported if In and
-	// Out are 0.
-	In, Out, Cached int64
-	Letters         bool // a stream sends texts by letters; otherwise in two halves
+	// Signature is that of the thinking. Empty: in Chat Completions none, else one that no Account knows.
+	Signature string
+	// In counts all input tokens, Cached those of them that were read from a cache, Written those that were written
+	// to it, which only the Messages API reports. No usage is reported if In and Out are 0.
+	In, Out, Cached, Written int64
+	Letters                  bool // a stream sends texts by letters; otherwise in two halves
 }
 
 // Say returns a complete answer, streamed if the request asks for that.
@@ -120,6 +126,9 @@ func (x *Exchange) named(a Spoken) Spoken {
 	a.Calls = calls
 	return a
 }
+
+// signature returns the signature of the thinking, for an API whose thinking always has one.
+func (a Spoken) signature() string { return cmp.Or(a.Signature, "c2ln") }
 
 // pieces cuts a text of the answer as its stream sends it.
 func (a Spoken) pieces(text string) []string {

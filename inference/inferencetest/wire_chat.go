@@ -7,7 +7,8 @@ func ChatWire() *Wire {
 	return &Wire{
 		Name: "chat", path: "/chat/completions", whole: chatWhole, stream: chatStream, fault: chatFault,
 		failing:    func(code, message string) string { return data(chatFault(code, message)) },
-		violations: Violations, chat: readChat,
+		violations: Violations, chat: readChat, pieces: chatPieces,
+		echo: func(a Spoken) string { return encode(map[string]any{"messages": []any{chatMessage(a)}}) },
 	}
 }
 
@@ -33,7 +34,15 @@ func chatStream(a Spoken) (begun, rest []string) {
 	}
 	begun = []string{chunk(map[string]any{"role": "assistant", "content": ""}, nil)}
 	for _, piece := range a.pieces(a.Thinking) {
-		begun = append(begun, chunk(map[string]any{"reasoning": piece}, nil))
+		delta := map[string]any{"reasoning": piece}
+		if a.Signature != "" {
+			delta["reasoning_details"] = []any{chatDetail("text", piece)}
+		}
+		begun = append(begun, chunk(delta, nil))
+	}
+	if a.Signature != "" {
+		begun = append(begun, chunk(map[string]any{"reasoning_details": []any{chatDetail("signature", a.Signature)}},
+			nil))
 	}
 	for _, piece := range a.pieces(a.Text) {
 		begun = append(begun, chunk(map[string]any{"content": piece}, nil))
@@ -59,13 +68,23 @@ func chatStream(a Spoken) (begun, rest []string) {
 	return begun, append(rest, data("[DONE]"))
 }
 
-func chatWhole(a Spoken) string {
+// chatDetail returns an entry of reasoning_details with a member.
+func chatDetail(member, text string) map[string]any {
+	return map[string]any{"type": "reasoning.text", "index": 0, member: text}
+}
+
+func chatMessage(a Spoken) map[string]any {
 	message := map[string]any{"role": "assistant", "content": a.Text}
 	if a.Text == "" {
 		message["content"] = nil
 	}
 	if a.Thinking != "" {
 		message["reasoning"] = a.Thinking
+	}
+	if a.Signature != "" {
+		detail := chatDetail("text", a.Thinking)
+		detail["signature"] = a.Signature
+		message["reasoning_details"] = []any{detail}
 	}
 	var list []any
 	for _, c := range a.Calls {
@@ -75,7 +94,11 @@ func chatWhole(a Spoken) string {
 	if len(list) > 0 {
 		message["tool_calls"] = list
 	}
-	choice := map[string]any{"index": 0, "message": message}
+	return message
+}
+
+func chatWhole(a Spoken) string {
+	choice := map[string]any{"index": 0, "message": chatMessage(a)}
 	if a.Finish != "" {
 		choice["finish_reason"] = a.Finish
 	}

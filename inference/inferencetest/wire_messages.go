@@ -10,7 +10,11 @@ func MessagesWire() *Wire {
 	return &Wire{
 		Name: "messages", path: "/messages", whole: messagesWhole, stream: messagesStream, fault: messagesFault,
 		failing:    func(code, message string) string { return event("error", messagesFault(code, message)) },
-		violations: MessagesViolations, chat: messagesChat,
+		violations: MessagesViolations, chat: messagesChat, pieces: messagesPieces, marks: true,
+		echo: func(a Spoken) string {
+			return encode(map[string]any{"messages": []any{
+				map[string]any{"role": "assistant", "content": messagesBlocks(a)}}})
+		},
 		finishes: map[string]string{"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens",
 			"content_filter": "refusal"},
 		Skips: map[string]string{
@@ -32,7 +36,8 @@ func messagesFault(code, message string) string {
 
 func messagesBlocks(a Spoken) (blocks []map[string]any) {
 	if a.Thinking != "" {
-		blocks = append(blocks, map[string]any{"type": "thinking", "thinking": a.Thinking, "signature": "c2ln"})
+		blocks = append(blocks, map[string]any{"type": "thinking", "thinking": a.Thinking,
+			"signature": a.signature()})
 	}
 	if a.Text != "" {
 		blocks = append(blocks, map[string]any{"type": "text", "text": a.Text})
@@ -81,7 +86,7 @@ func messagesStream(a Spoken) (begun, rest []string) {
 		case "thinking":
 			block["thinking"], block["signature"] = "", ""
 			delta("thinking_delta", "thinking", a.pieces(a.Thinking)...)
-			delta("signature_delta", "signature", "c2ln")
+			delta("signature_delta", "signature", a.signature())
 		case "text":
 			block["text"] = ""
 			delta("text_delta", "text", a.pieces(a.Text)...)
@@ -110,8 +115,8 @@ func messagesUsage(a Spoken, out int64) map[string]any {
 	if a.In+a.Out == 0 {
 		return nil
 	}
-	return map[string]any{"input_tokens": a.In - a.Cached, "cache_read_input_tokens": a.Cached,
-		"cache_creation_input_tokens": 0, "output_tokens": out}
+	return map[string]any{"input_tokens": a.In - a.Cached - a.Written, "cache_read_input_tokens": a.Cached,
+		"cache_creation_input_tokens": a.Written, "output_tokens": out}
 }
 
 // messagesChat returns a request as Chat Completions would have it: each text and each result is a message of its own.

@@ -11,7 +11,8 @@ func ResponsesWire() *Wire {
 			return event("error", encode(map[string]any{"type": "error", "code": code, "message": message,
 				"param": nil}))
 		},
-		violations: ResponsesViolations, chat: responsesChat,
+		violations: ResponsesViolations, chat: responsesChat, pieces: responsesPieces,
+		echo:     func(a Spoken) string { return encode(map[string]any{"input": responsesItems(a)}) },
 		finishes: map[string]string{"stop": "completed", "tool_calls": "completed", "length": "max_output_tokens"},
 		Skips: map[string]string{
 			"answers in chunks": own, "broken chunks": own, "errors in chunks": own,
@@ -26,8 +27,9 @@ func ResponsesWire() *Wire {
 func responsesItems(a Spoken) []map[string]any {
 	items := []map[string]any{}
 	if a.Thinking != "" {
-		items = append(items, map[string]any{"type": "reasoning", "id": "rs_" + a.ID, "encrypted_content": "c2ln",
-			"summary": []any{map[string]any{"type": "summary_text", "text": a.Thinking}}})
+		items = append(items, map[string]any{"type": "reasoning", "id": "rs_" + a.ID,
+			"encrypted_content": a.signature(),
+			"summary":           []any{map[string]any{"type": "summary_text", "text": a.Thinking}}})
 	}
 	if a.Text != "" {
 		items = append(items, map[string]any{"type": "message", "id": "msg_" + a.ID, "role": "assistant",

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,10 +117,14 @@ func detached(name string, effect turnkeeper.Effect) tools.Tool {
 	return newMarker(tools.Spec{Name: name, Effect: effect, Timeout: timeout, Detached: true}, sameContext)
 }
 
+// descriptionVariable names the variable with the description of marker tools, which may differ between workers as it
+// does between releases.
+const descriptionVariable = "MARKER_DESCRIPTION"
+
 func sameContext(ctx context.Context) context.Context { return ctx }
 
 func newMarker(spec tools.Spec, runContext func(context.Context) context.Context) tools.Tool {
-	spec.Description = "Makes a mark."
+	spec.Description = cmp.Or(os.Getenv(descriptionVariable), "Makes a mark.")
 	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
 		return report(runContext(ctx), newEntry(spec.Name, call, args))
 	})
