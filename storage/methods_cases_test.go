@@ -213,7 +213,8 @@ func changeCases(at func(int) time.Time) []methodCase {
 	return []methodCase{
 		on("AskStore.AnswerAsk", 301, answer), on("AskStore.AnswerAsk", 301, answer),
 		on("AskStore.AnswerAsk", 9, answer),
-		on("AskStore.AnswerAsk", 302, asks.Answer{Decision: asks.Answered, By: "bob", Channel: "http", Answer: `"tea"`}),
+		on("AskStore.AnswerAsk", 302, asks.Answer{Decision: asks.Answered, By: "bob", Channel: "http",
+			Answer: `"tea"`}),
 		on("Control.RetryAside", granting.Subject{Kind: "turn", ID: "202"}), on("Control.RetryAside",
 			granting.Subject{}),
 		on("Control.RetireAgent", "mover"), on("Control.RestoreAgent", "old"), on("Control.CancelWaiting",

@@ -11,6 +11,7 @@ import (
 
 // pasts remembers what is made of earlier turns.
 type pasts struct {
+	key historyKey // of the turn's chain
 	// sizes for new epochs, because the models of a chain are asked one after the other
 	sizes  map[sizeKey]pastLoad
 	newest written // by the newest request that extends an epoch
@@ -50,7 +51,7 @@ func (p *plan) pastMessages(shown []turnlog.Past) (*written, error) {
 	if known.epoch == p.epoch && known.counts == p.Counts {
 		return known, nil
 	}
-	*known = p.s.memory.histories.of(p.s.historyKey(), p.epoch, shown)
+	*known = p.s.memory.histories.of(p.s.pasts.key, p.epoch, shown)
 	in := input{turn: p.s.turn, shown: shown[len(known.turns):], rounds: p.at.Rounds, epoch: p.epoch}
 	messages, err := in.pastMessages()
 	if err != nil {
@@ -59,7 +60,7 @@ func (p *plan) pastMessages(shown []turnlog.Past) (*written, error) {
 	known.messages = slices.Clip(append(known.messages, messages...))
 	known.tokens += p.messages(messages)
 	known.epoch, known.counts, known.turns = p.epoch, p.Counts, idsOf(shown)
-	p.s.memory.histories.keep(p.s.historyKey(), *known)
+	p.s.memory.histories.keep(p.s.pasts.key, *known)
 	return known, nil
 }
 
@@ -76,8 +77,6 @@ const maxHistories = 8 << 20
 
 // A historyKey identifies a chain.
 type historyKey struct{ conversation, chain string }
-
-func (s *State) historyKey() historyKey { return historyKey{s.cacheKey, s.chain} }
 
 // of returns what is written of the turns that an epoch shows: of none, if it is another epoch, or if the turns do not
 // begin with those that are written.

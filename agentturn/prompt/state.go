@@ -49,11 +49,13 @@ type State struct {
 func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, memory *Memory) *State {
 	chain := chainOf(record, d)
 	record = shownHistory(record, d)
+	cacheKey := cacheKeyOf(record.Turn)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
-		chain: chain, visible: visible(d, offer), cacheKey: cacheKeyOf(record.Turn), summary: record.Summary,
-		memory: memory, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{sizes: map[sizeKey]pastLoad{}},
+		chain: chain, visible: visible(d, offer), cacheKey: cacheKey, summary: record.Summary,
+		memory: memory, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{key: historyKey{cacheKey, chain},
+			sizes: map[sizeKey]pastLoad{}},
 		parts:    parts{contents: map[string]string{}, asked: map[string]bool{}, written: map[string]bool{}},
 		imitates: map[callKey]bool{},
 		refusals: refusals{rewritten: map[modelKey]*rewriting{}},

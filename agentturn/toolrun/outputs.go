@@ -41,8 +41,8 @@ type OutputStore struct {
 	Search    func(ctx context.Context, from extract.Source, query string) (tools.Result, error)
 }
 
-// Find returns the result of a call by an id that prompt.IndexOf accepts, or an attached output by its id, or the result
-// of a call of an earlier turn, by the id of its output or the one that requests show.
+// Find returns the result of a call by an id that prompt.IndexOf accepts, or an attached output by its id, or the
+// result of a call of an earlier turn, by the id of its output or the one that requests show.
 func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
 	if i := prompt.IndexOf(s.Calls, id); i >= 0 {
 		return s.result(ctx, s.Turn, s.Calls[i])
@@ -101,7 +101,8 @@ func (s *OutputStore) attached(ctx context.Context, id string) (o tools.Output, 
 		return tools.Output{}, false, err
 	}
 	o = tools.Output{CallID: id, MaxChars: s.MaxChars, MaxTokens: s.MaxTokens}
-	s.stored(&o, s.Turn, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id), State: turnkeeper.CallSucceeded},
+	s.stored(&o, s.Turn, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id),
+		State: turnkeeper.CallSucceeded},
 		stored)
 	return o, true, nil
 }

@@ -85,7 +85,8 @@ func TestResultsOfEarlierTurns(t *testing.T) {
 	}
 	store := &toolrun.OutputStore{Turn: 9, Stored: shelf{5, "o5", &noted}, MaxChars: 100,
 		PageOf: func(string) int { return 100 }, Calls: []turnkeeper.ToolCall{call(1, "own", "")},
-		Past: []turnlog.Past{past(4, call(1, "a", ""), call(2, "", "")), past(5, call(1, "own", "o5"), call(2, "a", ""))},
+		Past: []turnlog.Past{past(4, call(1, "a", ""), call(2, "", "")), past(5, call(1, "own", "o5"),
+			call(2, "a", ""))},
 	}
 	for id, want := range map[string]string{
 		"own": "shown of own", "o5": "the whole", "a": "shown of a", "turn-4-round-1-tool-1": "shown of a",

@@ -760,7 +760,8 @@ func usageCases() []answerCase {
 				`{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":5,"cache_write_tokens":2},"completion_tokens_details":{"reasoning_tokens":1},"cost":0.00014,"cost_details":{"upstream_inference_cost":null}}`), expect: hello(turnkeeper.Usage{InputTokens: 7, OutputTokens: 2, CachedTokens: 5, CacheWriteTokens: 2, ReasoningTokens: 1}, "0.00014")},
 		{name: "1.1 what was cached is counted beside the rest", reply: with(
 			`{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":50,"cache_write_tokens":20}}`),
-			expect: hello(turnkeeper.Usage{InputTokens: 77, OutputTokens: 2, CachedTokens: 50, CacheWriteTokens: 20}, "")},
+			expect: hello(turnkeeper.Usage{InputTokens: 77, OutputTokens: 2, CachedTokens: 50,
+				CacheWriteTokens: 20}, "")},
 		{name: "1.1 a small cost", reply: with(`{"prompt_tokens":7,"completion_tokens":2,"cost":1.5e-7}`),
 			expect: hello(tokensOf(7, 2), "0.00000015")},
 		{name: "2 usage that makes no sense", reply: with(

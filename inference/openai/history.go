@@ -44,7 +44,8 @@ var histories wire.Prefixes[writtenHistory]
 
 // renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
 // remember keeps it for the next request of the conversation, and must be called with the list as a part of the body.
-func renderMessages(b []byte, form historyForm, req inference.Request) (list []byte, remember func(list []byte), err error) {
+func renderMessages(b []byte, form historyForm, req inference.Request) (list []byte,
+	remember func(list []byte), err error) {
 	known, n := histories.Of(req, form)
 	h := &history{historyForm: form, answers: wire.NewResults(req.Messages), out: append(b, known.list...),
 		ids: wire.NewIDs(form.idFormat, known.ids...)}

@@ -13,8 +13,8 @@ func page(id, arguments string) inferencetest.Call {
 	return inferencetest.Call{ID: id, Name: "get_continuation", Arguments: arguments}
 }
 
-// A provider that repeats call ids: each result is paged by the id in its marker. Results of the turn before can be read
-// too, by an id that is not of this turn, and not passed on.
+// A provider that repeats call ids: each result is paged by the id in its marker. Results of the turn before can be
+// read too, by an id that is not of this turn, and not passed on.
 func TestIDsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

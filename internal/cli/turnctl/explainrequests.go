@@ -82,7 +82,8 @@ func toldInFull(e turnkeeper.Epoch) bool {
 // said says where a request differs from the one before it.
 func (c comparison) said() string {
 	if c.unknown != nil {
-		return "It cannot be compared with the request before it: " + words.Sentence(term.OneLine(c.unknown.Error(), 300))
+		return "It cannot be compared with the request before it: " +
+			words.Sentence(term.OneLine(c.unknown.Error(), 300))
 	}
 	with := fmt.Sprintf("Compared with request %d of turn %d, ", c.Round, c.Turn)
 	switch d := c.Differs; {
@@ -93,7 +94,8 @@ func (c comparison) said() string {
 	case d.After == "":
 		return with + term.OneLine(d.Where(), 300) + ": " + words.Quote(c.before) + "."
 	default:
-		return with + term.OneLine(d.Where(), 300) + ": " + words.Quote(c.before) + " became " + words.Quote(c.after) + "."
+		return with + term.OneLine(d.Where(), 300) + ": " + words.Quote(c.before) + " became " +
+			words.Quote(c.after) + "."
 	}
 }
 

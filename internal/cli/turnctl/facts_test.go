@@ -264,7 +264,8 @@ func roundFacts() (all []fact) {
 	for _, d := range []*prompt.Divergence{nil,
 		{Kind: prompt.DifferentTool, Number: 2, Name: "look", Byte: 1, After: "it"},
 		{Kind: prompt.DifferentTool, Number: 2, Name: "look", Byte: 1, Before: "it"},
-		{Kind: prompt.DifferentSystem, Number: 1, Name: "system", Byte: 5, Before: "You \x1btest.", After: "You \n\tdo."},
+		{Kind: prompt.DifferentSystem, Number: 1, Name: "system", Byte: 5, Before: "You \x1btest.",
+			After: "You \n\tdo."},
 		{Kind: prompt.DifferentMessage, Number: 3, Name: "user", Byte: 2, Before: "it", After: "is"},
 	} {
 		add(fmt.Sprintf("request: compared %+v", d), func(x *explainer) {

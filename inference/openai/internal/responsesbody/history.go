@@ -95,7 +95,8 @@ func (h *history) add(at int, m inference.Message) {
 func (h *history) message(role, text string) {
 	if text != "" {
 		h.next()
-		h.out = append(wire.AppendText(append(h.out, `{"content":`...), text), `,"role":"`+role+`","type":"message"}`...)
+		h.out = append(wire.AppendText(append(h.out, `{"content":`...), text),
+			`,"role":"`+role+`","type":"message"}`...)
 	}
 }
 
