@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -58,6 +60,8 @@ type Config struct {
 	// Refused returns what the database refuses this process now, the longest first. nil: nothing.
 	Refused func() []presence.Refusal
 	Metrics http.Handler // serves GET /metrics; nil: 404
+	// Rebuild rebuilds the request of a round for the page. nil: the page says that it cannot be built.
+	Rebuild page.Rebuild
 	// Observe is called after each request. route is the path of the matched pattern, empty if
 	// none matched; status is 499 if the client left before the answer. nil: not called.
 	Observe func(method, route string, status int, took time.Duration)
@@ -87,6 +91,8 @@ type API struct {
 	draining  chan struct{} // closed by Drain
 }
 
+var errNoRequests = errors.New("this process does not build requests")
+
 // New returns an API. It starts nothing.
 func New(cfg Config) *API {
 	if cfg.Log == nil {
@@ -102,6 +108,11 @@ func New(cfg Config) *API {
 		cfg.Refused = func() []presence.Refusal { return nil }
 	}
 	cfg.Diagnosis.Mask = cfg.Mask
+	if cfg.Rebuild == nil {
+		cfg.Rebuild = func(context.Context, turnkeeper.TurnID, int) (page.SentRequest, error) {
+			return page.SentRequest{}, errNoRequests
+		}
+	}
 	setDefault(&cfg.MaxMessageBytes, turnkeeper.DefaultMaxMessageBytes)
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
@@ -136,7 +147,7 @@ func New(cfg Config) *API {
 	}), cfg.MaxMessageBytes}
 	a.page = page.New(page.Config{
 		Store: cfg.Store, Access: access, Limits: a.admission, MaxMessageBytes: cfg.MaxMessageBytes, Mask: cfg.Mask,
-		Log: cfg.Log, Refused: cfg.Refused,
+		Log: cfg.Log, Refused: cfg.Refused, Rebuild: cfg.Rebuild,
 	})
 	for _, r := range a.Routes() {
 		a.mux.Handle(r.Pattern(), a.serve(r))

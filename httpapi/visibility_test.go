@@ -100,12 +100,14 @@ const because = "reason=enough"
 
 // visiblePages says it of each route of the page.
 var visiblePages = map[string]visible{
-	"GET /{$}":             pageOf("read", visible{}),
-	"GET /turns":           pageOf("read", visible{list: inPage(listedTurns, `href="/turns/(\d+)"`)}),
-	"GET /turns/{id}":      pageOf("read", visible{of: "turn"}),
-	"GET /inbox":           pageOf("read", visible{list: inPage(listedMessages, `id="message-(\d+)"`)}),
-	"GET /inbox/{id}":      pageOf("read", visible{of: "message"}),
-	"GET /replies":         pageOf("read", visible{list: inPage(listedReplies, `href="/inbox/(\d+)#reply"`)}),
+	"GET /{$}":                         pageOf("read", visible{}),
+	"GET /turns":                       pageOf("read", visible{list: inPage(listedTurns, `href="/turns/(\d+)"`)}),
+	"GET /turns/{id}":                  pageOf("read", visible{of: "turn"}),
+	"GET /turns/{id}/requests/{round}": pageOf("read", visible{of: "turn", whole: true, want: []int{200, 404}}),
+	"GET /inbox":                       pageOf("read", visible{list: inPage(listedMessages, `id="message-(\d+)"`)}),
+	"GET /inbox/{id}":                  pageOf("read", visible{of: "message"}),
+	"GET /replies": pageOf("read",
+		visible{list: inPage(listedReplies, `href="/inbox/(\d+)#reply"`)}),
 	"GET /agents":          pageOf("read", visible{list: inPage(listedAgents, `id="agent-([a-z]+)"`)}),
 	"GET /agents/{name}":   pageOf("read", visible{of: "agent"}),
 	"GET /webhooks":        pageOf("read", visible{whole: true}),
@@ -221,7 +223,7 @@ var fromThePage = []string{
 
 func (w *world) send(b bearer, r use, id string) answer {
 	w.t.Helper()
-	path := strings.NewReplacer("{id}", id, "{agent}/{name}", id, "{$}", "").Replace(r.path)
+	path := strings.NewReplacer("{id}", id, "{agent}/{name}", id, "{$}", "", "{round}", "1").Replace(r.path)
 	if r.of == "agent" {
 		path = strings.Replace(path, "{name}", id, 1)
 	}
@@ -363,8 +365,9 @@ func (w *world) object(b bearer, r use, all []object) {
 		if b.seesObject(o) {
 			if r.method == "GET" {
 				a := w.allowed(b, r, o.ID)
-				// some turns have none
-				mark, silent := owner{o.Agent, o.User}.mark(), strings.HasSuffix(r.path, "/events")
+				// some turns have no events, and some no round
+				mark := owner{o.Agent, o.User}.mark()
+				silent := strings.HasSuffix(r.path, "/events") || a.status == http.StatusNotFound
 				if slices.Contains(marked, r.of) && !silent && !strings.Contains(string(a.body), mark) {
 					w.t.Errorf("%s of %s shows %s nothing %s", r.pattern, o.ID, b.name, mark)
 				}

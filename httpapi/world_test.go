@@ -16,6 +16,8 @@ import (
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/httpapi"
+	"turnkeeper/httpapi/page"
+	"turnkeeper/inference"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
@@ -99,6 +101,7 @@ func newWorld(t *testing.T) *world {
 			return nil, func() {}
 		},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "turns 1") }),
+		Rebuild: w.request,
 	}).Handler()
 	w.must(w.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example",
 		SubAgents: true, Asks: true}))
@@ -109,6 +112,14 @@ func newWorld(t *testing.T) *world {
 	w.addStates()
 	w.addResponses()
 	return w
+}
+
+// request returns a request with the message of a turn.
+func (w *world) request(ctx context.Context, turn turnkeeper.TurnID, round int) (sent page.SentRequest, err error) {
+	v, err := w.ViewTurn(ctx, turn)
+	sent.Turn, sent.Round = turn, round
+	sent.Messages = []inference.Message{{Role: inference.RoleUser, Text: v.Message.Body}}
+	return sent, err
 }
 
 func (w *world) must(err error) {

@@ -64,6 +64,7 @@ type Config struct {
 	Mask            func(string) string // masks secrets in errors
 	Log             *zap.Logger
 	Refused         func() []presence.Refusal // what the database refuses this process
+	Rebuild         Rebuild
 }
 
 // A Handler serves the page: HTML, also for problems.
@@ -86,6 +87,7 @@ func (h *Handler) Routes() []request.Route {
 		{get, "/{$}", read, h.showOverview},
 		{get, "/turns", read, h.showTurns},
 		{get, "/turns/{id}", read, h.showTurn},
+		{get, "/turns/{id}/requests/{round}", read, h.showRequest},
 		{get, "/inbox", read, h.showInbox},
 		{get, "/inbox/{id}", read, h.showMessage},
 		{get, "/replies", read, h.showReplies},
@@ -123,7 +125,7 @@ func (h *Handler) Routes() []request.Route {
 		routes = append(routes, request.Route{Method: r.method, Path: r.path, Scope: r.scope, Handle: r.handle})
 	}
 	for name := range assets {
-		routes = append(routes, request.Route{Method: get, Path: name, Handle: h.asset})
+		routes = append(routes, request.Route{Method: get, Path: name, Handle: serveAsset})
 	}
 	return routes
 }
@@ -227,8 +229,8 @@ func (h *Handler) show(c *request.Call, status int, view Page) error {
 	return nil
 }
 
-// asset serves a static file. Browsers revalidate it on each use and get 304 if it is unchanged.
-func (h *Handler) asset(c *request.Call) error {
+// serveAsset serves a static file. Browsers revalidate it on each use and get 304 if it is unchanged.
+func serveAsset(c *request.Call) error {
 	file := assets[c.URL.Path]
 	header := c.W.Header()
 	header.Set("Cache-Control", "no-cache")

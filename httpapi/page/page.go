@@ -126,7 +126,7 @@ var functions = template.FuncMap{
 		state, note := waiting.Standing(m, agoFrom(now))
 		return messageState{state, note}
 	},
-	"conversation": words.Conversation, "brief": words.Brief, "short": func(s string) string {
+	"conversation": words.Conversation, "brief": words.Brief, "quote": words.Quote, "short": func(s string) string {
 		return s[:min(len(s), 12)]
 	}, "stoppedBy": stoppedBy, "join": strings.Join,
 	"turnHeadings":    func() []cell { return headings(columns.OfTurns) },

@@ -8,7 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/httpapi/page"
+	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/diagnosis"
 	"turnkeeper/storage"
@@ -35,7 +38,8 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 	if w.bound.api == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	mask := w.cfg.Masker().String
+	masker := w.cfg.Masker()
+	mask := masker.String
 	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log,
 		Outage: w.outage, Mask: mask})
 	if err != nil {
@@ -50,9 +54,28 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 		FourEyes: w.cfg.FourEyes, NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg),
 		MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
 		Streams: w.cfg.HTTPStreams, Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(),
-		Refused: w.store.Refused, Observe: w.telling.Request,
+		Refused: w.store.Refused, Observe: w.telling.Request, Rebuild: rebuilder(store, masker.Part),
 	})
 	return &api{httpapi.Serve(served, w.bound.api, w.cfg.HTTPConnections), served, store, w.log}, nil
+}
+
+// rebuilder rebuilds requests from the store. part returns a part of a text, with its secrets masked.
+func rebuilder(store *operate.Store, part func(text string, from, to int) string) page.Rebuild {
+	return func(ctx context.Context, turn turnkeeper.TurnID, round int) (page.SentRequest, error) {
+		requests, err := setup.OpenRequests(ctx, store, turn)
+		if err != nil {
+			return page.SentRequest{}, err
+		}
+		sent := page.SentRequest{}
+		if sent.Sent, err = requests.Sent(ctx, round); err != nil {
+			return sent, err
+		}
+		sent.Compared, sent.Unknown = requests.Compare(ctx, round)
+		if sent.Compared != nil && sent.Compared.Differs != nil {
+			sent.Before, sent.After = sent.Compared.Differs.Excerpts(part)
+		}
+		return sent, nil
+	}
 }
 
 // needToken reports whether every request needs a token. allowed_hosts means that the API is reachable

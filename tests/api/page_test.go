@@ -18,8 +18,9 @@ const hostile = `<img src=x onerror="window.harmed=1"><script>window.harmed=2</s
 	"\u202egnp.exe\u2066 \x1b[31mred\x07 &amp; <svg onload=window.harmed=3>"
 
 // pagesOf lists the pages of an Env with at least one turn.
-var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replies", "/asks", "/asks/1", "/asks/2",
-	"/agents", "/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
+var pagesOf = []string{"/", "/turns", "/turns/1", "/turns/1/requests/1", "/turns/1/requests/2",
+	"/turns/1/requests/2?part=tools", "/inbox", "/inbox/1", "/replies", "/asks", "/asks/1", "/asks/2", "/agents",
+	"/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
 
 // Every page with hostile text, on a wide and a narrow screen, in light and dark mode: the browser reports no
 // error, no foreign script runs, and nothing overflows.
