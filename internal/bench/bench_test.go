@@ -127,6 +127,8 @@ func checkFigure(t *testing.T, r bench.Report, f bench.Figure) {
 	}
 	if f.System == bench.Turnkeeper {
 		values["first request"] = float64(f.FirstRequest.P50)
+		values["bytes of requests"], values["repeated bytes"] = f.RequestBytes, f.Repeated
+		values["bytes that are not repeated"] = 1 - f.Repeated
 		values["reply after the first request"] = float64(f.Reply.P50 - f.FirstRequest.P50)
 	}
 	if f.Case == "" {

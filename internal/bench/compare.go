@@ -82,6 +82,8 @@ func (r Report) values() (values map[string]float64, names []string) {
 		for _, process := range slices.Sorted(maps.Keys(f.CPU)) {
 			add("CPU ms of "+process, f.CPU[process])
 		}
+		add("request bytes", f.RequestBytes)
+		add("requests repeated", f.Repeated)
 		add("write transactions", f.Transactions)
 		add("statements", f.Statements)
 		add("WAL bytes", f.WAL)

@@ -29,9 +29,11 @@ type load struct {
 type outcome struct {
 	Took         []time.Duration // from sending a message to its reply, one for each turn
 	FirstRequest []time.Duration // from sending a message to the first request to the model
-	Elapsed      time.Duration
-	Drained      int // turns of a load that drains
-	Events       int // received by a watcher of the last turn
+	// bytes of requests to the model, and of them those with which the request before in the conversation began
+	Requested, Repeated int64
+	Elapsed             time.Duration
+	Drained             int // turns of a load that drains
+	Events              int // received by a watcher of the last turn
 }
 
 // A rest waits for the part of a turn that is not timed. Nil: there is none.

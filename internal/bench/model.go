@@ -2,11 +2,13 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +25,9 @@ type model struct {
 	server  *http.Server
 
 	mu    sync.Mutex
-	until []time.Duration // from a message to its first request, since the last load
+	since outcome           // the last load
+	last  map[string][]byte // the newest request of each conversation, by its first message
+	bytes int               // of last
 }
 
 func startModel(ctx context.Context, _ setup) (part, error) {
@@ -40,11 +44,11 @@ func startModel(ctx context.Context, _ setup) (part, error) {
 func (m *model) url() string  { return m.address }
 func (m *model) close() error { return m.server.Close() }
 
-// run runs nothing: it returns the times of first requests since it was last called.
+// run runs nothing: it returns what was seen of requests since it was last called.
 func (m *model) run(context.Context, load) (o outcome, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o.FirstRequest, m.until = m.until, nil
+	o, m.since = m.since, outcome{}
 	return o, nil
 }
 
@@ -62,34 +66,74 @@ func (m *model) firstRequest(message string, at time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.until = append(m.until, at.Sub(time.Unix(0, sent)))
+	m.since.FirstRequest = append(m.since.FirstRequest, at.Sub(time.Unix(0, sent)))
+}
+
+// maxLast is how many bytes of requests are kept, to compare later ones with them.
+const maxLast = 64 << 20
+
+// compare counts the bytes with which a request begins like the one before it in its conversation: its tools, and then
+// its messages, as providers' caches do. It returns the usage that the model reports.
+func (m *model) compare(conversation string, req request) (usage string) {
+	body := slices.Concat(req.Tools, req.Messages)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil || m.bytes > maxLast {
+		m.last, m.bytes = map[string][]byte{}, 0
+	}
+	before := m.last[conversation]
+	repeated := commonPrefix(before, body)
+	m.since.Requested += int64(len(body))
+	m.since.Repeated += int64(repeated)
+	m.last[conversation] = body
+	m.bytes += len(body) - len(before)
+	const perToken = 4 // bytes
+	return fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":20,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}`,
+		len(body)/perToken, len(body)/perToken+20, repeated/perToken)
+}
+
+func commonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
 }
 
 type request struct {
-	Model    string `json:"model"`
-	Stream   bool   `json:"stream"`
-	Messages []struct {
-		Role    string `json:"role"`
-		Content any    `json:"content"`
-	} `json:"messages"`
+	Model    string          `json:"model"`
+	Stream   bool            `json:"stream"`
+	Tools    json.RawMessage `json:"tools"`
+	Messages json.RawMessage `json:"messages"`
 }
 
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now()
 	var req request
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+	var messages []struct {
+		Role    string `json:"role"`
+		Content any    `json:"content"`
+	}
+	err := json.NewDecoder(r.Body).Decode(&req)
+	if err == nil {
+		err = json.Unmarshal(req.Messages, &messages)
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	round, message := 1, "" // after the turns of the past
-	for _, msg := range req.Messages {
+	round, message, conversation := 1, "", "" // after the turns of the past
+	for _, msg := range messages {
 		switch text := fmt.Sprint(msg.Content); {
 		case msg.Role == "assistant":
 			round++
 		case msg.Role == "user" && strings.HasPrefix(text, sentAt): // not a notice of the worker
-			round, message = 1, text
+			round, message, conversation = 1, text, cmp.Or(conversation, text)
 		}
 	}
+	usage := m.compare(conversation, req)
 	if round == 1 {
 		m.firstRequest(message, at)
 	}
@@ -97,19 +141,17 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		round = 3
 	}
 	if req.Model == "streamed" {
-		m.stream(w, r, round)
+		m.stream(w, r, round, usage)
 		return
 	}
 	if req.Stream {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write(streamed(round))
+		_, _ = w.Write(streamed(round, usage))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(whole(round))
+	_, _ = w.Write(whole(round, usage))
 }
-
-const usage = `"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}`
 
 // calls returns the tool calls of a round as JSON.
 func calls(round int) string {
@@ -123,7 +165,7 @@ func calls(round int) string {
 	return "[" + strings.Join(list, ",") + "]"
 }
 
-func streamed(round int) []byte {
+func streamed(round int, usage string) []byte {
 	var b bytes.Buffer
 	chunk := func(delta, finish string) {
 		fmt.Fprintf(&b,
@@ -141,7 +183,7 @@ func streamed(round int) []byte {
 	return b.Bytes()
 }
 
-func whole(round int) []byte {
+func whole(round int, usage string) []byte {
 	message, finish := `{"role":"assistant","content":"All four calls were made."}`, "stop"
 	if round <= 2 {
 		message, finish = `{"role":"assistant","content":null,"tool_calls":`+calls(round)+`}`, "tool_calls"

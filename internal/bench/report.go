@@ -6,7 +6,7 @@ import (
 )
 
 // Format names the form of a Report as JSON.
-const Format = "turnkeeper bench 2"
+const Format = "turnkeeper bench 3"
 
 // A Report holds the results of a run.
 type Report struct {
@@ -46,14 +46,17 @@ const (
 
 // A Figure holds what one system did in one section. A zero was not measured.
 type Figure struct {
-	Section      string             `json:"section"`
-	System       string             `json:"system"`
-	Case         string             `json:"case,omitempty"` // distinguishes figures of a system in a section
-	Lanes        int                `json:"lanes"`
-	Turns        int                `json:"turns"` // measured, after the warm-up
-	TurnsPerS    float64            `json:"turns_per_second"`
-	Reply        Latency            `json:"reply"`
-	FirstRequest Latency            `json:"first_request,omitzero"`       // the model's, since the message was sent
+	Section      string  `json:"section"`
+	System       string  `json:"system"`
+	Case         string  `json:"case,omitempty"` // distinguishes figures of a system in a section
+	Lanes        int     `json:"lanes"`
+	Turns        int     `json:"turns"` // measured, after the warm-up
+	TurnsPerS    float64 `json:"turns_per_second"`
+	Reply        Latency `json:"reply"`
+	FirstRequest Latency `json:"first_request,omitzero"` // the model's, since the message was sent
+	// of all requests of a turn, and the share of them with which the request before in the conversation began
+	RequestBytes float64            `json:"request_bytes_per_turn,omitzero"`
+	Repeated     float64            `json:"requests_repeated,omitzero"`   // from 0 to 1
 	CPU          map[string]float64 `json:"cpu_ms_per_turn,omitempty"`    // by process, and their "total"
 	Transactions float64            `json:"write_transactions_per_turn"`  // savepoints included
 	Statements   float64            `json:"statements_per_turn,omitzero"` // sent by clients

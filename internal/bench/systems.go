@@ -161,7 +161,7 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	if l.Reuse > 0 {
 		l.Name = fmt.Sprintf("%s-%d", l.Name, block)
 	}
-	if _, err := b.model.run(load{}); err != nil { // forgets first requests of others
+	if _, err := b.model.run(load{}); err != nil { // forgets requests of others
 		return err
 	}
 	stop := func() error { return nil }
@@ -185,7 +185,7 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	if err != nil {
 		return err
 	}
-	first, err := b.model.run(load{})
+	seen, err := b.model.run(load{})
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,8 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	}
 	c.system.turns += l.Turns
 	c.add(before, after)
-	c.sum.Took, c.sum.FirstRequest = append(c.sum.Took, o.Took...), append(c.sum.FirstRequest, first.FirstRequest...)
+	c.sum.Took, c.sum.FirstRequest = append(c.sum.Took, o.Took...), append(c.sum.FirstRequest, seen.FirstRequest...)
+	c.sum.Requested, c.sum.Repeated = c.sum.Requested+seen.Requested, c.sum.Repeated+seen.Repeated
 	c.sum.Elapsed += o.Elapsed
 	c.figure.Turns, c.figure.Events = c.figure.Turns+l.Turns, o.Events
 	if b.counters.proc {
@@ -243,6 +244,10 @@ func (c *contest) finish() {
 		per := float64(time.Microseconds()) / 1000 / turns
 		f.CPU[process] = per
 		f.CPU[total] += per
+	}
+	if c.system.name == Turnkeeper && c.sum.Requested > 0 {
+		f.RequestBytes = float64(c.sum.Requested) / turns
+		f.Repeated = float64(c.sum.Repeated) / float64(c.sum.Requested)
 	}
 	f.TurnsPerS = turns / c.sum.Elapsed.Seconds()
 	f.Reply, f.FirstRequest = latencyOf(c.sum.Took), latencyOf(c.sum.FirstRequest)

@@ -108,7 +108,7 @@ const (
 )
 
 // stream streams the answer of a round: text in pieces, then its calls.
-func (m *model) stream(w http.ResponseWriter, r *http.Request, round int) {
+func (m *model) stream(w http.ResponseWriter, r *http.Request, round int, usage string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	tick := time.NewTicker(streamedEvery)
@@ -125,5 +125,5 @@ func (m *model) stream(w http.ResponseWriter, r *http.Request, round int) {
 		_, _ = w.Write(piece)
 		_ = control.Flush()
 	}
-	_, _ = w.Write(streamed(round))
+	_, _ = w.Write(streamed(round, usage))
 }

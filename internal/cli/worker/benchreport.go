@@ -56,7 +56,7 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 	s.Out.Line("\n%s, %s, %s each", first.Section, term.Plural(first.Lanes, "lane"), term.Plural(first.Turns, "turn"))
 	speed := term.NewTable("", ">turns/s", ">first ÷ this", ">p50", ">p95", ">p99", ">1st request", ">CPU/turn",
 		">runs turns", ">Postgres", ">sender", ">model")
-	writes := term.NewTable("", ">write tx", ">statements", ">WAL kB", ">dead tuples", ">blocks", ">anon at rest",
+	writes := term.NewTable("", ">write tx", ">statements", ">WAL kB", ">dead tuples", ">blocks", ">requests kB", ">repeated", ">anon at rest",
 		">file at rest", ">anon at peak", ">file at peak")
 	for _, f := range figures {
 		name := f.System
@@ -79,7 +79,9 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 			f.Statements > 0),
 			fmt.Sprintf("%.1f", f.WAL/1000), measured(fmt.Sprintf("%.1f", f.DeadTuples),
 				f.DeadTuples > 0 || f.System != bench.Turnkeeper),
-			measured(fmt.Sprintf("%.0f", f.Blocks), f.Blocks > 0), rest[0], rest[1], peak[0], peak[1])
+			measured(fmt.Sprintf("%.0f", f.Blocks), f.Blocks > 0),
+			measured(fmt.Sprintf("%.1f", f.RequestBytes/1000), f.RequestBytes > 0),
+			measured(fmt.Sprintf("%.1f %%", 100*f.Repeated), f.RequestBytes > 0), rest[0], rest[1], peak[0], peak[1])
 	}
 	speed.Print(s.Out)
 	writes.Print(s.Out)
