@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -91,6 +92,13 @@ type Message struct {
 	// is not sent to any other provider.
 	Raw         json.RawMessage
 	RawProvider string
+}
+
+// Equal reports whether two messages are the same. Texts that share their memory, as those of consecutive requests
+// usually do, are not read.
+func (m Message) Equal(other Message) bool {
+	return m.Role == other.Role && m.Text == other.Text && m.CallID == other.CallID && m.Tool == other.Tool &&
+		m.RawProvider == other.RawProvider && string(m.Raw) == string(other.Raw) && slices.Equal(m.Calls, other.Calls)
 }
 
 // A Call is a tool call that a model asks for.

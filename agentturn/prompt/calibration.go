@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"turnkeeper"
+	"turnkeeper/internal/kept"
 )
 
 // Parameters of the correction of estimates.
@@ -58,7 +59,7 @@ type modelKey struct{ provider, model string }
 type Memory struct {
 	calibrations calibrations
 	toolsets     toolsets
-	histories    histories
+	histories    kept.Map[historyKey, written] // the newest of each chain
 }
 
 // calibrations hold the calibrations of a process, by model. The zero value is empty. It is

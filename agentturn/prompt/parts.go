@@ -1,6 +1,8 @@
 package prompt
 
 import (
+	"slices"
+
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 )
@@ -32,16 +34,12 @@ func (p parts) unwritten(parts []turnlog.RequestPart) (unwritten []turnlog.Reque
 	return unwritten
 }
 
-// HasCallID reports whether an earlier turn has a call with this id on the wire.
+// HasCallID reports whether an earlier turn that requests show has a call with this id on the wire.
 func (s *State) HasCallID(id string) bool {
-	for _, past := range s.history {
-		for call := range eachCall(past.Rounds) {
-			if call.WireID == id {
-				return true
-			}
-		}
+	if s.pasts.newest.epoch == nil { // no request of this execution has extended an epoch
+		return slices.Contains(callIDs(s.history), id)
 	}
-	return false
+	return slices.Contains(s.pasts.newest.callIDs.Items(), id)
 }
 
 // MissingParts returns the hashes of stored parts that the next request repeats, and that this process would not write

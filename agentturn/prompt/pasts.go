@@ -2,10 +2,10 @@ package prompt
 
 import (
 	"slices"
-	"sync"
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/kept"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -35,13 +35,16 @@ func (k pasts) load(s *sizer, past turnlog.Past) pastLoad {
 	return known
 }
 
-// A written is what an epoch shows of earlier turns, which later requests repeat.
+// A written is what an epoch shows of earlier turns, which later requests repeat. It never changes.
 type written struct {
 	epoch    *epoch
 	counts   *Counts
-	turns    []turnkeeper.TurnID // that are written
-	messages []inference.Message
-	tokens   int
+	turns    []turnkeeper.TurnID          // that are written
+	messages kept.List[inference.Message] // the system message, and the turns
+	callIDs  kept.List[string]            // of the turns, on the wire
+	tokens   int                          // of the turns
+	bytes    int                          // of memory, about
+	newest   kept.List[inference.Message] // of the newest request, which usually goes on after messages
 }
 
 // pastMessages writes and counts the earlier turns of an epoch on record: those that no request of this process has
@@ -51,45 +54,68 @@ func (p *plan) pastMessages(shown []turnlog.Past) (*written, error) {
 	if known.epoch == p.epoch && known.counts == p.Counts {
 		return known, nil
 	}
-	*known = p.s.memory.histories.of(p.s.pasts.key, p.epoch, shown)
+	*known = p.s.memory.writtenOf(p.s.pasts.key, p.epoch, shown)
 	in := input{turn: p.s.turn, shown: shown[len(known.turns):], rounds: p.at.Rounds, epoch: p.epoch}
 	messages, err := in.pastMessages()
 	if err != nil {
 		return nil, err
 	}
-	known.messages = slices.Clip(append(known.messages, messages...))
+	if known.messages.Len() == 0 {
+		known.messages = known.messages.Append(in.system())
+	}
+	known.messages = known.messages.Grow(known.newest, inference.Message.Equal, messages...)
+	known.callIDs = known.callIDs.Append(callIDs(in.shown)...)
 	known.tokens += p.messages(messages)
+	known.bytes += sizeOf(messages)
 	known.epoch, known.counts, known.turns = p.epoch, p.Counts, idsOf(shown)
-	p.s.memory.histories.keep(p.s.pasts.key, *known)
 	return known, nil
 }
 
-// histories keeps the newest written of each chain of a process. The zero value is empty. It is safe for concurrent
-// use.
-type histories struct {
-	mu    sync.Mutex
-	all   map[historyKey]written
-	bytes int
+// callIDs returns the ids of the calls of turns on the wire.
+func callIDs(turns []turnlog.Past) (ids []string) {
+	for _, past := range turns {
+		for call := range eachCall(past.Rounds) {
+			ids = append(ids, call.WireID)
+		}
+	}
+	return ids
 }
 
-// maxHistories is about the number of bytes that histories keep. The texts are usually those of the journal's cache.
-const maxHistories = 8 << 20
+// sizeOf returns about the bytes of memory that messages take.
+func sizeOf(messages []inference.Message) (size int) {
+	const ofMessage, ofCall = 200, 100 // without texts
+	for _, m := range messages {
+		size += ofMessage + len(m.Text) + len(m.Raw) + ofCall*len(m.Calls)
+	}
+	return size
+}
+
+// append returns the messages of a request: those of the earlier turns, and others.
+func (w *written) append(more []inference.Message) []inference.Message {
+	w.newest = w.messages.Grow(w.newest, inference.Message.Equal, more...)
+	return w.newest.Items()
+}
+
+// maxWritten is about the number of bytes that a process keeps of what is written. The texts are usually those of the
+// journal's cache.
+const maxWritten = 8 << 20
 
 // A historyKey identifies a chain.
 type historyKey struct{ conversation, chain string }
 
-// of returns what is written of the turns that an epoch shows: of none, if it is another epoch, or if the turns do not
-// begin with those that are written.
-func (h *histories) of(key historyKey, e *epoch, shown []turnlog.Past) written {
-	h.mu.Lock()
-	known := h.all[key]
-	h.mu.Unlock()
+// writtenOf returns what is written of the turns that an epoch shows: nothing, if it is another epoch, or if the turns
+// do not begin with those that are written.
+func (m *Memory) writtenOf(key historyKey, e *epoch, shown []turnlog.Past) written {
+	known := m.histories.Get(key)
 	if n := len(known.turns); n == 0 || n > len(shown) || !slices.EqualFunc(shown[:n], known.turns, isTurn) ||
 		!known.epoch.same(e) {
 		return written{}
 	}
 	return known
 }
+
+// keep replaces what is written of a chain.
+func (m *Memory) keep(key historyKey, w written) { m.histories.Put(key, w, w.bytes, maxWritten) }
 
 // idsOf returns the ids of turns, or nil if there are none.
 func idsOf(turns []turnlog.Past) (ids []turnkeeper.TurnID) {
@@ -98,40 +124,4 @@ func idsOf(turns []turnlog.Past) (ids []turnkeeper.TurnID) {
 		ids = append(ids, past.TurnID)
 	}
 	return ids
-}
-
-// keep replaces what is written of a chain. More than a quarter of what is kept at all is not kept.
-func (h *histories) keep(key historyKey, w written) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.all == nil {
-		h.all = map[historyKey]written{}
-	}
-	h.remove(key)
-	size := w.size()
-	if size > maxHistories/4 {
-		return
-	}
-	for other := range h.all { // in random order: chains may take turns
-		if h.bytes+size <= maxHistories {
-			break
-		}
-		h.remove(other)
-	}
-	h.all[key] = w
-	h.bytes += size
-}
-
-func (h *histories) remove(key historyKey) {
-	h.bytes -= h.all[key].size()
-	delete(h.all, key)
-}
-
-// size returns about the bytes of memory that messages take.
-func (w written) size() (size int) {
-	const ofMessage, ofCall = 200, 100 // without texts
-	for _, m := range w.messages {
-		size += ofMessage + len(m.Text) + len(m.Raw) + ofCall*len(m.Calls)
-	}
-	return size
 }

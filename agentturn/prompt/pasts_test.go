@@ -1,11 +1,9 @@
 package prompt
 
 import (
-	"strings"
 	"testing"
 
 	"turnkeeper"
-	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -25,18 +23,13 @@ func TestWhatIsKeptOfAChain(t *testing.T) {
 		return e
 	}
 	same := func(*epoch) {}
-	of := func(tokens int, size int) written {
-		return written{epoch: began(same), turns: []turnkeeper.TurnID{1, 2, 3}, tokens: tokens,
-			messages: []inference.Message{{Text: strings.Repeat("x", size-200)}}}
+	of := func(tokens int) written {
+		return written{epoch: began(same), turns: []turnkeeper.TurnID{1, 2, 3}, tokens: tokens}
 	}
 	key := historyKey{"conversation", ""}
-	var kept histories
-	kept.keep(key, of(1, 1000))
-	kept.keep(key, of(2, maxHistories/4))
-	kept.keep(historyKey{"conversation", "too large"}, of(3, maxHistories/4+1))
-	if kept.bytes != maxHistories/4 {
-		t.Errorf("%d bytes are counted, want %d", kept.bytes, maxHistories/4)
-	}
+	var memory Memory
+	memory.keep(key, of(1))
+	memory.keep(key, of(2))
 	for name, c := range map[string]struct {
 		key   historyKey
 		epoch *epoch
@@ -51,25 +44,14 @@ func TestWhatIsKeptOfAChain(t *testing.T) {
 		"a turn is purged":       {key, began(same), turns(2, 3, 5), 0},
 		"another chain":          {historyKey{"conversation", "nightly"}, began(same), turns(1, 2, 3), 0},
 		"another conversation":   {historyKey{"other", ""}, began(same), turns(1, 2, 3), 0},
-		"too large":              {historyKey{"conversation", "too large"}, began(same), turns(1, 2, 3), 0},
 		"a later epoch":          {key, began(func(e *epoch) { e.id.Round = 2 }), turns(1, 2, 3), 0},
 		"another model":          {key, began(func(e *epoch) { e.model.model = "n" }), turns(1, 2, 3), 0},
 		"another release's":      {key, began(func(e *epoch) { e.version-- }), turns(1, 2, 3), 0},
 		"its first was the last": {key, began(func(e *epoch) { e.final = true }), turns(1, 2, 3), 0},
 		"the epoch that another worker began there": {key, began(func(e *epoch) { e.LeanPast = 1 }), turns(1, 2, 3), 0},
 	} {
-		if got := kept.of(c.key, c.epoch, c.shown); got.tokens != c.want {
+		if got := memory.writtenOf(c.key, c.epoch, c.shown); got.tokens != c.want {
 			t.Errorf("%s: got %d, want %d", name, got.tokens, c.want)
 		}
-	}
-	for i := range 100 {
-		kept.keep(historyKey{"many", strings.Repeat("x", i)}, of(4, maxHistories/10))
-	}
-	sum := 0
-	for _, w := range kept.all {
-		sum += w.size()
-	}
-	if kept.bytes != sum || sum > maxHistories || sum < maxHistories*8/10 {
-		t.Errorf("counted %d bytes, %d are kept, %d are allowed", kept.bytes, sum, maxHistories)
 	}
 }

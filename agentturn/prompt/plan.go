@@ -87,8 +87,8 @@ func (p *plan) fit(history []turnlog.Past, older int, summary string, summaryRoo
 	return f, ok
 }
 
-// request builds the request. past are the messages of the earlier turns, or nil.
-func (p *plan) request(shown []turnlog.Past, past []inference.Message) (Request, error) {
+// request builds the request. past is what is written of the earlier turns, or nil.
+func (p *plan) request(shown []turnlog.Past, past *written) (Request, error) {
 	notice := p.setNotice(p.full()) // not longer than with 100
 	in := input{turn: p.s.turn, def: p.s.def, body: p.s.body, shown: shown, past: past, rounds: p.at.Rounds,
 		epoch: p.epoch,

@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/kept"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -24,8 +25,8 @@ type input struct {
 	final  bool
 	notice string
 
-	past     []inference.Message // of shown, if they are written already; nil: they are not
-	cacheKey string              // of the conversation
+	past     *written // shown, if they are written already; nil: they are not
+	cacheKey string   // of the conversation
 }
 
 // request builds the request.
@@ -42,20 +43,27 @@ func (in input) request() (inference.Request, error) {
 	if err != nil {
 		return inference.Request{}, err
 	}
-	if in.past == nil {
-		if in.past, err = in.pastMessages(); err != nil {
+	past := in.past
+	if past == nil {
+		messages, err := in.pastMessages()
+		if err != nil {
 			return inference.Request{}, err
 		}
+		past = &written{messages: kept.List[inference.Message]{}.Append(in.system()).Append(messages...)}
 	}
-	request.Messages = append(make([]inference.Message, 0, 3+len(in.past)+3*len(in.rounds)),
-		inference.Message{Role: inference.RoleSystem, Text: in.epoch.head.system})
-	request.Messages = append(request.Messages, in.past...)
-	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.body})
-	request.Messages = w.appendRounds(request.Messages, in.turn, in.rounds)
+	now := append(make([]inference.Message, 0, 2+3*len(in.rounds)),
+		inference.Message{Role: inference.RoleUser, Text: in.body})
+	now = w.appendRounds(now, in.turn, in.rounds)
 	if in.notice != "" {
-		request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.notice})
+		now = append(now, inference.Message{Role: inference.RoleUser, Text: in.notice})
 	}
+	request.Messages = past.append(now)
 	return request, nil
+}
+
+// system returns the system message.
+func (in input) system() inference.Message {
+	return inference.Message{Role: inference.RoleSystem, Text: in.epoch.head.system}
 }
 
 // pastMessages returns the messages of the earlier turns.

@@ -126,8 +126,9 @@ func (s *State) extend(m Model, at Moment, e *epoch) (request Request, fits bool
 	}
 	p.window.History = past.tokens
 	p.window.Turn += p.messages(p.appendRounds(nil, s.turn, at.Rounds))
-	if request, err = p.request(shown, past.messages); err == nil {
+	if request, err = p.request(shown, past); err == nil {
 		fits = request.Tokens <= p.room()
+		s.memory.keep(s.pasts.key, *past)
 	}
 	return request, fits, err
 }

@@ -22,5 +22,6 @@ func ResponsesProfile(name string) Profile { return responsesProfile(profiles[na
 
 // Body returns the body of a request.
 func Body(provider string, p Profile, req inference.Request) ([]byte, error) {
-	return render(provider, p, req)
+	body, err := render(provider, p, req)
+	return body.Bytes(), err
 }

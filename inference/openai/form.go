@@ -39,5 +39,6 @@ func Render(sentForm string, req inference.Request) ([]byte, error) {
 	if err := json.Unmarshal([]byte(text), &f); err != nil {
 		return nil, fmt.Errorf("cannot read the encoding of the request: %w", err)
 	}
-	return render(f.Provider, f.Profile, req)
+	body, err := render(f.Provider, f.Profile, req)
+	return body.Bytes(), err
 }

@@ -1,13 +1,13 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
 	"turnkeeper/inference/openai/internal/wire"
+	"turnkeeper/internal/kept"
 )
 
 // noReasoning is the reasoning_content of an answer that has none, for a provider that demands some.
@@ -19,7 +19,8 @@ type history struct {
 
 	ids     *wire.IDs
 	answers *wire.Results
-	out     wire.Encoded // the list of messages without its end; empty: none yet
+	known   wire.Stem    // what a request before had of the messages; empty: none
+	out     wire.Encoded // the list of the others, without its end
 	results wire.Encoded // of the newest answer
 	err     error
 }
@@ -33,22 +34,21 @@ type historyForm struct {
 	reasoned  bool // every answer has reasoning_content that is not empty
 }
 
-// A writtenHistory is the list of messages of a request without its end, with the ids of its calls.
+// A writtenHistory is what was written of the messages of a request, with the ids of its calls.
 type writtenHistory struct {
-	list []byte
-	ids  []string
+	wire.Stem
+
+	ids kept.List[string]
 }
 
 // histories keeps what was written of conversations.
 var histories wire.Prefixes[writtenHistory]
 
-// renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
-// remember keeps it for the next request of the conversation, and must be called with the list as a part of the body.
-func renderMessages(b []byte, form historyForm, req inference.Request) (list []byte,
-	remember func(list []byte), err error) {
+// write writes the messages of a request that no request before it had: it appends them to b, which must be empty.
+func write(b []byte, form historyForm, req inference.Request) *history {
 	known, n := histories.Of(req, form)
-	h := &history{historyForm: form, answers: wire.NewResults(req.Messages), out: append(b, known.list...),
-		ids: wire.NewIDs(form.idFormat, known.ids...)}
+	h := &history{historyForm: form, known: known.Stem, out: b, answers: wire.NewResults(req.Messages),
+		ids: wire.NewIDs(form.idFormat, known.ids)}
 	for i, m := range req.Messages[n:] {
 		switch m.Role {
 		case inference.RoleAssistant:
@@ -60,20 +60,23 @@ func renderMessages(b []byte, form historyForm, req inference.Request) (list []b
 			h.text("user", m.Text)
 		}
 	}
-	if len(h.out) > 0 {
-		h.out = append(h.out, ']')
+	return h
+}
+
+func (h *history) isEmpty() bool { return h.known.Len()+len(h.out) == 0 }
+
+// grow returns what is written of all messages, after head, and keeps it for the next request of the conversation.
+func (h *history) grow(req inference.Request, head []byte) wire.Stem {
+	stem := h.known.Grow(head, h.out)
+	if h.answers.Complete() {
+		histories.Keep(req, h.historyForm, writtenHistory{stem, h.ids.All()}, stem.Len())
 	}
-	return h.out, func(list []byte) {
-		if h.answers.Complete() {
-			list = bytes.TrimSuffix(list, []byte("]"))
-			histories.Keep(req, form, writtenHistory{list, h.ids.Taken()}, len(list))
-		}
-	}, h.err
+	return stem
 }
 
 // next begins a message.
 func (h *history) next() {
-	if len(h.out) == 0 {
+	if h.isEmpty() {
 		h.out = append(h.out, '[')
 	} else {
 		h.out = append(h.out, ',')

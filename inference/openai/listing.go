@@ -26,7 +26,7 @@ type Model struct {
 // false if the endpoint has no such list, or one with other names than requests use. Errors are
 // those of Generate.
 func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error) {
-	body, failure := c.ask(ctx, http.MethodGet, "models", nil, c.listing)
+	body, failure := c.ask(ctx, http.MethodGet, "models", wire.Body{}, c.listing)
 	switch {
 	case failure == nil:
 		all = readModels(body)
@@ -127,7 +127,7 @@ func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 // query calls the server's own API and decodes the answer. If the server has no such API, into
 // stays unchanged.
 func (c *Client) query(ctx context.Context, method, path string, body []byte, into any) error {
-	answer, failure := c.ask(ctx, method, path, body)
+	answer, failure := c.ask(ctx, method, path, wire.WholeBody(body))
 	switch {
 	case failure == nil:
 		_ = jsonlimit.ModelList.Unmarshal(answer, into) // missing members stay empty
@@ -141,7 +141,7 @@ func (c *Client) query(ctx context.Context, method, path string, body []byte, in
 }
 
 // ask makes a request and reads the whole answer.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte,
+func (c *Client) ask(ctx context.Context, method, path string, body wire.Body,
 	change ...func(*http.Request)) ([]byte, *inference.Error) {
 	res, failure := c.send(ctx, method, path, body, change...)
 	if failure != nil {

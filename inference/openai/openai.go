@@ -17,7 +17,6 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,6 +33,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/wire"
 	"turnkeeper/internal/jsonlimit"
 )
 
@@ -253,7 +253,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request,
 		return inference.Response{}, failure
 	}
 	c.warnEndless(req.Model, response)
-	response.Sent = inference.SentAs(form, body)
+	response.Sent = inference.Sent{Form: form, SHA256: body.SHA256(), Bytes: body.Len()}
 	watchdog.timer.Reset(drainTime)
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // the answer is complete
 	return response, nil
@@ -284,7 +284,7 @@ func (c *Client) warnEndless(model string, res inference.Response) {
 
 // send makes a request, which change may modify. If it returns no error, the status is below
 // 300, and the caller must close the body.
-func (c *Client) send(ctx context.Context, method, path string, body []byte,
+func (c *Client) send(ctx context.Context, method, path string, body wire.Body,
 	change ...func(*http.Request)) (*http.Response, *inference.Error) {
 	var connected, sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -310,18 +310,19 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 }
 
 // request returns a request for a path relative to the base URL.
-func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, method, path string, body wire.Body) (*http.Request, error) {
 	to, err := c.base.Parse(path)
 	if err != nil {
 		return nil, err
 	}
 	to.RawQuery = c.params.Encode()
-	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, to.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	r.Header = c.header.Clone()
-	if body != nil {
+	if body.Len() > 0 {
+		body.SetIn(r)
 		r.Header.Set("Content-Type", "application/json")
 		if !c.profile.NoStream {
 			r.Header.Set("Accept", "text/event-stream, application/json")

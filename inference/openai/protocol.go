@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/messagesbody"
+	"turnkeeper/inference/openai/internal/wire"
 )
 
 // A protocol is what differs between the requests of the APIs.
@@ -18,7 +19,7 @@ type protocol struct {
 	keyHeader string            // of the key if the profile names none; empty: Authorization, as a bearer token
 	headers   map[string]string // of each request, besides those of every API
 	listing   Listing           // if the profile has none
-	render    func(provider string, p Profile, req inference.Request) ([]byte, error)
+	render    func(provider string, p Profile, req inference.Request) (wire.Body, error)
 	check     func(p Profile) error // of what the API cannot carry; nil: it carries everything
 }
 
@@ -64,19 +65,20 @@ func protocolOf(api API) (protocol, error) {
 }
 
 // render returns the body of a request.
-func render(provider string, p Profile, req inference.Request) ([]byte, error) {
+func render(provider string, p Profile, req inference.Request) (wire.Body, error) {
 	spoken, err := protocolOf(p.API)
 	if err != nil {
-		return nil, err
+		return wire.Body{}, err
 	}
 	return spoken.render(provider, p, req)
 }
 
-func renderMessagesBody(provider string, p Profile, req inference.Request) ([]byte, error) {
+func renderMessagesBody(provider string, p Profile, req inference.Request) (wire.Body, error) {
 	if p.Reasoning == ReasoningNever {
 		provider = "" // no answer is sent back as it came
 	}
-	return messagesbody.Render(messagesbody.Options{Provider: provider, NoStream: p.NoStream, Extra: p.Extra}, req)
+	body, err := messagesbody.Render(messagesbody.Options{Provider: provider, NoStream: p.NoStream, Extra: p.Extra}, req)
+	return wire.WholeBody(body), err
 }
 
 // addHeaders adds the headers of the API and the key.

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
 
 	"turnkeeper/inference"
@@ -11,28 +10,26 @@ import (
 // renderChat returns the body of a request for a chat completion. Strict servers accept it for any request: every call
 // has an object as arguments, a unique id and exactly one result after it; there is no result
 // without a call, no empty list of tools, and no null message.
-func renderChat(provider string, p Profile, req inference.Request) (whole []byte, err error) {
+func renderChat(provider string, p Profile, req inference.Request) (body wire.Body, err error) {
 	form := historyForm{provider, wire.IDFormat(p.IDs), p.EmptyContent, p.Reasoning, req.Reasoned}
 	wire.InBuffer(func(b []byte) []byte {
-		list, remember, failed := renderMessages(b, form, req)
-		if err = failed; err == nil && len(list) == 0 {
+		h := write(b, form, req)
+		if err = h.err; err == nil && h.isEmpty() {
 			err = wire.ErrNoMessage
 		}
 		if err != nil {
-			return list
+			return h.out
 		}
-		body, messages := renderRest(p, req), &wire.Placed{Encoded: list}
-		body["messages"] = messages
-		wire.InBuffer(func(b []byte) []byte {
-			if b, err = wire.Append(b, body); err == nil {
-				whole = bytes.Clone(b)
-				remember(messages.In(whole))
-			}
-			return b
-		})
-		return list
+		messages, object := &wire.Gap{}, renderRest(p, req)
+		object["messages"] = messages
+		var rest []byte
+		if rest, err = wire.Append(nil, object); err == nil {
+			head, tail := messages.Around(rest)
+			body = h.grow(req, head).Body(tail)
+		}
+		return h.out
 	})
-	return whole, err
+	return body, err
 }
 
 // renderRest returns the members of a body other than its messages.

@@ -83,7 +83,7 @@ var functions = wire.NewDeclarations(func(t inference.ToolDefinition) wire.Encod
 })
 
 // renderResponses returns the body of a request of the Responses API.
-func renderResponses(provider string, p Profile, req inference.Request) ([]byte, error) {
+func renderResponses(provider string, p Profile, req inference.Request) (wire.Body, error) {
 	tools, choice := req.Tools, req.ToolChoice
 	if len(tools) == 0 {
 		tools, choice = wire.FormerTools(req.Messages), inference.ToolChoiceNone
@@ -98,7 +98,7 @@ func renderResponses(provider string, p Profile, req inference.Request) ([]byte,
 	}
 	body, ok := responsesbody.Render(f, req)
 	if !ok {
-		return nil, errNoInput
+		return wire.Body{}, errNoInput
 	}
 	return body, nil
 }

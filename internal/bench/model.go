@@ -2,17 +2,18 @@ package bench
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -75,7 +76,7 @@ const maxLast = 64 << 20
 // compare counts the bytes with which a request begins like the one before it in its conversation: its tools, and then
 // its messages, as providers' caches do. It returns the usage that the model reports.
 func (m *model) compare(conversation string, req request) (usage string) {
-	body := slices.Concat(req.Tools, req.Messages)
+	body := []byte(req.tools + req.messages)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last == nil || m.bytes > maxLast {
@@ -93,58 +94,68 @@ func (m *model) compare(conversation string, req request) (usage string) {
 }
 
 func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
+	const step = 4096
+	n := 0
+	for n+step <= min(len(a), len(b)) && bytes.Equal(a[n:n+step], b[n:n+step]) {
+		n += step
+	}
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
 	}
 	return n
 }
 
+// A request is read without decoding all of it, because the requests of long conversations are large and the model
+// shares the machine with what is measured.
 type request struct {
-	Model    string          `json:"model"`
-	Stream   bool            `json:"stream"`
-	Tools    json.RawMessage `json:"tools"`
-	Messages json.RawMessage `json:"messages"`
+	model           string
+	stream          bool
+	tools, messages string // JSON
+}
+
+func readRequest(body io.Reader) (r request, err error) {
+	text, err := io.ReadAll(body)
+	if err == nil && !gjson.ValidBytes(text) {
+		err = errors.New("the request is no JSON")
+	}
+	fields := gjson.GetManyBytes(text, "model", "stream", "tools", "messages")
+	return request{fields[0].Str, fields[1].Bool(), fields[2].Raw, fields[3].Raw}, err
+}
+
+// round returns the round of the turn, and its message. conversation is the first message of the benchmark.
+func (r request) round() (round int, message, conversation string) {
+	const begin = `"` + sentAt // of a text: not of a notice of the worker
+	first, last := strings.Index(r.messages, begin), strings.LastIndex(r.messages, begin)
+	if first < 0 {
+		return 1, "", ""
+	}
+	until := func(at int) string {
+		text, _, _ := strings.Cut(r.messages[at+1:], `"`)
+		return text
+	}
+	return 1 + strings.Count(r.messages[last:], `"role":"assistant"`), until(last), until(first)
 }
 
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now()
-	var req request
-	var messages []struct {
-		Role    string `json:"role"`
-		Content any    `json:"content"`
-	}
-	err := json.NewDecoder(r.Body).Decode(&req)
-	if err == nil {
-		err = json.Unmarshal(req.Messages, &messages)
-	}
+	req, err := readRequest(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	round, message, conversation := 1, "", "" // after the turns of the past
-	for _, msg := range messages {
-		switch text := fmt.Sprint(msg.Content); {
-		case msg.Role == "assistant":
-			round++
-		case msg.Role == "user" && strings.HasPrefix(text, sentAt): // not a notice of the worker
-			round, message, conversation = 1, text, cmp.Or(conversation, text)
-		}
-	}
+	round, message, conversation := req.round()
 	usage := m.compare(conversation, req)
 	if round == 1 {
 		m.firstRequest(message, at)
 	}
-	if req.Model == "trivial" || message == "" { // without a message of the benchmark, a summary is asked for
+	if req.model == "trivial" || message == "" { // without a message of the benchmark, a summary is asked for
 		round = 3
 	}
-	if req.Model == "streamed" {
+	if req.model == "streamed" {
 		m.stream(w, r, round, usage)
 		return
 	}
-	if req.Stream {
+	if req.stream {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write(streamed(round, usage))
 		return

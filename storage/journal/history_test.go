@@ -70,6 +70,29 @@ func TestWhoseTurnsAreTheHistory(t *testing.T) {
 	}
 }
 
+// TestAPurgedTurnIsGone loads a history again after turns of it were purged.
+func TestAPurgedTurnIsGone(t *testing.T) {
+	h := newEnv(t)
+	plantTurns(h, []turnkeeper.ConversationKey{{Agent: "clerk", Name: "a"}})
+	for _, purged := range []int{0, 500, 1200} {
+		h.Exec("delete from turnkeeper.replies where turn_id = $1", purged)
+		h.Exec("delete from turnkeeper.turns where id = $1", purged)
+		h.Exec("delete from turnkeeper.messages where id = $1", purged)
+		record, err := h.RecordForRequest(t.Context(), 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, past := range record.History {
+			if past.TurnID == turnkeeper.TurnID(purged) || past.Body != fmt.Sprintf("body %d", past.TurnID) {
+				t.Errorf("after turn %d was purged, entry %d is %+v", purged, i, past)
+			}
+		}
+		if want := map[int]int{0: 19, 500: 18, 1200: 17}[purged]; len(record.History) != want {
+			t.Errorf("after turn %d was purged, the history has %d turns, want %d", purged, len(record.History), want)
+		}
+	}
+}
+
 // TestWhoseRunIsTheLast rebuilds the runs of schedules of one name: of two agents, in two conversations, and of another
 // schedule.
 func TestWhoseRunIsTheLast(t *testing.T) {

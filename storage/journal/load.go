@@ -157,15 +157,22 @@ func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
 }
 
 func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnlog.Past, error) {
-	past, err := s.db.Q.PastTurns(ctx, dbsqlc.PastTurnsParams{
-		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID),
-		MaxRows: turnlog.PastTurns,
+	key := turn.ConversationKey()
+	known := s.pasts.all.Get(key)
+	read, err := s.db.Q.PastTurns(ctx, dbsqlc.PastTurnsParams{
+		Known: known.ids(), Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation,
+		Before: int64(turn.ID), MaxRows: turnlog.PastTurns,
 	})
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	slices.Reverse(past)
-	return s.withJournals(ctx, past)
+	slices.Reverse(read)
+	history, err := s.history(ctx, read, known)
+	if err != nil {
+		return nil, err
+	}
+	s.pasts.keep(key, history)
+	return slices.Clip(history.turns), nil
 }
 
 // loadLastRun reads the previous run of the turn's schedule. It returns nil if there is
@@ -187,11 +194,11 @@ func (s *Store) loadLastRun(ctx context.Context, record *turnlog.Record) (*turnl
 			return &record.History[i], nil
 		}
 	}
-	runs, err := s.withJournals(ctx, []dbsqlc.PastTurnsRow{dbsqlc.PastTurnsRow(rows[0])})
+	run, err := s.history(ctx, []dbsqlc.PastTurnsRow{dbsqlc.PastTurnsRow(rows[0])}, conversation{})
 	if err != nil {
 		return nil, err
 	}
-	return &runs[0], nil
+	return &run.turns[0], nil
 }
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx

@@ -2,41 +2,92 @@ package journal
 
 import (
 	"context"
-	"sync"
+	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/kept"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
-// withJournals reads what a history shows of the journals of earlier turns, which must be sorted by id.
-func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
-	if len(past) == 0 {
-		return nil, nil
+// pasts keeps what histories show of the ended turns of conversations, which no longer changes. Without it, each turn
+// would read and decode the same rows again.
+type pasts struct {
+	all kept.Map[turnkeeper.ConversationKey, conversation]
+}
+
+// A conversation is what the newest history of one shows. It never changes.
+type conversation struct {
+	turns []turnlog.Past
+	sizes []int // of each turn
+	bytes int   // their sum
+}
+
+// maxPasts is about the number of bytes of memory that a process keeps.
+const maxPasts = 8 << 20
+
+// ids returns the ids of the turns.
+func (c conversation) ids() []int64 {
+	ids := make([]int64, len(c.turns))
+	for i := range c.turns {
+		ids[i] = int64(c.turns[i].TurnID)
 	}
-	shown := s.pasts.get(past)
+	return ids
+}
+
+// add adds a turn after the others. size is known, or 0.
+func (c *conversation) add(past turnlog.Past, size int) {
+	if size == 0 {
+		size = sizeOf(past)
+	}
+	c.turns, c.sizes, c.bytes = append(c.turns, past), append(c.sizes, size), c.bytes+size
+}
+
+// keep keeps a history, unless a newer one is kept: requests of older turns may be rebuilt at any time.
+func (p *pasts) keep(key turnkeeper.ConversationKey, history conversation) {
+	n, newer := len(history.turns), p.all.Get(key).turns
+	if n > 0 && (len(newer) == 0 || newer[len(newer)-1].TurnID <= history.turns[n-1].TurnID) {
+		p.all.Put(key, history, history.bytes, maxPasts)
+	}
+}
+
+// history returns the turns that were read, without their journals, with the rest: what is known of them, and the
+// journals of the others. Both are sorted by id.
+func (s *Store) history(ctx context.Context, read []dbsqlc.PastTurnsRow, known conversation) (history conversation, err error) {
+	history.turns, history.sizes = make([]turnlog.Past, 0, len(read)), make([]int, 0, len(read))
 	var unknown []int64
-	for _, p := range past {
-		if _, ok := shown[p.ID]; !ok {
-			unknown = append(unknown, p.ID)
+	for _, row := range read {
+		if _, found := known.find(row.ID); !found {
+			unknown = append(unknown, row.ID)
 		}
 	}
-	read, err := readPast(ctx, s.db.Q, unknown)
+	rounds, err := readPast(ctx, s.db.Q, unknown)
 	if err != nil {
-		return nil, err
+		return history, err
 	}
-	for id, rounds := range read {
-		shown[id] = s.pasts.put(id, rounds)
-	}
-	history := make([]turnlog.Past, len(past))
-	for i, p := range past {
-		history[i] = turnlog.Past{
-			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Silent: p.Silent,
-			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass, Rounds: shown[p.ID],
+	for _, row := range read {
+		if i, found := known.find(row.ID); found {
+			history.add(known.turns[i], known.sizes[i])
+		} else {
+			history.add(pastOf(row, rounds[row.ID]), 0)
 		}
 	}
 	return history, nil
+}
+
+// find returns the index of a turn, and whether it is there.
+func (c conversation) find(id int64) (int, bool) {
+	return slices.BinarySearchFunc(c.turns, turnkeeper.TurnID(id), func(p turnlog.Past, id turnkeeper.TurnID) int {
+		return int(p.TurnID - id)
+	})
+}
+
+func pastOf(row dbsqlc.PastTurnsRow, rounds []turnkeeper.Round) turnlog.Past {
+	return turnlog.Past{
+		TurnID: turnkeeper.TurnID(row.ID), Body: row.Body, Reply: row.Reply, Silent: row.Silent,
+		State: turnkeeper.TurnState(row.State), ErrorClass: row.ErrorClass, Rounds: rounds,
+	}
 }
 
 // readPast reads the rounds of ended turns. The ids must be sorted.
@@ -60,58 +111,11 @@ func readPast(ctx context.Context, q *dbsqlc.Queries, ids []int64) (map[int64][]
 	return read, nil
 }
 
-// pasts caches what histories show of ended turns, which no longer change. Without it, each turn of a conversation
-// would decode the same journals again. It holds about maxPasts bytes, and evicts any turns: the turns of a
-// conversation read the same ones in the same order, so evicting the oldest first would evict each one shortly before
-// it is read.
-type pasts struct {
-	mu    sync.Mutex
-	turns map[int64][]turnkeeper.Round // immutable
-	bytes int
-}
-
-const maxPasts = 8 << 20
-
-// get returns the cached ones of the turns.
-func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := map[int64][]turnkeeper.Round{}
-	for _, row := range past {
-		if rounds, ok := p.turns[row.ID]; ok {
-			known[row.ID] = rounds
-		}
-	}
-	return known
-}
-
-// put caches the rounds of a turn, and returns them.
-func (p *pasts) put(id int64, rounds []turnkeeper.Round) []turnkeeper.Round {
-	size := sizeOf(rounds)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.turns[id]; known || size > maxPasts/4 {
-		return rounds
-	}
-	if p.turns == nil {
-		p.turns = map[int64][]turnkeeper.Round{}
-	}
-	for other, those := range p.turns { // in random order
-		if p.bytes+size <= maxPasts {
-			break
-		}
-		delete(p.turns, other)
-		p.bytes -= sizeOf(those)
-	}
-	p.turns[id], p.bytes = rounds, p.bytes+size
-	return rounds
-}
-
-// sizeOf returns about the bytes of memory that rounds take.
-func sizeOf(rounds []turnkeeper.Round) int {
-	const ofTurn, ofRound, ofRecipe, ofCall = 100, 250, 600, 400 // without texts
-	size := ofTurn
-	for _, r := range rounds {
+// sizeOf returns about the bytes of memory that a turn takes.
+func sizeOf(past turnlog.Past) int {
+	const ofTurn, ofRound, ofRecipe, ofCall = 200, 250, 600, 400 // without texts
+	size := ofTurn + len(past.Body) + len(past.Reply)
+	for _, r := range past.Rounds {
 		size += ofRound + len(r.Text) + len(r.Raw)
 		if r.Recipe != nil {
 			size += ofRecipe + len(r.Recipe.Notice)

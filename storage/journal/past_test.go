@@ -1,32 +1,38 @@
 package journal
 
 import (
-	"strings"
 	"testing"
 
 	"turnkeeper"
-	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/internal/turnlog"
 )
 
-func TestPastsAreBounded(t *testing.T) {
+// A history that ends before the one that is kept does not replace it, so that rebuilding an old request costs the next
+// turn nothing.
+func TestTheNewestHistoryIsKept(t *testing.T) {
+	t.Parallel()
+	of := func(ids ...turnkeeper.TurnID) (history conversation) {
+		for _, id := range ids {
+			history.add(turnlog.Past{TurnID: id}, 10)
+		}
+		return history
+	}
+	key := turnkeeper.ConversationKey{Agent: "clerk", Name: "a"}
 	var kept pasts
-	rounds := []turnkeeper.Round{{Number: 1, Recipe: &turnkeeper.Recipe{},
-		Calls: []turnkeeper.ToolCall{{Shown: strings.Repeat("x", 20_000)}}}}
-	for id := int64(1); id <= 1000; id++ {
-		kept.put(id, rounds)
-		if known := kept.get([]dbsqlc.PastTurnsRow{{ID: id}}); len(known) != 1 || kept.bytes > maxPasts {
-			t.Fatalf("turn %d: %d known, %d bytes", id, len(known), kept.bytes)
+	for _, c := range []struct {
+		put  conversation
+		want turnkeeper.TurnID
+	}{{of(1, 2, 3), 3}, {of(1, 2), 3}, {of(), 3}, {of(2, 3), 3}, {of(3, 4), 4}} {
+		kept.keep(key, c.put)
+		got := kept.all.Get(key)
+		if n := len(got.turns); n == 0 || got.turns[n-1].TurnID != c.want {
+			t.Errorf("after %d turns were put, %+v is kept, want turn %d last", len(c.put.turns), got.turns, c.want)
 		}
 	}
-	sum := 0
-	for _, those := range kept.turns {
-		sum += sizeOf(those)
+	if got := kept.all.Get(key); len(got.turns) != 2 || got.bytes != 20 || got.turns[0].TurnID != 3 {
+		t.Errorf("kept %+v", got)
 	}
-	if kept.bytes != sum || sum < maxPasts*9/10 {
-		t.Errorf("counted %d bytes, %d are kept, %d are allowed", kept.bytes, sum, maxPasts)
-	}
-	large := []turnkeeper.Round{{Text: strings.Repeat("x", maxPasts/2)}}
-	if kept.put(1001, large); len(kept.get([]dbsqlc.PastTurnsRow{{ID: 1001}})) != 0 {
-		t.Error("a turn that takes half of the room is kept")
+	if got := kept.all.Get(turnkeeper.ConversationKey{Agent: "clerk", Name: "b"}); len(got.turns) != 0 {
+		t.Errorf("another conversation has %+v", got)
 	}
 }

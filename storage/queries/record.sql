@@ -68,12 +68,16 @@ from (select unnest(@turn_ids::bigint[]) as id) w,
 order by j.turn_id, j.n;
 
 -- name: PastTurns :many
--- The conditions and the order use the index of a conversation's turns, whatever the statistics say.
-select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
-    coalesce(r.body, p.inner_dialogue, '')::text as reply
+-- Only ids of the turns in known: nothing of what is told of a turn that ended changes.
+-- The conditions and the order use the index of a conversation's turns, whatever the statistics say. offset 0: of a
+-- known turn nothing else is read.
+select p.id, p.state, coalesce(p.error_class, '')::text as error_class, coalesce(t.body, '')::text as body,
+    coalesce(t.silent, false)::boolean as silent,
+    coalesce(t.reply, case when t.silent then p.inner_dialogue end, '')::text as reply
 from turnkeeper.told_turns p
-join turnkeeper.messages m on m.id = p.message_id
-left join turnkeeper.replies r on r.turn_id = p.id
+left join lateral (select m.body, r.id is null as silent, r.body as reply
+    from turnkeeper.messages m left join turnkeeper.replies r on r.turn_id = p.id
+    where m.id = p.message_id and p.id <> all(@known::bigint[]) offset 0) t on true
 where p.agent = @agent and p.user_name = @user_name and p.conversation >= @conversation::text
     and p.conversation <= @conversation and p.id < @before
 order by p.conversation desc, p.id desc limit @max_rows;

@@ -289,17 +289,20 @@ func (q *Queries) PastJournals(ctx context.Context, turnIds []int64) ([]PastJour
 }
 
 const PastTurns = `-- name: PastTurns :many
-select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
-    coalesce(r.body, p.inner_dialogue, '')::text as reply
+select p.id, p.state, coalesce(p.error_class, '')::text as error_class, coalesce(t.body, '')::text as body,
+    coalesce(t.silent, false)::boolean as silent,
+    coalesce(t.reply, case when t.silent then p.inner_dialogue end, '')::text as reply
 from turnkeeper.told_turns p
-join turnkeeper.messages m on m.id = p.message_id
-left join turnkeeper.replies r on r.turn_id = p.id
-where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text
-    and p.conversation <= $3 and p.id < $4
-order by p.conversation desc, p.id desc limit $5
+left join lateral (select m.body, r.id is null as silent, r.body as reply
+    from turnkeeper.messages m left join turnkeeper.replies r on r.turn_id = p.id
+    where m.id = p.message_id and p.id <> all($1::bigint[]) offset 0) t on true
+where p.agent = $2 and p.user_name = $3 and p.conversation >= $4::text
+    and p.conversation <= $4 and p.id < $5
+order by p.conversation desc, p.id desc limit $6
 `
 
 type PastTurnsParams struct {
+	Known        []int64
 	Agent        string
 	UserName     string
 	Conversation string
@@ -316,9 +319,12 @@ type PastTurnsRow struct {
 	Reply      string
 }
 
-// The conditions and the order use the index of a conversation's turns, whatever the statistics say.
+// Only ids of the turns in known: nothing of what is told of a turn that ended changes.
+// The conditions and the order use the index of a conversation's turns, whatever the statistics say. offset 0: of a
+// known turn nothing else is read.
 func (q *Queries) PastTurns(ctx context.Context, arg PastTurnsParams) ([]PastTurnsRow, error) {
 	rows, err := q.db.Query(ctx, PastTurns,
+		arg.Known,
 		arg.Agent,
 		arg.UserName,
 		arg.Conversation,

@@ -9,6 +9,7 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 	"turnkeeper/inference/openai/internal/wire"
 	"turnkeeper/internal/arguments"
+	"turnkeeper/internal/kept"
 )
 
 const (
@@ -38,7 +39,7 @@ type writer struct {
 type written struct {
 	system []wire.Encoded // blocks of the system prompt
 	turns  []turn
-	ids    []string // of the calls
+	ids    kept.List[string] // of the calls
 }
 
 // histories keeps what was written of conversations, by the provider whose answers are sent back as they came.
@@ -48,7 +49,7 @@ var histories wire.Prefixes[written]
 func write(provider string, req inference.Request) *writer {
 	known, n := histories.Of(req, provider)
 	w := &writer{written: known, provider: provider, results: wire.NewResults(req.Messages),
-		ids: wire.NewIDs(wire.IDWord, known.ids...)}
+		ids: wire.NewIDs(wire.IDWord, known.ids)}
 	w.system = slices.Clip(w.system)
 	if w.turns = slices.Clone(w.turns); len(w.turns) > 0 {
 		last := &w.turns[len(w.turns)-1]
@@ -69,7 +70,7 @@ func (w *writer) remember(req inference.Request) {
 			size += len(block)
 		}
 	}
-	histories.Keep(req, w.provider, written{w.system, w.turns, w.ids.Taken()}, size)
+	histories.Keep(req, w.provider, written{w.system, w.turns, w.ids.All()}, size)
 }
 
 // all writes messages, the first of which has this index in the request.

@@ -38,33 +38,30 @@ type Form struct {
 const maxCacheKey = 64
 
 // Render returns the body of a request. ok is false if it has no item.
-func Render(f Form, req inference.Request) (body []byte, ok bool) {
+func Render(f Form, req inference.Request) (body wire.Body, ok bool) {
 	h := write(historyForm{f.Provider, f.NoReasoning, f.IDFormat}, req)
-	if len(h.out) == 0 {
-		return nil, false
+	if h.isEmpty() {
+		return wire.Body{}, false
 	}
 	fields := f.fields(req)
-	fields["input"] = append(h.out, ']')
+	fields["input"] = []byte("]") // its end
 	if first := req.Messages[0]; first.Role == inference.RoleSystem && first.Text != "" {
 		fields["instructions"] = wire.AppendText(nil, first.Text)
 	}
-	size := 0
-	for name, value := range fields {
-		size += len(name) + len(value) + len(`"":,`)
-	}
-	b := append(make([]byte, 0, size+len(`{}`)), '{')
-	input := 0 // where it ends
+	b := []byte{'{'}
+	input := 0 // where its items belong
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(append(wire.AppendText(b, name), ':'), fields[name]...)
+		b = append(wire.AppendText(b, name), ':')
 		if name == "input" {
 			input = len(b)
 		}
+		b = append(b, fields[name]...)
 	}
-	h.remember(req, b[input-len(fields["input"]):input])
-	return append(b, '}'), true
+	b = append(b, '}')
+	return h.grow(req, b[:input]).Body(b[input:]), true
 }
 
 // itemBytes is the approximate size of an item without its text, in bytes.

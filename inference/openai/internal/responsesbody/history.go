@@ -11,16 +11,18 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
 	"turnkeeper/inference/openai/internal/wire"
+	"turnkeeper/internal/kept"
 )
 
 // A history writes messages as items.
 type history struct {
 	historyForm
 
-	ids     map[string]bool // of the items that are written
+	ids     *wire.IDSet // of the items that are written
 	calls   *wire.IDs
 	results *wire.Results
-	out     []byte // the list of items without its end; empty: none yet
+	stem    wire.Stem // what a request before had of the items; empty: none
+	out     []byte    // the list of the others, without its end
 }
 
 // A historyForm is what the text of items depends on besides the messages.
@@ -30,11 +32,12 @@ type historyForm struct {
 	idFormat    wire.IDFormat
 }
 
-// A written is the list of items of a request without its end, with the ids of its items and calls.
+// A written is what was written of the items of a request, with the ids of its items and calls.
 type written struct {
-	list  []byte
-	ids   map[string]bool // not changed
-	calls []string
+	wire.Stem
+
+	ids   kept.List[string]
+	calls kept.List[string]
 }
 
 // histories keeps what was written of conversations.
@@ -43,10 +46,9 @@ var histories wire.Prefixes[written]
 // write returns the items of a request.
 func write(form historyForm, req inference.Request) *history {
 	known, n := histories.Of(req, form)
-	h := &history{historyForm: form, ids: map[string]bool{}, calls: wire.NewIDs(form.idFormat, known.calls...),
-		results: wire.NewResults(req.Messages), out: make([]byte, 0, len(known.list)+sizeOf(req.Messages[n:]))}
-	h.out = append(h.out, known.list...)
-	maps.Copy(h.ids, known.ids)
+	h := &history{historyForm: form, ids: wire.NewIDSet(known.ids), calls: wire.NewIDs(form.idFormat, known.calls),
+		results: wire.NewResults(req.Messages), stem: known.Stem,
+		out: make([]byte, 0, sizeOf(req.Messages[n:]))}
 	for i, m := range req.Messages[n:] {
 		if n+i > 0 || m.Role != inference.RoleSystem { // those are the instructions
 			h.add(n+i, m)
@@ -55,12 +57,15 @@ func write(form historyForm, req inference.Request) *history {
 	return h
 }
 
-// remember keeps the items for the next request of the conversation. list is the list of them as a part of the body.
-func (h *history) remember(req inference.Request, list []byte) {
+func (h *history) isEmpty() bool { return h.stem.Len()+len(h.out) == 0 }
+
+// grow returns what is written of all items, after head, and keeps it for the next request of the conversation.
+func (h *history) grow(req inference.Request, head []byte) wire.Stem {
+	stem := h.stem.Grow(head, h.out)
 	if h.results.Complete() {
-		list = bytes.TrimSuffix(list, []byte("]"))
-		histories.Keep(req, h.historyForm, written{list, h.ids, h.calls.Taken()}, len(list))
+		histories.Keep(req, h.historyForm, written{stem, h.ids.All(), h.calls.All()}, stem.Len())
 	}
+	return stem
 }
 
 // sizeOf returns about the size of messages as items, in bytes.
@@ -72,7 +77,7 @@ func sizeOf(messages []inference.Message) (size int) {
 }
 
 func (h *history) next() {
-	if len(h.out) == 0 {
+	if h.isEmpty() {
 		h.out = append(h.out, '[')
 	} else {
 		h.out = append(h.out, ',')
@@ -155,9 +160,9 @@ func (h *history) received(m inference.Message) (items []Item, ok bool) {
 	return items, len(calls) == 0
 }
 
-// A kept item is sent back. It is nameless if its id must be left out, because a server would then ask for the
+// A sentItem is sent back. It is nameless if its id must be left out, because a server would then ask for the
 // reasoning that it belongs to.
-type kept struct {
+type sentItem struct {
 	Item
 
 	nameless bool
@@ -166,7 +171,7 @@ type kept struct {
 // keep returns the items that can be sent back. Servers refuse reasoning without what it led to directly after it, and
 // they cannot read reasoning without its encrypted form. Without it, what follows cannot have an id, and tools of the
 // provider's own need theirs.
-func (h *history) keep(items []Item) (all []kept) {
+func (h *history) keep(items []Item) (all []sentItem) {
 	missing := h.known(items)
 	for n, item := range items {
 		switch {
@@ -175,7 +180,7 @@ func (h *history) keep(items []Item) (all []kept) {
 			missing = true
 		case item.Unanswered() || item.isResult(), missing && item.id() != "" && !slices.Contains(plain, item.Type):
 		default:
-			all = append(all, kept{item, missing})
+			all = append(all, sentItem{item, missing})
 		}
 	}
 	followed := false
@@ -207,15 +212,18 @@ func adjacent(items []Item, a, b Item) bool {
 
 // known reports whether an item has an id that an item before has too. It takes the ids of the items otherwise.
 func (h *history) known(items []Item) bool {
-	fresh := map[string]bool{}
+	var fresh []string
 	for _, item := range items {
 		id := item.id()
-		if h.ids[id] || fresh[id] {
+		if id == "" {
+			continue
+		}
+		if h.ids.Has(id) || slices.Contains(fresh, id) {
 			return true
 		}
-		fresh[id] = id != ""
+		fresh = append(fresh, id)
 	}
-	maps.Copy(h.ids, fresh)
+	h.ids.Add(fresh...)
 	return false
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/internal/kept"
 )
 
 // Declarations holds the newest declaration of each tool, because most requests declare the same tools. It is safe for
@@ -153,37 +154,70 @@ const (
 // wordID matches the call ids that Anthropic's models accept.
 var wordID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
+// An IDSet is a set of ids, most of which earlier requests of the conversation have taken.
+type IDSet struct {
+	all   kept.List[string]
+	asked int             // how often Has was called
+	index map[string]bool // all; nil: not made yet
+}
+
+// maxAsked is how often an IDSet is read through. The next request of a conversation asks a few times, which costs less
+// than an index of the conversation.
+const maxAsked = 16
+
+// NewIDSet returns a set of the ids that were taken.
+func NewIDSet(taken kept.List[string]) *IDSet { return &IDSet{all: taken} }
+
+// Has reports whether an id is taken.
+func (s *IDSet) Has(id string) bool {
+	if s.index != nil {
+		return s.index[id]
+	}
+	if s.asked++; s.asked <= maxAsked {
+		return slices.Contains(s.all.Items(), id)
+	}
+	s.index = map[string]bool{}
+	for _, taken := range s.all.Items() {
+		s.index[taken] = true
+	}
+	return s.index[id]
+}
+
+// Add takes ids.
+func (s *IDSet) Add(ids ...string) {
+	s.all = s.all.Append(ids...)
+	if s.index != nil {
+		for _, id := range ids {
+			s.index[id] = true
+		}
+	}
+}
+
+// All returns the ids that were taken, in order.
+func (s *IDSet) All() kept.List[string] { return s.all }
+
 // IDs returns unique call ids that the server accepts. The same history gives the same
 // ids, which keeps prompt caches valid.
 type IDs struct {
+	IDSet
+
 	format IDFormat
-	all    []string        // that were taken, in order
-	taken  map[string]bool // the same; nil: not made yet
 }
 
 // NewIDs returns the IDs of one request, of which some were taken for its first messages.
-func NewIDs(format IDFormat, taken ...string) *IDs {
-	return &IDs{format: format, all: slices.Clip(taken)}
+func NewIDs(format IDFormat, taken kept.List[string]) *IDs {
+	return &IDs{IDSet{all: taken}, format}
 }
 
 // Take returns the id that is sent for the next call, which has an id.
 func (w *IDs) Take(id string) string {
-	if w.taken == nil {
-		w.taken = make(map[string]bool, len(w.all)+1)
-		for _, id := range w.all {
-			w.taken[id] = true
-		}
-	}
 	sent := id
-	for n := 1; !w.fits(sent) || w.taken[sent]; n++ {
+	for n := 1; !w.fits(sent) || w.Has(sent); n++ {
 		sent = shortID(id, n)
 	}
-	w.taken[sent], w.all = true, append(w.all, sent)
+	w.Add(sent)
 	return sent
 }
-
-// Taken returns the ids that were taken, in order.
-func (w *IDs) Taken() []string { return w.all }
 
 func (w *IDs) fits(id string) bool {
 	if w.format == IDWord {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference"
+	"turnkeeper/internal/kept"
 	"turnkeeper/internal/limittest"
 )
 
@@ -33,11 +34,34 @@ func TestLimits(t *testing.T) {
 			}
 			return true
 		}},
+		"maxAsked": {At: maxAsked, Takes: func(_ *testing.T, n int) bool {
+			s := NewIDSet(kept.List[string]{}.Append("a", "b"))
+			for range n {
+				if !s.Has("b") {
+					return false
+				}
+			}
+			return s.index == nil
+		}},
 		"maxBuffer": {None: "a larger buffer is not kept"},
 	})
 }
 
 func declareName(tool inference.ToolDefinition) Encoded { return Encoded(tool.Name + tool.Description) }
+
+// TestIDSets asks for ids often enough for an index, before and after more are taken.
+func TestIDSets(t *testing.T) {
+	s := NewIDSet(kept.List[string]{}.Append("a", "b"))
+	for i := range 3 * maxAsked {
+		id := fmt.Sprint(i)
+		if s.Has(id) || !s.Has("a") || !s.Has("b") {
+			t.Fatalf("before id %d was taken: %v", i, s.All().Items())
+		}
+		if s.Add(id); !s.Has(id) || s.All().Len() != i+3 {
+			t.Fatalf("after id %d was taken: %v", i, s.All().Items())
+		}
+	}
+}
 
 // TestDeclarationsAreThoseOfTheRequest declares tools that change, come twice, and come again.
 func TestDeclarationsAreThoseOfTheRequest(t *testing.T) {

@@ -24,16 +24,6 @@ var ErrNoMessage = errors.New("the request has no message; it needs at least one
 // Encoded is JSON as Append writes it.
 type Encoded []byte
 
-// A Placed is an Encoded whose place in what it was appended to is known.
-type Placed struct {
-	Encoded
-
-	At int // set by Append
-}
-
-// In returns the Encoded as a part of what it was appended to.
-func (p *Placed) In(whole []byte) Encoded { return whole[p.At : p.At+len(p.Encoded)] }
-
 // Append appends what Encode returns to b. For most values of a request it uses no reflection.
 func Append(b []byte, v any) ([]byte, error) {
 	var err error
@@ -46,9 +36,9 @@ func Append(b []byte, v any) ([]byte, error) {
 		return strconv.AppendInt(b, int64(v), 10), nil
 	case Encoded:
 		return append(b, v...), nil
-	case *Placed:
-		v.At = len(b)
-		return append(b, v.Encoded...), nil
+	case *Gap:
+		v.at = len(b)
+		return append(b, ']'), nil
 	case Object:
 		b = append(b, '{')
 		names := slices.AppendSeq(make([]string, 0, len(v)), maps.Keys(v))

@@ -2,17 +2,15 @@ package wire
 
 import (
 	"slices"
-	"sync"
 
 	"turnkeeper/inference"
+	"turnkeeper/internal/kept"
 )
 
 // Prefixes keeps how the messages of the newest request of each conversation were written, because the next request
-// begins with them. T is what a renderer needs to go on after them; it is never changed. It is safe for concurrent use.
+// begins with them. T is what a renderer needs to go on after them; it is never changed. The zero value is empty.
 type Prefixes[T any] struct {
-	mu    sync.Mutex
-	all   map[prefixKey]prefix[T]
-	bytes int
+	all kept.Map[prefixKey, prefix[T]]
 }
 
 // maxPrefixes is about the number of bytes that a Prefixes keeps.
@@ -24,55 +22,40 @@ type prefixKey struct {
 }
 
 type prefix[T any] struct {
-	messages []inference.Message
+	messages kept.List[inference.Message]
 	written  T
-	size     int // bytes
 }
 
 // Of returns what was written of the first n messages of a request. n is 0 if nothing is kept of its conversation, or
 // only messages that it does not begin with. settings is a comparable value with everything else that the text of
 // messages depends on.
 func (p *Prefixes[T]) Of(req inference.Request, settings any) (written T, n int) {
-	p.mu.Lock()
-	known := p.all[prefixKey{req.CacheKey, settings}]
-	p.mu.Unlock()
-	n = len(known.messages)
-	if n > len(req.Messages) || !slices.EqualFunc(known.messages, req.Messages[:n], sameMessage) {
+	known, ok := p.begin(req, settings)
+	if !ok {
 		return written, 0
 	}
-	return known.written, n
+	return known.written, known.messages.Len()
+}
+
+// begin returns what is kept of the conversation of a request, and whether the request begins with it.
+func (p *Prefixes[T]) begin(req inference.Request, settings any) (known prefix[T], ok bool) {
+	known = p.all.Get(prefixKey{req.CacheKey, settings})
+	n := known.messages.Len()
+	return known, n <= len(req.Messages) &&
+		slices.EqualFunc(known.messages.Items(), req.Messages[:n], inference.Message.Equal)
 }
 
 // Keep keeps what was written of the messages of a request, which takes size bytes, in place of what was kept of its
 // conversation. It keeps nothing for a request without a CacheKey, or if this is more than a quarter of what it keeps.
 func (p *Prefixes[T]) Keep(req inference.Request, settings any, written T, size int) {
-	if req.CacheKey == "" || size > maxPrefixes/4 {
+	if req.CacheKey == "" {
 		return
 	}
-	key := prefixKey{req.CacheKey, settings}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[prefixKey]prefix[T]{}
+	known, ok := p.begin(req, settings)
+	if !ok {
+		known = prefix[T]{}
 	}
-	p.remove(key)
-	for other := range p.all { // in random order: conversations may take turns
-		if p.bytes+size <= maxPrefixes {
-			break
-		}
-		p.remove(other)
-	}
-	p.all[key] = prefix[T]{slices.Clone(req.Messages), written, size}
-	p.bytes += size
-}
-
-func (p *Prefixes[T]) remove(key prefixKey) {
-	p.bytes -= p.all[key].size
-	delete(p.all, key)
-}
-
-// sameMessage compares texts that usually are the same memory, which costs nothing.
-func sameMessage(a, b inference.Message) bool {
-	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && a.Tool == b.Tool &&
-		a.RawProvider == b.RawProvider && string(a.Raw) == string(b.Raw) && slices.Equal(a.Calls, b.Calls)
+	known.messages = known.messages.Append(req.Messages[known.messages.Len():]...)
+	known.written = written
+	p.all.Put(prefixKey{req.CacheKey, settings}, known, size, maxPrefixes)
 }
