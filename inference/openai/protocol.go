@@ -77,7 +77,8 @@ func renderMessagesBody(provider string, p Profile, req inference.Request) (wire
 	if p.Reasoning == ReasoningNever {
 		provider = "" // no answer is sent back as it came
 	}
-	body, err := messagesbody.Render(messagesbody.Options{Provider: provider, NoStream: p.NoStream, Extra: p.Extra}, req)
+	o := messagesbody.Options{Provider: provider, NoStream: p.NoStream, Extra: p.Extra}
+	body, err := messagesbody.Render(o, req)
 	return wire.WholeBody(body), err
 }
 

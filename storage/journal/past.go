@@ -27,7 +27,7 @@ type conversation struct {
 // maxPasts is about the number of bytes of memory that a process keeps.
 const maxPasts = 8 << 20
 
-// ids returns the ids of the turns.
+// ids returns the ids of the turns, not nil, which would be null in SQL.
 func (c conversation) ids() []int64 {
 	ids := make([]int64, len(c.turns))
 	for i := range c.turns {
@@ -44,8 +44,13 @@ func (c *conversation) add(past turnlog.Past, size int) {
 	c.turns, c.sizes, c.bytes = append(c.turns, past), append(c.sizes, size), c.bytes+size
 }
 
-// keep keeps a history, unless a newer one is kept: requests of older turns may be rebuilt at any time.
+// keep keeps the newest turns of a history, those that take a quarter of what is kept at all, unless a newer one is
+// kept: requests of older turns may be rebuilt at any time.
 func (p *pasts) keep(key turnkeeper.ConversationKey, history conversation) {
+	for history.bytes > maxPasts/4 {
+		history.bytes -= history.sizes[0]
+		history.turns, history.sizes = history.turns[1:], history.sizes[1:]
+	}
 	n, newer := len(history.turns), p.all.Get(key).turns
 	if n > 0 && (len(newer) == 0 || newer[len(newer)-1].TurnID <= history.turns[n-1].TurnID) {
 		p.all.Put(key, history, history.bytes, maxPasts)
@@ -54,7 +59,8 @@ func (p *pasts) keep(key turnkeeper.ConversationKey, history conversation) {
 
 // history returns the turns that were read, without their journals, with the rest: what is known of them, and the
 // journals of the others. Both are sorted by id.
-func (s *Store) history(ctx context.Context, read []dbsqlc.PastTurnsRow, known conversation) (history conversation, err error) {
+func (s *Store) history(ctx context.Context, read []dbsqlc.PastTurnsRow,
+	known conversation) (history conversation, err error) {
 	history.turns, history.sizes = make([]turnlog.Past, 0, len(read)), make([]int, 0, len(read))
 	var unknown []int64
 	for _, row := range read {

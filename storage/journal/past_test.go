@@ -32,6 +32,15 @@ func TestTheNewestHistoryIsKept(t *testing.T) {
 	if got := kept.all.Get(key); len(got.turns) != 2 || got.bytes != 20 || got.turns[0].TurnID != 3 {
 		t.Errorf("kept %+v", got)
 	}
+	large := of(5, 6, 7)
+	large.sizes, large.bytes = []int{maxPasts / 8, maxPasts / 8, maxPasts / 8}, 3*maxPasts/8
+	kept.keep(key, large)
+	if got := kept.all.Get(key); len(got.turns) != 2 || got.turns[0].TurnID != 6 || got.bytes != maxPasts/4 {
+		t.Errorf("of turns that take three eighths, %d are kept, which take %d bytes", len(got.turns), got.bytes)
+	}
+	if len(large.turns) != 3 {
+		t.Errorf("the history that was kept has %d turns", len(large.turns))
+	}
 	if got := kept.all.Get(turnkeeper.ConversationKey{Agent: "clerk", Name: "b"}); len(got.turns) != 0 {
 		t.Errorf("another conversation has %+v", got)
 	}

@@ -56,8 +56,8 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 	s.Out.Line("\n%s, %s, %s each", first.Section, term.Plural(first.Lanes, "lane"), term.Plural(first.Turns, "turn"))
 	speed := term.NewTable("", ">turns/s", ">first ÷ this", ">p50", ">p95", ">p99", ">1st request", ">CPU/turn",
 		">runs turns", ">Postgres", ">sender", ">model")
-	writes := term.NewTable("", ">write tx", ">statements", ">WAL kB", ">dead tuples", ">blocks", ">requests kB", ">repeated", ">anon at rest",
-		">file at rest", ">anon at peak", ">file at peak")
+	writes := term.NewTable("", ">write tx", ">statements", ">WAL kB", ">dead tuples", ">blocks", ">requests kB",
+		">repeated", ">anon at rest", ">file at rest", ">anon at peak", ">file at peak")
 	for _, f := range figures {
 		name := f.System
 		if f.Case != "" {
