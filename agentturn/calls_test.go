@@ -211,7 +211,7 @@ func TestWireIDs(t *testing.T) {
 		for _, c := range b.store.calls() {
 			wire, provider = append(wire, c.WireID), append(provider, c.ProviderID)
 		}
-		want := []string{"x", "round-1-tool-2", "round-1-tool-3", "round-1-tool-5", "round-1-tool-5-2",
+		want := []string{"x", "round-1-tool-2", "round-1-tool-3", "round-1-tool-5", "turn-7-round-1-tool-5",
 			"round-1-tool-6", "round-2-tool-1", "y"}
 		if diff := cmp.Diff(want, wire); diff != "" {
 			t.Error(diff)

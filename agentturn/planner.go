@@ -227,13 +227,16 @@ const (
 func (p *planner) taken(id string) bool { return p.wireIDs[id] || p.shows(id) }
 
 // wireID returns the ID under which the call is answered: the provider's own ID if it
-// is valid and not taken.
+// is valid and not taken. Servers that count the calls of an answer repeat their IDs in each turn.
 func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
 	if id == "" || len(id) > maxWireID || outputs.Clean(id) != id || p.taken(id) {
 		id = key.String()
 	}
+	if p.taken(id) {
+		id = prompt.RenamedID(p.ledger.record.Turn.ID, key)
+	}
 	for n := 2; p.taken(id); n++ {
-		id = fmt.Sprintf("%s-%d", key, n)
+		id = fmt.Sprintf("%s-%d", prompt.RenamedID(p.ledger.record.Turn.ID, key), n)
 	}
 	p.wireIDs[id] = true
 	return id

@@ -193,8 +193,8 @@ func (w *messageWriter) reserve(in input) {
 	}
 }
 
-// renamed returns the id of a call of an earlier turn that has the id of another one.
-func renamed(turn turnkeeper.TurnID, key turnkeeper.CallKey) string {
+// RenamedID returns the id on the wire of a call whose own is that of another call, of its turn or of another one.
+func RenamedID(turn turnkeeper.TurnID, key turnkeeper.CallKey) string {
 	return fmt.Sprintf("turn-%d-%s", turn, key)
 }
 
@@ -205,7 +205,7 @@ func (w *messageWriter) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.
 	for call := range eachCall(rounds) {
 		id := call.WireID
 		if w.ids[id] {
-			id = renamed(turn, call.Key)
+			id = RenamedID(turn, call.Key)
 		}
 		w.ids[id] = true
 		names[call.WireID] = id

@@ -113,7 +113,7 @@ func PastCall(history []turnlog.Past, id string) (turnkeeper.TurnID, *turnkeeper
 	}
 	for _, past := range slices.Backward(history) {
 		for call := range eachCall(past.Rounds) {
-			if string(call.OutputID) == id || call.WireID == id || renamed(past.TurnID, call.Key) == id {
+			if string(call.OutputID) == id || call.WireID == id || RenamedID(past.TurnID, call.Key) == id {
 				return past.TurnID, call
 			}
 		}

@@ -52,7 +52,7 @@ func TestRun(t *testing.T) {
 	}
 	targets := 6 // without CPU time
 	if r.CPUFrom != "" {
-		targets = 8
+		targets = 10
 		if r.Idle == nil || r.Idle.Worker <= 0 {
 			t.Errorf("a worker without work: %+v", r.Idle)
 		}

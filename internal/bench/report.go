@@ -96,6 +96,16 @@ type IdleWorker struct {
 	Backends float64       `json:"backends_cpu_ms_per_second"` // its sessions on the server
 }
 
+// section returns the figures of a section, in order.
+func (r *Report) section(name string) (figures []Figure) {
+	for _, f := range r.Figures {
+		if f.Section == name {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
+
 // figure returns the figure of a system without a case; nil: there is none.
 func (r *Report) figure(section, system string, lanes int) *Figure {
 	for i := range r.Figures {

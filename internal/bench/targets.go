@@ -46,6 +46,13 @@ func (r *Report) judge() {
 			judge(at("anonymous memory of the worker"), "MiB", atMost, 25, float64(own.Peak.Anonymous)/(1<<20))
 		}
 	}
+	if pair := r.section(SectionHistory); len(pair) == 2 && pair[0].CPU != nil {
+		relative := func(of func(cpu map[string]float64) float64) float64 { return of(pair[1].CPU) / of(pair[0].CPU) }
+		judge("long conversation: CPU of the worker, relative to a new one", "×", atMost, 1.3,
+			relative(func(cpu map[string]float64) float64 { return cpu["worker"] }))
+		judge("long conversation: CPU of all but the model, relative to a new one", "×", atMost, 1.3,
+			relative(func(cpu map[string]float64) float64 { return cpu[total] - cpu["model"] }))
+	}
 	if i := r.Idle; i != nil {
 		judge("worker without work: CPU with its sessions per second", "ms", atMost, 4, i.Worker+i.Backends)
 	}
