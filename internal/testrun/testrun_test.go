@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,5 +165,18 @@ func await(t *testing.T, what string, so func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("timeout waiting until %s", what)
 		}
+	}
+}
+
+func TestClosedAddress(t *testing.T) {
+	address := testrun.ClosedAddress(t)
+	for range 2 {
+		connection, err := net.Dial("tcp", address)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a connection to %s: %v, %v; want a refusal", address, connection, err)
+		}
+	}
+	if listener, err := net.Listen("tcp", address); err == nil {
+		t.Errorf("another server can have %s", listener.Addr())
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/outbox"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/webhooks"
 )
 
@@ -295,12 +296,7 @@ func TestAddressesAreChecked(t *testing.T) {
 // TestFailuresDoNotRepeatTheAddress checks that stored errors contain no part of the address.
 func TestFailuresDoNotRepeatTheAddress(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().String()
-	_ = listener.Close()
+	closed := testrun.ClosedAddress(t)
 	for url, want := range map[string]string{
 		"http://" + closed + "/?token=t0psecret": "connect: connection refused",
 		"http://t0psecret.invalid/":              "DNS lookup failed: ",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/golden"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
@@ -161,11 +161,7 @@ func TestEveryAnswerOfAProvider(t *testing.T) {
 		_, _ = w.Write([]byte(providersThatAnswer[name].body))
 	}))
 	t.Cleanup(server.Close)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	closed := testrun.ClosedAddress(t)
 	cfg := config.Default()
 	cfg.Learn("hush-hush-1")
 	for name, p := range providersThatAnswer {
@@ -176,7 +172,7 @@ func TestEveryAnswerOfAProvider(t *testing.T) {
 		}
 		cfg.Providers[name] = provider
 	}
-	cfg.Providers["away"] = config.Provider{Name: "away", BaseURL: "http://" + closed.Addr().String() + "/hush-hush-1"}
+	cfg.Providers["away"] = config.Provider{Name: "away", BaseURL: "http://" + closed + "/hush-hush-1"}
 	cfg.Providers["wrong"] = config.Provider{Name: "wrong", BaseURL: "http://h/v1",
 		Headers: map[string]config.Secret{"bad header": config.NewSecret("x")}}
 	cfg.Providers["unset"] = config.Provider{Name: "unset", BaseURL: server.URL + "/lists/hush-hush-1"}
@@ -212,7 +208,7 @@ func TestEveryAnswerOfAProvider(t *testing.T) {
 		what, advice := w.Warning()
 		fmt.Fprintf(&written, "%s\n  warning: %s\n  advice: %s\n", w, what, advice)
 	}
-	text := strings.NewReplacer(server.URL, "SERVER", closed.Addr().String(), "CLOSED").Replace(written.String())
+	text := strings.NewReplacer(server.URL, "SERVER", closed, "CLOSED").Replace(written.String())
 	if strings.Contains(text, "hush-hush-1") {
 		t.Error("it tells a secret")
 	}
