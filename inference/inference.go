@@ -65,7 +65,8 @@ const (
 
 // A Request is one model call.
 type Request struct {
-	Model           string // the provider's own name for it
+	Model string // the provider's own name for it
+	// Messages must not be changed: the requests of a conversation share them. Change a clone.
 	Messages        []Message
 	Tools           []ToolDefinition // nil: none are declared
 	ToolChoice      ToolChoice

@@ -35,7 +35,7 @@ func (k pasts) load(s *sizer, past turnlog.Past) pastLoad {
 	return known
 }
 
-// A written is what an epoch shows of earlier turns, which later requests repeat. It never changes.
+// A written is what an epoch shows of earlier turns, which later requests repeat. The lists never change.
 type written struct {
 	epoch    *epoch
 	counts   *Counts
