@@ -45,7 +45,7 @@ func TestTheRequestOfARound(t *testing.T) {
 			RawProvider: "local"},
 		{Role: "tool", Tool: "look", Text: strings.Repeat("é", 30_000)}, say("user", "")}
 	sent.Tools = []inference.ToolDefinition{{Name: "look", Description: "Looks.", Parameters: []byte(`{"x":1}`)}}
-	// marks fails the test unless the page marks so many pieces with this text, and has so many open.
+	// marks checks how many messages or tools the page marks with a text, and how many are expanded.
 	marks := func(a answer, marked int, text string, open int) {
 		t.Helper()
 		body := string(a.body)

@@ -36,7 +36,7 @@ func (p parts) unwritten(parts []turnlog.RequestPart) (unwritten []turnlog.Reque
 
 // HasCallID reports whether an earlier turn that requests show has a call with this id on the wire.
 func (s *State) HasCallID(id string) bool {
-	if s.pasts.newest.epoch == nil { // no request of this execution has extended an epoch
+	if s.pasts.newest.epoch == nil { // no request has extended the epoch yet
 		return slices.Contains(callIDs(s.history), id)
 	}
 	return slices.Contains(s.pasts.newest.callIDs.Items(), id)

@@ -7,6 +7,23 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
+// A new epoch may show a turn that the one before it did not: one that waited for a person while later turns ran.
+func TestACallOfATurnThatANewEpochShowsIsFound(t *testing.T) {
+	t.Parallel()
+	p := readJournal(t, "window 32000 1000\nmessage Hello.\npast 3 Earlier.\ncall w1 found\nreply Fine.")
+	id := p.history[0].Rounds[0].Calls[0].WireID
+	p.pasts.newest = written{epoch: &epoch{}} // of an epoch that does not show it
+	if p.HasCallID(id) {
+		t.Fatal("the epoch before shows the call")
+	}
+	if _, err := p.begin(p.model, p.at, EpochHistory, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !p.HasCallID(id) || p.HasCallID("other") {
+		t.Errorf("the call %q is not found once the new epoch has begun", id)
+	}
+}
+
 // TestWhatIsKeptOfAChain asks for what is written of a chain for epochs that show the same turns, more, and others.
 func TestWhatIsKeptOfAChain(t *testing.T) {
 	t.Parallel()

@@ -136,6 +136,7 @@ func (s *State) extend(m Model, at Moment, e *epoch) (request Request, fits bool
 // begin returns the first request of an epoch. before is the one before it, or nil.
 func (s *State) begin(m Model, at Moment, reason turnkeeper.EpochReason, before *epoch) (Request, error) {
 	e := s.newEpoch(m, at, reason)
+	s.pasts.newest = written{} // it may show turns that the epoch before did not
 	history, older := s.kept(before)
 	p := s.plan(m, at, e)
 	summaryRoom := 0

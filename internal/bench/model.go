@@ -148,7 +148,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if round == 1 {
 		m.firstRequest(message, at)
 	}
-	if req.model == "trivial" || message == "" { // without a message of the benchmark, a summary is asked for
+	if req.model == "trivial" || message == "" { // a request for a summary has no message of the benchmark
 		round = 3
 	}
 	if req.model == "streamed" {

@@ -25,8 +25,8 @@ func (m *Map[K, V]) Get(key K) V {
 	return m.all[key].value
 }
 
-// Put replaces the value of a key by one that takes about so many bytes, of at most limit bytes in all. A value that
-// takes more than a quarter of them is not kept, and the one before it is gone.
+// Put stores a value of about the given size in bytes under a key, and evicts others until the Map holds at most limit
+// bytes. A value larger than a quarter of limit is not stored; the key's old value is removed in any case.
 func (m *Map[K, V]) Put(key K, value V, bytes, limit int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

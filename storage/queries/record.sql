@@ -68,9 +68,10 @@ from (select unnest(@turn_ids::bigint[]) as id) w,
 order by j.turn_id, j.n;
 
 -- name: PastTurns :many
--- Only ids of the turns in known: nothing of what is told of a turn that ended changes.
--- The conditions and the order use the index of a conversation's turns, whatever the statistics say. offset 0: of a
--- known turn nothing else is read.
+-- The ended turns before a turn, newest first. Of the turns in known it returns only the id and state: the caller has
+-- cached the rest, which is immutable.
+-- The range condition and the order make the planner use the index on conversations even with stale statistics.
+-- offset 0 keeps the subquery separate, so that it is not run for known turns.
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, coalesce(t.body, '')::text as body,
     coalesce(t.silent, false)::boolean as silent,
     coalesce(t.reply, case when t.silent then p.inner_dialogue end, '')::text as reply

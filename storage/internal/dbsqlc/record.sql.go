@@ -319,9 +319,10 @@ type PastTurnsRow struct {
 	Reply      string
 }
 
-// Only ids of the turns in known: nothing of what is told of a turn that ended changes.
-// The conditions and the order use the index of a conversation's turns, whatever the statistics say. offset 0: of a
-// known turn nothing else is read.
+// The ended turns before a turn, newest first. Of the turns in known it returns only the id and state: the caller has
+// cached the rest, which is immutable.
+// The range condition and the order make the planner use the index on conversations even with stale statistics.
+// offset 0 keeps the subquery separate, so that it is not run for known turns.
 func (q *Queries) PastTurns(ctx context.Context, arg PastTurnsParams) ([]PastTurnsRow, error) {
 	rows, err := q.db.Query(ctx, PastTurns,
 		arg.Known,

@@ -100,7 +100,7 @@ func (s Stem) Body(tail []byte) Body {
 // Len returns the number of bytes of the messages.
 func (s Stem) Len() int { return s.messages.Len() }
 
-// A Gap is the place of a list in an object, of which Append writes only the bracket that ends it.
+// A Gap marks where the list of messages goes in an object. Append writes only the list's closing bracket there.
 type Gap struct{ at int }
 
 // Around returns what stands before and after the list in what it was appended to.

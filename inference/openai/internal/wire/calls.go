@@ -154,7 +154,7 @@ const (
 // wordID matches the call ids that Anthropic's models accept.
 var wordID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// An IDSet is a set of ids, most of which earlier requests of the conversation have taken.
+// An IDSet is the set of ids that are in use in a conversation. Most of them come from its earlier requests.
 type IDSet struct {
 	all   kept.List[string]
 	asked int             // how often Has was called
