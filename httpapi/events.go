@@ -108,6 +108,7 @@ func wantsStream(r *http.Request) bool {
 func retryLater(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "retry: 3000\n\n")
+	_ = http.NewResponseController(w).Flush()
 }
 
 // afterOf returns the number of the last event the client has. Last-Event-ID wins over the query: a

@@ -119,7 +119,10 @@ func (a *API) serve(route Route) http.Handler {
 		p := a.problemOf(r, err)
 		if p != nil && p.Temporary() && !p.Lasts && route.eventSource && wantsStream(r) {
 			retryLater(w)
-			return
+			p = nil
+		}
+		if p == nil && route.abortsEarly {
+			panic(http.ErrAbortHandler)
 		}
 		a.refuse(w, r, p)
 	})

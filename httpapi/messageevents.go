@@ -70,24 +70,20 @@ func (s *events) checkTurn(c *request.Call, id turnkeeper.MessageID, turn turnke
 	return request.Refuse(http.StatusBadRequest, "the event with this id belongs to another message"), nil
 }
 
-// writeMessage writes the events of a message that the caller may see. A stream that ends before the last event, while
-// the message exists, ends with a connection error: generated clients take any other end for that of the message.
+// writeMessage writes the events of a message that the caller may see. It returns nil after the last event, and if the
+// message was purged. After any other end the connection is closed (Route.abortsEarly): generated clients would take a
+// normal end for that of the message.
 func (s *events) writeMessage(ctx context.Context, c *request.Call, w *eventWriter, id turnkeeper.MessageID,
 	after stream.Cursor) error {
 	for e, err := range s.hub.Message(ctx, id, after) {
 		if errors.Is(err, turnkeeper.ErrNotFound) {
-			return request.ErrGone
+			return nil
 		}
 		event, seen := e.Event, true
 		if err == nil {
 			event, seen, err = s.visible(ctx, c, e)
 		}
-		switch {
-		case c.Context().Err() != nil:
-			return request.ErrGone
-		case err != nil:
-			panic(http.ErrAbortHandler)
-		case seen && w.numbered(e.ID(), event) != nil:
+		if err != nil || seen && w.numbered(e.ID(), event) != nil {
 			return request.ErrGone
 		}
 	}

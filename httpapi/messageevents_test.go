@@ -39,11 +39,10 @@ type frame struct {
 	raw string
 }
 
-// frames opens the stream of a message after a position. It sends the events until the stream ends or ctx does.
-func (h *env) frames(ctx context.Context, id turnkeeper.MessageID, after string, headers ...string) <-chan frame {
+// openStream opens the stream of a message after a position.
+func (h *env) openStream(ctx context.Context, id turnkeeper.MessageID, after string, headers ...string) *http.Response {
 	h.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events",
-		h.base, id), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events", h.base, id), nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -60,6 +59,13 @@ func (h *env) frames(ctx context.Context, id turnkeeper.MessageID, after string,
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		h.t.Fatalf("the stream is answered %d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
+	return resp
+}
+
+// frames opens the stream of a message after a position. It sends the events until the stream ends or ctx does.
+func (h *env) frames(ctx context.Context, id turnkeeper.MessageID, after string, headers ...string) <-chan frame {
+	h.t.Helper()
+	resp := h.openStream(ctx, id, after, headers...)
 	all := make(chan frame)
 	go func() {
 		defer close(all)
@@ -492,25 +498,45 @@ func eventTypes(t *testing.T, files ...string) (all []turnkeeper.EventType) {
 	return all
 }
 
-// TestAMessageIsWatchedWhileTheProcessStops checks that the stream ends with a connection error, and goes on at another
-// process.
+// TestAMessagesStreamNeverEndsEarlyAsIfItWereComplete checks that a stream without its last event ends with a connection
+// error, wherever it ends.
+func TestAMessagesStreamNeverEndsEarlyAsIfItWereComplete(t *testing.T) {
+	token := []string{"Authorization", "Bearer tk_some", "Accept", "text/event-stream"}
+	for _, c := range []struct {
+		name    string
+		change  func(*httpapi.Config)
+		stop    bool // before the request
+		headers []string
+	}{
+		{name: "the process stops", change: func(*httpapi.Config) {}},
+		{name: "the process has been told to stop", change: func(*httpapi.Config) {}, stop: true},
+		{name: "the database is away", change: func(c *httpapi.Config) { c.Store = away{c.Store} }},
+		{name: "the database is away at the login", change: func(c *httpapi.Config) { c.Store = away{c.Store} }, headers: token},
+		{name: "the database hangs", change: func(c *httpapi.Config) {
+			c.Store, c.QueryTimeout = hanging{c.Store}, 50*time.Millisecond
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newEnv(t, c.change)
+			id := h.sendAs("", "clerk", "talk")
+			if c.stop {
+				h.server.Drain()
+			}
+			resp := h.openStream(t.Context(), id, "", c.headers...)
+			defer func() { _ = resp.Body.Close() }()
+			h.server.Drain()
+			if body, err := io.ReadAll(resp.Body); err == nil || !strings.HasPrefix(string(body), "retry: ") {
+				t.Errorf("the stream ended with %v after %q", err, body)
+			}
+		})
+	}
+}
+
+// TestAMessageIsWatchedWhileTheProcessStops checks that the client goes on at another process.
 func TestAMessageIsWatchedWhileTheProcessStops(t *testing.T) {
 	h := newEnv(t)
 	id := h.sendAs("", "clerk", "talk")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events",
-		h.base, id), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
 	h.server.Drain()
-	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("the stream ended as if it were complete")
-	}
 	_, h.base = h.serve()
 	frames := h.frames(t.Context(), id, "")
 	h.next(frames, "message_waiting")

@@ -29,6 +29,7 @@ type Route struct {
 
 	probe       bool // exempt from the limit of requests in progress
 	eventSource bool // on a temporary error, a stream starts and ends, so that an EventSource reconnects
+	abortsEarly bool // a stream that ends before its last event ends with a connection error
 	strictQuery bool // refuse unknown query parameters
 }
 
@@ -315,7 +316,7 @@ func (s *events) routes() []Route {
 			{Status: 204, Doc: "streams: the client has the turn's last event; do not reconnect"},
 		},
 	}, {
-		Route: ofUser(get("/v1/messages/{id}/events", forSend, s.ofMessage)), eventSource: true,
+		Route: ofUser(get("/v1/messages/{id}/events", forSend, s.ofMessage)), eventSource: true, abortsEarly: true,
 		ID: "getMessageEvents", Tag: "messages",
 		Summary: "The events of a message from its wait to its reply, as a stream: the stored and all future ones",
 		Note: "A token with send gets text, names and states of tools, and asks, but no arguments, results or reasoning, and no text of an agent whose " +
