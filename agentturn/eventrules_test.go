@@ -3,6 +3,7 @@ package agentturn_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,6 +29,7 @@ type reading struct {
 	blocks  int                    // the newest block
 	stopped map[int]int            // round_stop events, by round
 	results map[turnkeeper.CallKey]int
+	asking  map[string]bool // asks that are told as opened and not as closed
 	resumed int
 	faults  []string
 }
@@ -37,7 +39,7 @@ func misplacedEvents(
 	turn turnkeeper.Turn, rounds []turnkeeper.Round, asks []askings.Ask, events []turnkeeper.Event, reply string,
 ) []string {
 	r := &reading{turn: turn, rounds: rounds, asks: asks, reply: reply, stopped: map[int]int{},
-		results: map[turnkeeper.CallKey]int{}}
+		results: map[turnkeeper.CallKey]int{}, asking: map[string]bool{}}
 	for i, e := range events {
 		r.at = e
 		rule, known := eventRules[e.Type]
@@ -247,6 +249,12 @@ func (r *reading) ask(state askings.State) {
 		}
 		if told == data {
 			r.is(a.Call.Round, 0)
+			if state == askings.Open {
+				r.asking[data.Ask] = true
+				return
+			}
+			same(r, "an open ask", r.asking[data.Ask], true)
+			delete(r.asking, data.Ask)
 			return
 		}
 	}
@@ -263,6 +271,9 @@ func (r *reading) end(fits bool) {
 	same(r, "number of rounds", data.Rounds, len(r.rounds))
 	same(r, "number of calls", data.Calls, len(callsOf(r.rounds)))
 	same(r, "number", r.at.Seq, r.turn.LastSeq)
+	if len(r.asking) > 0 {
+		r.wrong("no event tells the end of the asks %v", slices.Sorted(maps.Keys(r.asking)))
+	}
 	if !data.Retry && r.reply != data.Reply {
 		r.wrong("the reply is %q", r.reply)
 	}

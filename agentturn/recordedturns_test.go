@@ -218,6 +218,12 @@ var recordedTurns = map[string]recordedTurn{
 		b := finishing(t, asks("slow", "send"), says("What I have."))
 		return b.with(finishes(b, "slow", turnkeeper.EffectNone), once("send"))
 	}, runs()},
+	"a turn that finishes while it asks": {func(t *testing.T) *bench {
+		b := finishing(t, asks("slow", "pay", "rent"), says("What I have."))
+		b.bounds.AsyncTimeout = 500 * time.Millisecond
+		return b.with(finishes(b, "slow", turnkeeper.EffectNone), once("pay").needsApproval(),
+			once("rent").needsApproval())
+	}, runs()},
 	"a cancelled turn": {steps(func(b *bench) {
 		b.with(once("hang").does(hangs))
 	}, inferencetest.Answer(asking("On it.", "hang"))), cancelledAfter(5*time.Second, agentturn.ErrCancelled)},
