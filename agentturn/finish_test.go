@@ -98,6 +98,9 @@ func TestATurnFinishes(t *testing.T) {
 			denied, denied}, 62 * time.Second, []string{sent, notRun, notRun}},
 		"an effect in the background": {[]string{"post", "slow"}, func(*bench) {}, []turnkeeper.CallState{done, denied},
 			62 * time.Second, nil},
+		"an effect that waits for one in the background": {[]string{"post", "send"}, func(b *bench) {
+			b.bounds.AsyncTimeout = 500 * time.Millisecond
+		}, []turnkeeper.CallState{done, denied}, 62 * time.Second, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -286,15 +286,31 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 	}
 }
 
+// descriptions are those of the agents of a process.
+type descriptions map[string]string
+
+func (d descriptions) Describe(name string) (text string, known bool) {
+	text, known = d[name]
+	return text, known
+}
+
 // TestWhoIsOffered checks that spawn_agent is declared only if the agent can spawn, and
-// with the agents that it may spawn.
+// with the agents that it may spawn, each with the description that the process has of it.
 func TestWhoIsOffered(t *testing.T) {
 	for name, c := range map[string]struct {
 		lineage turnlog.Lineage
 		change  func(*bench)
+		agents  agentturn.Agents
 		want    []string
+		listed  string // empty: the names alone
 	}{
 		"all": {want: []string{"scout", "critic"}},
+		"all are described": {agents: descriptions{"scout": "Finds things.", "critic": "Reads them.", "boss": "Rules."},
+			want: []string{"scout", "critic"}, listed: "\n- scout: Finds things.\n- critic: Reads them."},
+		"one has no description": {agents: descriptions{"scout": "", "critic": "Reads them."},
+			want: []string{"scout", "critic"}, listed: "\n- scout\n- critic: Reads them."},
+		"one is not here": {agents: descriptions{"scout": "Finds things."},
+			want: []string{"scout", "critic"}, listed: "\n- scout: Finds things.\n- critic"},
 		"not an ancestor": {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"critic", "tester"},
 			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3}}, want: []string{"scout"}},
 		"at the bottom": {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"boss", "tester"},
@@ -307,12 +323,20 @@ func TestWhoIsOffered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := team(t, says("Done."))
 				b.store.lineage = c.lineage
+				b.config = func(cfg *agentturn.Config) { cfg.Agents = c.agents }
 				if c.change != nil {
 					c.change(b)
 				}
+				spawns := slices.Clone(b.def.SubAgents)
 				b.run(t.Context())
+				if !slices.Equal(b.def.SubAgents, spawns) { // other turns share it
+					t.Errorf("the definition now lists %v", b.def.SubAgents)
+				}
 				var got []string
 				for _, tool := range b.requests()[0].Tools {
+					if tool.Name != turnkeeper.ToolSpawnAgent {
+						continue
+					}
 					var schema struct {
 						Properties struct{ Agent struct{ Enum []string } }
 					}
@@ -320,6 +344,13 @@ func TestWhoIsOffered(t *testing.T) {
 						t.Fatal(err)
 					}
 					got = schema.Properties.Agent.Enum
+					listed := c.listed
+					if listed == "" {
+						listed = "\n- " + strings.Join(c.want, "\n- ")
+					}
+					if _, list, _ := strings.Cut(tool.Description, " Agents:"); list != listed {
+						t.Errorf("the description lists %q, want %q", list, listed)
+					}
 				}
 				if !slices.Equal(got, c.want) {
 					t.Errorf("offered are %v", got)
