@@ -542,7 +542,7 @@ func (a *attempt) failed(err error, partial *partialAnswer, used turnkeeper.Usag
 	})
 }
 
-// writeSideUsage adds the usage of summaries to the next write, if no round followed that
+// writeSideUsage adds the usage of summaries to the last write, if no round followed that
 // includes it.
 func (m *models) writeSideUsage(next *pending, round int) {
 	if m.sideUsage == (turnkeeper.Usage{}) {
@@ -552,5 +552,4 @@ func (m *models) writeSideUsage(next *pending, round int) {
 		Round: round, Class: "interrupted", Error: "older turns were summarised for a round that has no answer",
 		Usage: m.sideUsage,
 	})
-	m.sideUsage = turnkeeper.Usage{}
 }

@@ -34,14 +34,11 @@ func (p *pending) dropResult(nonce string) {
 // must not look as if they had. The start of a call that has run anyway, because it
 // only reads, stays. It reports whether there were any.
 func (p *pending) dropStarts() bool {
-	kept := slices.DeleteFunc(slices.Clone(p.Starts), func(s turnlog.CallStart) bool {
+	all := len(p.Starts)
+	p.Starts = slices.DeleteFunc(p.Starts, func(s turnlog.CallStart) bool {
 		return !slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Key == s.Key })
 	})
-	dropped := len(kept) < len(p.Starts)
-	if dropped {
-		p.Starts = kept
-	}
-	return dropped
+	return len(p.Starts) < all
 }
 
 // hasOutput reports whether an output waits to be written, which a call may read.

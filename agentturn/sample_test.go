@@ -120,6 +120,8 @@ func TestNoBudgetForAToolsQuestion(t *testing.T) {
 	}
 }
 
+// TestBoundsOfAToolsQuestion checks how long an answer may be, and that a question which is too long is refused at once:
+// no model is asked, not even another one of the chain for which it would be as long, and nothing is tried again.
 func TestBoundsOfAToolsQuestion(t *testing.T) {
 	long := strings.Repeat("word ", 400)
 	cases := map[string]struct {
@@ -142,22 +144,28 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, asks("asker"), says("yes"), says("Done."))
-			if c.window > 0 {
-				b.windows["main/model"] = c.window
-			}
-			b.with(sampling(c.sampling))
-			b.run(t.Context())
-			shown, sent := b.store.calls()[0].Shown, b.script.Requests()[1]
-			if c.told != "" {
-				if !strings.Contains(shown, c.told) || len(sent.Tools) == 0 {
-					t.Errorf("%s; then %+v was sent", shown, sent)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("asker"), says("yes"), says("Done."))
+				if c.window > 0 {
+					b.windows["main/model"] = c.window
 				}
-				return
-			}
-			if sent.MaxOutputTokens != c.answer {
-				t.Errorf("%d tokens were asked for", sent.MaxOutputTokens)
-			}
+				b.with(sampling(c.sampling))
+				began := time.Now()
+				b.run(t.Context())
+				if took := time.Since(began); took > 0 || b.logged("model call for a tool failed, trying again") > 0 {
+					t.Errorf("it took %s", took)
+				}
+				shown, sent := b.store.calls()[0].Shown, b.script.Requests()[1]
+				if c.told != "" {
+					if !strings.Contains(shown, c.told) || len(sent.Tools) == 0 {
+						t.Errorf("%s; then %+v was sent", shown, sent)
+					}
+					return
+				}
+				if sent.MaxOutputTokens != c.answer {
+					t.Errorf("%d tokens were asked for", sent.MaxOutputTokens)
+				}
+			})
 		})
 	}
 }

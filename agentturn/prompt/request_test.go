@@ -224,6 +224,8 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		says   string
 	}{
 		"nothing": {1, func(*turnkeeper.Recipe, map[string]string) {}, nil, ""},
+		"round 0": {0, func(*turnkeeper.Recipe, map[string]string) {}, prompt.ErrNoRound,
+			"there is no such round: turn 7 has 1"},
 		"no such round": {2, func(*turnkeeper.Recipe, map[string]string) {}, prompt.ErrNoRound,
 			"there is no such round: turn 7 has 1"},
 		"another version": {1, func(r *turnkeeper.Recipe, _ map[string]string) {
@@ -257,6 +259,13 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 				record.Rounds[0].Recipe = nil
 			} else {
 				c.change(&recipe, parts)
+			}
+			var summary turnkeeper.TurnID
+			if name == "a summary is gone" {
+				summary = 5
+			}
+			if got := prompt.SummaryOf(record, c.number); got != summary {
+				t.Errorf("it shows the summary of the turns up to %d, want %d", got, summary)
 			}
 			rebuilt, err := prompt.Rebuild(record, agent, c.number, parts)
 			if c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.says == "") || err != nil &&

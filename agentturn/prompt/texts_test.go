@@ -327,9 +327,12 @@ func TestARequestIsWhatItsRecipeSays(t *testing.T) {
 func checkRebuilt(t *testing.T, s *prompt.State, record *turnlog.Record, rounds []turnkeeper.Round,
 	request prompt.Request) {
 	t.Helper()
-	parts := map[string]string{}
-	for _, part := range s.Unwritten(request.Recipe, request.Parts) {
+	parts, unwritten := map[string]string{}, s.Unwritten(request.Recipe, request.Parts)
+	for _, part := range unwritten {
 		parts[part.SHA256] = part.Content
+	}
+	if len(unwritten) > len(parts) {
+		t.Errorf("%d parts are written, %d of them twice", len(unwritten), len(unwritten)-len(parts))
 	}
 	if again := s.Unwritten(request.Recipe, request.Parts); len(again) > 0 {
 		t.Errorf("%d parts are written twice", len(again))
