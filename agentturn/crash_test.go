@@ -14,7 +14,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
-	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -342,13 +341,9 @@ func TestFaultPoints(t *testing.T) {
 		asking.waits()
 		asking.answer(yes)
 		asking.run(t.Context())
-		probing := newBench(t, says("ok"), says("done"))
+		probing := newBench(t, says("ok"), says("done")).inDoubt()
 		probing.fault = hook
-		record, journal := probing.store.dispatch()
-		record.Suspects = []modelhealth.Suspect{{Model: "main/model", Failures: 1, Requests: 4, Open: true}}
-		if _, err := probing.resume(t.Context(), record, journal); err != nil {
-			t.Error(err)
-		}
+		probing.run(t.Context())
 		for _, label := range hook.seen {
 			seen[label] = true
 		}

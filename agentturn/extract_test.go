@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -382,6 +383,17 @@ func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key t
 	}
 	c.kept[key] = value
 	return nil
+}
+
+// A staleCache has an extraction of another text for every query, and keeps none.
+type staleCache struct{}
+
+func (staleCache) FindExtraction(context.Context, turnlog.ExtractionKey) ([]byte, bool, error) {
+	return []byte(`{"snippets":[{"text":"nowhere in it","start_char":1,"end_char":14}]}`), true, nil
+}
+
+func (staleCache) KeepExtraction(context.Context, turnkeeper.TurnID, turnlog.ExtractionKey, []byte) error {
+	return errors.New("the cache is full")
 }
 
 // TestWhichModelSearches checks which model searches: the agent's extraction model, else

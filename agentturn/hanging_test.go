@@ -334,7 +334,8 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 	"a tool that asks a model": func(t *testing.T) *bench {
 		return newBench(t, asks("asker"), says("a rhyme"), says("Done.")).with(sampling(question("moon")))
 	},
-	"a summary": func(t *testing.T) *bench { return talk(t, 12, summarises("a summary"), says("Done.")) },
+	"a model in doubt": func(t *testing.T) *bench { return newBench(t, says("ok"), says("Done.")).inDoubt() },
+	"a summary":        func(t *testing.T) *bench { return talk(t, 12, summarises("a summary"), says("Done.")) },
 	"a lost worker": func(t *testing.T) *bench {
 		found := func() (tools.Result, bool, error) { return tools.Result{Text: "booked"}, true, nil }
 		b := newBench(t, asks("send")).with(&reconciler{once("send"), found})

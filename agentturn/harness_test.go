@@ -26,6 +26,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
@@ -54,6 +55,7 @@ type bench struct {
 	log       *observer.ObservedLogs
 	finish    chan struct{}             // closed when the turn is to finish
 	before    func(turnlog.Entry) error // hook of each dispatch's journal
+	suspects  []modelhealth.Suspect     // what the record says of the turn's message; nil: what the store has
 }
 
 func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
@@ -115,6 +117,9 @@ func (b *bench) dispatch(ctx context.Context) (turnlog.Outcome, error) {
 
 func (b *bench) resume(ctx context.Context, record *turnlog.Record,
 	journal agentturn.Journal) (turnlog.Outcome, error) {
+	if b.suspects != nil {
+		record.Suspects = b.suspects
+	}
 	a := agentturn.Assignment{Record: record, Definition: b.def, Newest: b.newest, Retired: b.retired, Finish: b.finish}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
@@ -412,6 +417,12 @@ func (b *bench) decode(data json.RawMessage, into any) {
 	if err := json.Unmarshal(data, into); err != nil {
 		b.t.Fatalf("event data %s: %v", data, err)
 	}
+}
+
+// inDoubt makes a turn whose message a model has failed while it was not known to be up.
+func (b *bench) inDoubt() *bench {
+	b.suspects = []modelhealth.Suspect{{Model: "main/model", Failures: 1, Requests: 4, Open: true}}
+	return b
 }
 
 func (b *bench) logged(message string) int { return b.log.FilterMessage(message).Len() }

@@ -102,6 +102,31 @@ func TestEachTimeActsAtItsLimit(t *testing.T) {
 	}
 }
 
+// TestALeaseOutlastsTheToolsOwnTimeout starts calls of tools that have timeouts of their own, shorter and longer than that
+// of others: a call with an effect starts only if the lease lasts for its timeout and the margin.
+func TestALeaseOutlastsTheToolsOwnTimeout(t *testing.T) {
+	for _, effect := range []turnkeeper.Effect{turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
+		for _, own := range []time.Duration{10 * time.Second, 10 * time.Minute} {
+			for over, want := range map[time.Duration]string{-time.Millisecond: "denied: not enough time",
+				0: "denied: not enough time", time.Millisecond: "tool ran"} {
+				t.Run(fmt.Sprintf("%s %s %s", effect, own, over), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						tool := newTool("tool", effect)
+						tool.spec.Timeout = own
+						b := newBench(t, asks("tool"), says("Done.")).with(tool)
+						b.bounds.ToolTimeout, b.bounds.Margin = time.Minute, 15*time.Second
+						b.lease, b.wall = own+15*time.Second+over, time.Hour
+						b.run(t.Context())
+						if got := b.store.calls()[0].Shown; !strings.HasPrefix(got, want) {
+							t.Errorf("%q, want %q", got, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 // callLasts runs a turn with a call that takes a time, and returns its result without the words that every error has.
 func callLasts(effect turnkeeper.Effect) func(b *bench, at time.Duration) string {
 	return func(b *bench, at time.Duration) string {

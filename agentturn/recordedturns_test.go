@@ -116,6 +116,13 @@ var recordedTurns = map[string]recordedTurn{
 		withTroupe(b)
 		b.wall = 30 * time.Second
 	}, append([]inferencetest.Step{asks("send")}, repeat(99, fails(inference.ClassOverloaded))...)...), runs()},
+	"a model in doubt": {func(t *testing.T) *bench {
+		return newBench(t, inferencetest.Answer(inference.Response{Text: "ok", FinishReason: "stop", Usage: used}),
+			says("Done.")).inDoubt()
+	}, runs()},
+	"a model in doubt that is down": {func(t *testing.T) *bench {
+		return newBench(t, repeat(9, fails(inference.ClassOverloaded))...).inDoubt()
+	}, runs()},
 	"a message at fault": {steps(nil, repeat(9, fails(inference.ClassInvalid))...), runs()},
 	"no budget today": {steps(func(b *bench) {
 		withTroupe(b)
@@ -206,6 +213,12 @@ var recordedTurns = map[string]recordedTurn{
 	}, runs()},
 	"a summary that fails": {func(t *testing.T) *bench {
 		return talk(t, 12, fails(inference.ClassInvalid), says("Done."))
+	}, runs()},
+	"a search that is stored for another text": {func(t *testing.T) *bench {
+		b := extractBench(t, &extractor{}, "which facts?")
+		b.windows["aux/x"] = 128_000 // all in one request
+		b.extracted = staleCache{}
+		return b
 	}, runs()},
 	"a search": {func(t *testing.T) *bench {
 		return extractBench(t, &extractor{takes: 70 * time.Millisecond}, "which facts?")

@@ -577,8 +577,16 @@ func TestAKeptExtractionIsCheckedAgainstTheText(t *testing.T) {
 			for key, value := range cache.kept {
 				cache.kept[key] = []byte(damage(cache, string(value)))
 			}
+			q.logs.TakeAll()
 			if second := q.shown(t.Context(), t); second != first || len(a.asked) != 2*asked {
 				t.Errorf("%d model calls, then %d; it was shown\n%s", asked, len(a.asked)-asked, second)
+			}
+			says := "a cached extraction does not match the text; asking a model"
+			if name == "no JSON" || name == "unreadable" {
+				says = "cannot read a cached extraction; asking a model"
+			}
+			if n := q.logs.FilterLevelExact(zap.WarnLevel).FilterMessage(says).Len(); n != 1 {
+				t.Errorf("%d lines of the log say %q, of %v", n, says, q.logs.All())
 			}
 		})
 	}
