@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/limittest"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp/mcpdef"
 )
@@ -112,6 +115,47 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	limittest.Check(t, rows)
+}
+
+// TestShippedLimits compares each limit that clients have with what docs/mcp.md promises. Most tests set others.
+func TestShippedLimits(t *testing.T) {
+	text, err := os.ReadFile("../../docs/mcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := strings.Join(strings.Fields(string(text)), " ")
+	rows := map[string]struct {
+		is   any
+		says string // in the documentation; empty: nothing
+	}{
+		"Frame":      {16 << 20, "An answer of more than 16 MiB fails its call"},
+		"Drop":       {int64(256 << 20), "The rest of the answer is read, up to 256 MiB"},
+		"Memory":     {(*membudget.Budget)(nil), ""}, // Config.Memory
+		"Newest":     {time.Duration(0), "the worker tries 2025-11-25 after half of `connect_timeout`"},
+		"Ping":       {5 * time.Second, "the next call first lists the server's tools, for at most 5 seconds"},
+		"End":        {2 * time.Second, "it closes the program's input, and kills the program after two seconds"},
+		"Reason":     {5 * time.Second, ""},
+		"Resume":     {3, ""},
+		"Progress":   {time.Second, ""},
+		"Relist":     {time.Second, "they are read again, at most once a second"},
+		"LastRelist": {5 * time.Minute, "the pause doubles, up to 5 minutes"},
+		"Reread":     {time.Second, ""},
+		"FirstPause": {time.Second, "pauses of a second to a minute after further losses in a row"},
+		"LastPause":  {time.Minute, "pauses of a second to a minute after further losses in a row"},
+	}
+	shipped := reflect.ValueOf(defaultLimits())
+	for _, field := range reflect.VisibleFields(shipped.Type()) {
+		row, has := rows[field.Name]
+		if got := shipped.FieldByIndex(field.Index).Interface(); !has || got != row.is {
+			t.Errorf("%s is %v, want %v; it has a row: %t", field.Name, got, row.is, has)
+		}
+		if !strings.Contains(docs, row.says) {
+			t.Errorf("docs/mcp.md does not say %q", row.says)
+		}
+	}
+	if shipped.NumField() != len(rows) {
+		t.Errorf("%d rows for %d limits", len(rows), shipped.NumField())
+	}
 }
 
 // lists reports whether n tools, with descriptions for the first of them, are taken from a server with pages of a size.

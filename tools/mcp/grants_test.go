@@ -296,6 +296,42 @@ func TestWhenAMachineAsksForAToken(t *testing.T) {
 	}
 }
 
+// TestATokenIsUsedWhileItIsReplaced lets calls of many sessions use a machine's token while its server refuses one after
+// the other. With the race detector it also shows that they do not share it without a lock.
+func TestATokenIsUsedWhileItIsReplaced(t *testing.T) {
+	const sessions, refusals = 8, 25
+	i := newIssuer()
+	m := i.machine(&OAuth{Grant: GrantClientCredentials, TokenEndpoint: "https://login/token"})
+	if again, err := m.renew(t.Context(), "", unauthorized); !again || err != nil {
+		t.Fatal(again, err)
+	}
+	var all sync.WaitGroup
+	for session := range sessions {
+		all.Go(func() {
+			for n := range refusals {
+				used, err := m.token(t.Context())
+				if err != nil || used == "" {
+					t.Errorf("it has the token %q, %v", used, err)
+					return
+				}
+				if session%2 == 0 || n == refusals-1 { // it is accepted
+					if m.now() == "" {
+						t.Error("it has no token")
+					}
+					continue
+				}
+				if again, err := m.renew(t.Context(), used, unauthorized); !again || err != nil || m.now() == used {
+					t.Errorf("%s was refused: %t, %v, and it has the token %s", used, again, err, m.now())
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := i.count(); n < refusals || n > 1+sessions/2*(refusals-1) {
+		t.Errorf("%d requests for %d refusals", n, sessions/2*(refusals-1))
+	}
+}
+
 // A vault is a LoginStore of one login that fails in one of its ways.
 type vault struct {
 	LoginStore
