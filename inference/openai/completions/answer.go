@@ -202,7 +202,7 @@ func (a *answer) addExtra(name string, value json.RawMessage) {
 	if a.extra == nil {
 		a.extra = map[string]json.RawMessage{}
 	}
-	a.extra[name] = bytes.Clone(value)
+	a.extra[name] = value
 }
 
 // addReasoning stores all reasoning fields for replay, and emits one of them as a delta: servers
@@ -302,7 +302,7 @@ func (a *answer) addContent(content json.RawMessage) {
 			return
 		}
 		if loose.IsObject(part) {
-			a.content = append(a.content, bytes.Clone(part))
+			a.content = append(a.content, part)
 		}
 		said, thought := loose.Flatten(part)
 		a.say(said)

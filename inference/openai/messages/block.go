@@ -73,7 +73,7 @@ func (b *block) take(d sdk.RawContentBlockDeltaUnion) map[string]string {
 		return b.addText(memberSignature, d.JSON.Signature.Raw())
 	case "citations_delta":
 		if citation := json.RawMessage(d.JSON.Citation.Raw()); loose.IsObject(citation) && len(b.cited) < maxBlocks {
-			b.cited = append(b.cited, bytes.Clone(citation))
+			b.cited = append(b.cited, citation)
 		}
 		return nil
 	}
@@ -90,7 +90,7 @@ func (b *block) take(d sdk.RawContentBlockDeltaUnion) map[string]string {
 			}
 		default:
 			delete(b.texts, name)
-			b.members[name] = bytes.Clone(value)
+			b.members[name] = value
 		}
 	}
 	return added
