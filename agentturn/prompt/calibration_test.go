@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"sync"
 	"testing"
 
 	"turnkeeper"
@@ -134,4 +135,27 @@ func TestRoomAfterARefusal(t *testing.T) {
 
 func inferenceError(have, limit int) inference.Error {
 	return inference.Error{Class: inference.ClassContextOverflow, Have: have, Limit: limit}
+}
+
+// TestTurnsCalibrateBesideEachOther lets turns of a process read and report the counts of models at the same time. With
+// the race detector it also shows that both hold the lock.
+func TestTurnsCalibrateBesideEachOther(t *testing.T) {
+	var c calibrations
+	var all sync.WaitGroup
+	models := []modelKey{{"main", "small"}, {"main", "large"}}
+	for turn := range 8 {
+		all.Go(func() {
+			for n := range 50 {
+				model := models[(turn+n)%2]
+				c.observe(model, turnkeeper.Window{Turn: 1000, Factor: 1, Reported: int64(1000 + 50*turn + n)})
+				if got := c.of(model); got.largest < int64(1000+50*turn+n) {
+					t.Errorf("turn %d has reported %d tokens; the largest known is %d", turn, 1000+50*turn+n, got.largest)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if one, other := c.of(models[0]).largest, c.of(models[1]).largest; max(one, other) != 1399 || min(one, other) != 1398 {
+		t.Errorf("the largest are %d and %d", one, other)
+	}
 }

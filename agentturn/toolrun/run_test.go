@@ -3,6 +3,7 @@ package toolrun_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,5 +81,31 @@ func TestProgress(t *testing.T) {
 	}
 	if len(p.Take()) != 0 {
 		t.Error("notes are given twice")
+	}
+}
+
+// TestAMeterIsReadWhileItCounts reads the usage of a call in the background while its questions are answered. With the
+// race detector it also shows that both hold the lock.
+func TestAMeterIsReadWhileItCounts(t *testing.T) {
+	const each, askers = 100, 4
+	var m toolrun.Meter
+	var all sync.WaitGroup
+	for range askers {
+		all.Go(func() {
+			for range each {
+				m.Add(turnkeeper.Usage{InputTokens: 2, OutputTokens: 1})
+			}
+		})
+		all.Go(func() {
+			for range each {
+				if u := m.Used(); u.InputTokens != 2*u.OutputTokens {
+					t.Errorf("it has used %+v", u)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if u := m.Used(); u.InputTokens != 2*each*askers || u.OutputTokens != each*askers {
+		t.Errorf("all used %+v", u)
 	}
 }
