@@ -46,8 +46,8 @@ func TestAFencedProgressNoteKillsTheTool(t *testing.T) {
 	}
 }
 
-// TestEachProgressNoteIsWrittenInTime checks that each note of a call is written while it still runs, within half a second
-// or a little more, however long the call was silent before it.
+// TestEachProgressNoteIsWrittenInTime checks that each note of a call is written while it still runs, within half a
+// second or a little more, however long the call was silent before it.
 func TestEachProgressNoteIsWrittenInTime(t *testing.T) {
 	silences := []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 700 * time.Millisecond,
 		time.Second, 1100 * time.Millisecond, 5 * time.Second, 20 * time.Millisecond, time.Minute}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/golden"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -127,7 +129,23 @@ func (b *bench) resume(ctx context.Context, record *turnlog.Record,
 	if b.wall != 0 {
 		a.WallDeadline = time.Now().Add(b.wall)
 	}
+	before := all(record)
+	defer func() {
+		if after := all(record); after != before { // its caller may go on with it
+			b.t.Errorf("the dispatch changed its record from\n%s\nto\n%s", before, after)
+		}
+	}()
 	return b.runner().Run(ctx, a, journal)
+}
+
+// all returns everything that a record holds.
+func all(record *turnlog.Record) string {
+	return golden.Brief(reflect.ValueOf(record), func(_ string, v reflect.Value) (string, bool) {
+		if at, ok := v.Interface().(time.Time); ok {
+			return at.String(), true
+		}
+		return "", false
+	})
 }
 
 // run runs a dispatch that must write an outcome, and checks the journal.

@@ -102,8 +102,8 @@ func TestEachTimeActsAtItsLimit(t *testing.T) {
 	}
 }
 
-// TestALeaseOutlastsTheToolsOwnTimeout starts calls of tools that have timeouts of their own, shorter and longer than that
-// of others: a call with an effect starts only if the lease lasts for its timeout and the margin.
+// TestALeaseOutlastsTheToolsOwnTimeout starts calls of tools that have timeouts of their own, shorter and longer than
+// that of others: a call with an effect starts only if the lease lasts for its timeout and the margin.
 func TestALeaseOutlastsTheToolsOwnTimeout(t *testing.T) {
 	for _, effect := range []turnkeeper.Effect{turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
 		for _, own := range []time.Duration{10 * time.Second, 10 * time.Minute} {

@@ -111,8 +111,8 @@ func TestNoBudgetForAToolsQuestion(t *testing.T) {
 		call.State != turnkeeper.CallSucceeded {
 		t.Errorf("the call is %s: %s", call.State, call.Shown)
 	}
-	if n := len(b.script.Requests()); n != 1 {
-		t.Errorf("%d requests were sent", n)
+	if n, logged := len(b.script.Requests()), b.logged("model request"); n != 1 || logged != 1 {
+		t.Errorf("%d requests were sent, and %d logged", n, logged)
 	}
 	if got := b.notices(); !slices.Equal(got, []string{
 		"asker: asked a model and got no answer: the budget allows no more model calls"}) {
@@ -120,8 +120,8 @@ func TestNoBudgetForAToolsQuestion(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAToolsQuestion checks how long an answer may be, and that a question which is too long is refused at once:
-// no model is asked, not even another one of the chain for which it would be as long, and nothing is tried again.
+// TestBoundsOfAToolsQuestion checks how long an answer may be, and that a question which is too long is refused at
+// once: no model is asked, not even another one of the chain for which it would be as long, and nothing is tried again.
 func TestBoundsOfAToolsQuestion(t *testing.T) {
 	long := strings.Repeat("word ", 400)
 	cases := map[string]struct {

@@ -149,13 +149,15 @@ func TestTurnsCalibrateBesideEachOther(t *testing.T) {
 				model := models[(turn+n)%2]
 				c.observe(model, turnkeeper.Window{Turn: 1000, Factor: 1, Reported: int64(1000 + 50*turn + n)})
 				if got := c.of(model); got.largest < int64(1000+50*turn+n) {
-					t.Errorf("turn %d has reported %d tokens; the largest known is %d", turn, 1000+50*turn+n, got.largest)
+					t.Errorf("turn %d has reported %d tokens; the largest known is %d", turn, 1000+50*turn+n,
+						got.largest)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if one, other := c.of(models[0]).largest, c.of(models[1]).largest; max(one, other) != 1399 || min(one, other) != 1398 {
+	one, other := c.of(models[0]).largest, c.of(models[1]).largest
+	if max(one, other) != 1399 || min(one, other) != 1398 {
 		t.Errorf("the largest are %d and %d", one, other)
 	}
 }

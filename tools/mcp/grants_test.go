@@ -296,8 +296,8 @@ func TestWhenAMachineAsksForAToken(t *testing.T) {
 	}
 }
 
-// TestATokenIsUsedWhileItIsReplaced lets calls of many sessions use a machine's token while its server refuses one after
-// the other. With the race detector it also shows that they do not share it without a lock.
+// TestATokenIsUsedWhileItIsReplaced lets calls of many sessions use a machine's token while its server refuses one
+// after the other. With the race detector it also shows that they do not share it without a lock.
 func TestATokenIsUsedWhileItIsReplaced(t *testing.T) {
 	const sessions, refusals = 8, 25
 	i := newIssuer()
