@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/asks"
@@ -124,8 +127,11 @@ func (i *installation) Schedules(context.Context) ([]turnkeeper.Schedule, error)
 	return read(i, i.schedules, "schedules")
 }
 
-// at returns a time before now.
-func at(before time.Duration) time.Time { return time.Now().Add(-before) }
+// ahead is how far the clock of the database, which gives all times of an installation, is ahead of this process's.
+var ahead time.Duration
+
+// at returns a time before now, by the clock of the database.
+func at(before time.Duration) time.Time { return time.Now().Add(ahead - before) }
 
 func beat(id string, roles ...string) presence.Heartbeat {
 	return presence.Heartbeat{WorkerID: turnkeeper.WorkerID(id), Slots: 4, Roles: roles, BeatAt: at(time.Second),
@@ -142,7 +148,7 @@ func well() *installation {
 		},
 		facts: storage.ServerFacts{
 			Version: "16.3", FSync: "on", SynchronousCommit: "on", FullPageWrites: "on", Encoding: "UTF8",
-			MaxConnections: 100, Now: time.Now(),
+			MaxConnections: 100, Now: at(0),
 		},
 		migrations: []storage.Migration{{Version: 1, Name: "a", Applied: true}, {Version: 2, Name: "b", Applied: true}},
 		workers:    []presence.Heartbeat{beat("w-1", presence.RoleWorker, presence.RoleScheduler)},
@@ -172,10 +178,35 @@ func write(b *strings.Builder, name string, i *installation) {
 	}
 }
 
+// TestFindingsAreByTheClockOfTheDatabase sets that clock forward and back, and shows times in a zone that undoes it. All
+// findings are the same, but for the one about the clocks.
+func TestFindingsAreByTheClockOfTheDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer func() { ahead = 0 }()
+		find := func(add func(*installation), off time.Duration) []diagnosis.Check {
+			ahead = off
+			i := well()
+			add(i)
+			i.set.Zone = time.FixedZone("", -int(off.Seconds()))
+			var d diagnosis.Report
+			diagnosis.Examine(t.Context(), &d, i.set, i)
+			return slices.DeleteFunc(d.Checks, func(c diagnosis.Check) bool { return c.Name == "clock" })
+		}
+		const off = 100 * 24 * time.Hour // longer than any time in the findings
+		for _, trouble := range troubles {
+			want := find(trouble.add, 0)
+			for _, off := range []time.Duration{off, -off} {
+				if diff := cmp.Diff(want, find(trouble.add, off)); diff != "" {
+					t.Errorf("%s, the clock is set by %s (-want +got):\n%s", trouble.name, off, diff)
+				}
+			}
+		}
+	})
+}
+
 // TestFindings records what the checks find in installations with one trouble each, and what they say if something
 // cannot be read.
 func TestFindings(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
 		write(&b, "well", well())
@@ -223,7 +254,7 @@ var troubles = []struct {
 }{
 	{"an old server", func(i *installation) {
 		i.facts = storage.ServerFacts{Version: "13.9", FSync: "off", SynchronousCommit: "off", FullPageWrites: "off",
-			Encoding: "LATIN1", MaxConnections: 20, Now: time.Now()}
+			Encoding: "LATIN1", MaxConnections: 20, Now: at(0)}
 	}},
 	{"a clock behind", func(i *installation) {
 		i.facts.Now = at(3 * time.Second)
@@ -254,8 +285,8 @@ var troubles = []struct {
 	{"no token", func(i *installation) { i.noToken = true }},
 	{"webhooks", func(i *installation) {
 		hook := func(name string) operate.WebhookView {
-			return operate.WebhookView{Webhook: outbox.Webhook{Name: name, SeenAt: time.Now(),
-				SucceededAt: at(time.Hour)}, Now: time.Now()}
+			return operate.WebhookView{Webhook: outbox.Webhook{Name: name, SeenAt: at(0),
+				SucceededAt: at(time.Hour)}, Now: at(0)}
 		}
 		fine, paused, unserved, dead, fails := hook("fine"), hook("paused"), hook("unserved"),
 			hook("dead"), hook("fails")
@@ -283,6 +314,9 @@ var troubles = []struct {
 	{"few connections", func(i *installation) { i.facts.MaxConnections = 20 }},
 	{"a pause", func(i *installation) { i.scheduler.PausedAt, i.scheduler.PausedReason = at(time.Minute), "night" }},
 	{"a hold", func(i *installation) { i.scheduler.HoldUntil, i.scheduler.HoldReason = at(-time.Minute), "the clock" }},
+	{"a hold that is over", func(i *installation) {
+		i.scheduler.HoldUntil, i.scheduler.HoldReason = at(0), "the clock"
+	}},
 	{"no tick yet", func(i *installation) { i.scheduler.LastTickAt = time.Time{} }},
 	{"no tick lately", func(i *installation) { i.scheduler.LastTickAt = at(61 * time.Second) }},
 	{"a tick just in time", func(i *installation) { i.scheduler.LastTickAt = at(60 * time.Second) }},
@@ -330,7 +364,7 @@ var troubles = []struct {
 		i.asks = []operate.Ask{ask, old}
 	}},
 	{"an ask of just now", func(i *installation) {
-		i.queue.Waits = append(i.queue.Waits, waiting.Tally{Reason: waiting.Person, Turns: 1, Since: time.Now()})
+		i.queue.Waits = append(i.queue.Waits, waiting.Tally{Reason: waiting.Person, Turns: 1, Since: at(0)})
 	}},
 	{"losses", func(i *installation) {
 		i.lossy = []operate.LossyTurn{
