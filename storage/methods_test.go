@@ -130,7 +130,11 @@ func (s *sentTracer) note(how, sql string, args []any) {
 	}
 	var shown []string
 	for _, arg := range args {
-		shown = append(shown, s.env.show(reflect.ValueOf(arg)))
+		if v := reflect.ValueOf(arg); v.Kind() == reflect.Slice && v.IsNil() {
+			shown = append(shown, "null")
+		} else {
+			shown = append(shown, s.env.show(v))
+		}
 	}
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()

@@ -93,7 +93,6 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 
 // endParams returns the arguments of end_many.
 func endParams(changes []*change) (p dbsqlc.EndManyParams) {
-	p.Answered, p.Proofs = []string{}, []int64{}
 	for _, c := range changes {
 		e := c.end
 		if e == nil {
