@@ -3,6 +3,7 @@ package storage_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -14,6 +15,7 @@ import (
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
+	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
@@ -35,6 +37,16 @@ var notCalled = map[string]string{
 	"grants.Store.InTick":             "every case of a tick calls it",
 	"grants.Store.Handed":             "it needs a tick that is committed: see package grants",
 	"journal.Store.CompletePatiently": "it is Complete, tried again",
+	"DB.CheckSessions":                "TestAPoolerThatSharesSessions",
+	"DB.CheckTables":                  "TestTablesThatAreMissing",
+	"DB.Migrate":                      "TestMigrationsOfAnEmptyDatabase",
+	"DB.Migrations":                   "TestMigrationsSayWhichProgramsGoOn",
+	"DB.NewerMigrations":              "TestADatabaseThatANewerProgramMigrated",
+	"DB.Ping":                         "it sends no statement",
+	"DB.RecheckWrites":                "it sends what TryWrite does: TestTryWrite",
+	"DB.RightsToRevoke":               "TestRightsToRevoke",
+	"DB.ServerFacts":                  "what it returns is of the server",
+	"DB.TryWrite":                     "TestTryWrite",
 }
 
 // search is a search that each field restricts.
@@ -77,6 +89,9 @@ func readCases(at func(int) time.Time) []methodCase {
 		on("Reports.Lanes", operate.Page{Agent: "desk", Limit: 5, Cursor: 1}), on("Reports.Lanes", operate.Page{}),
 		on("Reports.Workers"), on("Reports.Levels"), on("Reports.Models"), on("Reports.KeptFor"),
 		on("Reports.SchedulerSettings"), on("Reports.StoredParts"),
+
+		on("DB.AgentsToTry", []string{"clerk", "desk"}), on("DB.CurrentAgent", "clerk"), on("DB.CurrentAgent", "old"),
+		on("DB.CurrentAgent", "none"), on("DB.Encoding"), on("DB.Now"),
 
 		on("AskStore.ListAsks", operate.AskFilter{}),
 		on("AskStore.ListAsks", operate.AskFilter{State: asks.Answered, Agent: "clerk", User: "ann", Turn: 208,
@@ -206,6 +221,11 @@ func changeCases(at func(int) time.Time) []methodCase {
 	dead.State, dead.Wait, dead.Status, dead.Error = outbox.DeliveryDead, 0, 0, ""
 	beat := golden.Filled[presence.Heartbeat](90)
 	beat.WorkerID = "w9"
+	sent, plain := golden.Filled[turnkeeper.Submission](100), turnkeeper.Submission{Agent: "desk", Body: "Tea."}
+	sent.Agent, sent.User, sent.Priority = "clerk", "ann", 3
+	agents := []turnkeeper.AgentRegistration{golden.Filled[turnkeeper.AgentRegistration](120), {Name: "scout",
+		DefinitionHash: strings.Repeat("c", 64)}}
+	agents[0].DefinitionHash, agents[0].Levels = strings.Repeat("f", 64), []byte(`{"low": {}}`)
 	spend := golden.Filled[grants.SpendRequest](5000)
 	spend.Turn, spend.Agent, spend.Root, spend.Level, spend.Tokens = 201, "clerk", 0, "", 9
 	tree := spend
@@ -268,6 +288,11 @@ func changeCases(at func(int) time.Time) []methodCase {
 		on("grants.Store.GiveBack", "w1", time.Minute, []turnkeeper.GrantID{ownGrant},
 			[]turnkeeper.GrantID{"00000000-0000-0000-0000-000000000206"}),
 		on("grants.Store.ForgetWorkers"),
+		on("DB.Accept", sent), on("DB.Accept", sent), on("DB.Enqueue", plain),
+		on("DB.AcceptFrom", storage.Sender{Token: 701}, sent), on("DB.AcceptFrom", storage.Sender{Token: 702,
+			Operates: true}, plain),
+		on("DB.RegisterAgents", agents), on("DB.RegisterEach", agents), on("DB.RingInbox"),
+		on("DB.SetMaxMessageBytes", 12_345), on("DB.SetMaxSenderPriority", 5),
 		on("Control.Expire", "events", time.Hour), on("Control.Expire", "outputs", 2*time.Hour),
 		on("Control.Purge", operate.PurgeScope{Agent: "clerk", User: "bob", Undelivered: true}),
 		on("Control.Purge", operate.PurgeScope{Agent: "desk", Notes: true}),

@@ -42,7 +42,7 @@ type methodsEnv struct {
 	sent   []string // by the current call
 }
 
-// TestMethods shows for each method of the stores under this package which statements it sends, with their arguments,
+// TestMethods shows for each method of this package's DB, and of the stores under it, which statements it sends, with their arguments,
 // and what it returns: see testdata/methods. TestStatements shows what the statements do, in the same world. Each file
 // begins with a new world; a tick is undone, and a change stays for the following cases.
 func TestMethods(t *testing.T) {
@@ -108,7 +108,7 @@ func newMethodsEnv(t *testing.T) *methodsEnv {
 		"Responses": reflect.ValueOf(o.Responses), "TokenStore": reflect.ValueOf(o.TokenStore),
 		"WebhookStore": reflect.ValueOf(o.WebhookStore), "MCPStore": reflect.ValueOf(o.MCPStore),
 		"AskStore": reflect.ValueOf(o.AskStore), "journal.Store": reflect.ValueOf(e.db.Journals),
-		"grants.Store": reflect.ValueOf(e.db.Grants), "Tick": reflect.ValueOf((*grants.Tick)(nil)),
+		"grants.Store": reflect.ValueOf(e.db.Grants), "DB": reflect.ValueOf(e.db.DB), "Tick": reflect.ValueOf((*grants.Tick)(nil)),
 		"Writer": reflect.ValueOf((*journal.Writer)(nil)),
 	}
 	e.rebuild()
