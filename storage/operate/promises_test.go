@@ -413,30 +413,38 @@ func TestCheckWithAnUnreadableJournal(t *testing.T) {
 	}
 }
 
-// TestAPromiseListsItsFirstViolations breaks a promise as often as a list holds, and once more: more says that there
-// are others.
+// TestAPromiseListsItsFirstViolations breaks promises once less than a list holds, as often, and once more: more says
+// that there are others.
 func TestAPromiseListsItsFirstViolations(t *testing.T) {
-	h := newEnv(t)
-	for range operate.MaxBroken {
-		h.Submit("clerk", "", "x")
-	}
-	check := func(want int, more bool) {
-		t.Helper()
-		promises, err := h.Check(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range promises {
-			if p.Text == "every row obeys the rules of its table" && (len(p.Broken) != want || p.More != more) {
-				t.Errorf("%d are listed, more: %t; want %d, %t", len(p.Broken), p.More, want, more)
+	for promise, damage := range map[string]string{
+		"every row obeys the rules of its table": `update turnkeeper.messages set body = ' '`,
+		"the journal of each turn can be read":   `update turnkeeper.journal set answer = '[1]' where answer is not null`,
+	} {
+		t.Run(promise, func(t *testing.T) {
+			h := newEnv(t)
+			grow := func(n int) {
+				for range n {
+					d := h.Turn("x")
+					d.Write(t, turnlog.Entry{Round: storagetest.Round(1),
+						Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+					d.Finish(t, "done")
+				}
+				h.Exec(damage)
 			}
-		}
+			check := func(want int, more bool) {
+				t.Helper()
+				promises := h.promises(false)
+				i := slices.IndexFunc(promises, func(p operate.Promise) bool { return p.Text == promise })
+				if i < 0 || len(promises[i].Broken) != want || promises[i].More != more {
+					t.Errorf("want %d, more: %t; found %+v", want, more, promises)
+				}
+			}
+			grow(operate.MaxBroken - 1)
+			check(operate.MaxBroken-1, false)
+			grow(1)
+			check(operate.MaxBroken, false)
+			grow(1)
+			check(operate.MaxBroken, true)
+		})
 	}
-	const blank = "update turnkeeper.messages set body = ' '"
-	check(0, false)
-	h.Exec(blank)
-	check(operate.MaxBroken, false)
-	h.Submit("clerk", "", "x")
-	h.Exec(blank)
-	check(operate.MaxBroken, true)
 }

@@ -5,35 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper"
 )
 
-// Which errors of the server a writer waits out. The classes are those of Postgres' documentation, appendix A.
+// Which errors a writer waits out, which set a row aside, and which mean that the database is away. The classes are those
+// of Postgres' documentation, appendix A.
 func TestClassesOfErrors(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[string]struct{ passes, key, lock bool }{
-		"08006": {passes: true},             // connection failure
-		"25006": {passes: true},             // read-only transaction: the server is a standby now
-		"53100": {passes: true},             // disk full
-		"53300": {passes: true},             // too many connections
-		"57014": {passes: true},             // query cancelled: a timeout
-		"57P01": {passes: true},             // the server is shut down
-		"58030": {passes: true},             // input or output error
-		"40001": {passes: true},             // serialization failure
-		"40P01": {passes: true},             // deadlock
-		"55P03": {passes: true, lock: true}, // lock timeout
-		"40003": {},                         // statement completion unknown
-		"55006": {},                         // object in use
-		"23505": {key: true},                // unique violation
-		"23503": {},                         // foreign key violation
-		"22001": {},                         // value too long
-		"42P01": {},                         // undefined table
-		"28P01": {},                         // wrong password
+	for code, want := range map[string]struct{ passes, key, lock, row, away bool }{
+		"08006": {passes: true, away: true},            // connection failure
+		"25006": {passes: true},                        // read-only transaction: the server is a standby now
+		"53100": {passes: true},                        // disk full
+		"53300": {passes: true, away: true},            // too many connections
+		"57014": {passes: true, row: true},             // query cancelled: a timeout
+		"57P01": {passes: true, away: true},            // the server is shut down
+		"58030": {passes: true},                        // input or output error
+		"40001": {passes: true, row: true},             // serialization failure
+		"40P01": {passes: true, row: true},             // deadlock
+		"55P03": {passes: true, lock: true, row: true}, // lock timeout
+		"40003": {row: true},                           // statement completion unknown
+		"55006": {row: true},                           // object in use
+		"23505": {key: true, row: true},                // unique violation
+		"23503": {row: true},                           // foreign key violation
+		"22001": {row: true},                           // value too long
+		"42P01": {row: true},                           // undefined table
+		"28P01": {row: true, away: true},               // wrong password
+		"3D000": {row: true, away: true},               // no such database
 	} {
 		err := fmt.Errorf("writing: %w", &serverError{code: code})
 		if got := Uncertain(err); got != want.passes {
@@ -45,30 +51,100 @@ func TestClassesOfErrors(t *testing.T) {
 		if got := LockRefused(err); got != want.lock {
 			t.Errorf("%s is a refused lock: %v", code, got)
 		}
+		if got := BelongsToRow(err); got != want.row {
+			t.Errorf("%s belongs to a row: %v", code, got)
+		}
+		if got := Away(err); got != want.away {
+			t.Errorf("%s means that the database is away: %v", code, got)
+		}
 	}
 	if KeyTaken(&serverError{code: "23505", constraint: "ended_grants_grant_id_key"}) {
 		t.Error("a grant that has ended already counts as another writer's write")
 	}
 	for _, c := range []struct {
-		err    error
-		passes bool
+		err               error
+		passes, row, away bool
 	}{
-		{nil, false},
-		{context.Canceled, false},
-		{context.DeadlineExceeded, true},
-		{turnkeeper.ErrFenced, false},
-		{turnkeeper.ErrJournalMoved, false},
-		{turnkeeper.ErrNotFound, false},
-		{io.ErrUnexpectedEOF, true},
-		{&brokenError{"the connection broke", errors.New("broken")}, true},
-		{retryable{errors.New("nothing was sent"), true}, true},
-		{errors.New("an error of this program"), false},
-		{pgx.ScanArgError{Err: errors.New("a value that cannot be decoded")}, false},
-		{errUndone, false},
+		{nil, false, false, false},
+		{context.Canceled, false, false, false},
+		{context.DeadlineExceeded, true, false, false},
+		{turnkeeper.ErrFenced, false, true, false},
+		{turnkeeper.ErrJournalMoved, false, true, false},
+		{turnkeeper.ErrNotFound, false, true, false},
+		{io.EOF, true, false, false},
+		{io.ErrUnexpectedEOF, true, false, false},
+		{net.ErrClosed, true, false, false},
+		{&net.OpError{Op: "read", Err: errors.New("broken")}, true, false, true},
+		{&brokenError{"the connection broke", errors.New("broken")}, true, false, true},
+		{retryable{errors.New("nothing was sent"), true}, true, false, false},
+		{errors.New("an error of this program"), false, true, false},
+		{pgx.ScanArgError{Err: errors.New("a value that cannot be decoded")}, false, true, false},
+		{errUndone, false, true, false},
 	} {
-		if got := Uncertain(c.err); got != c.passes || KeyTaken(c.err) || LockRefused(c.err) {
-			t.Errorf("%v passes: %v", c.err, got)
+		for _, err := range []error{c.err, wrapped(c.err)} {
+			if got := Uncertain(err); got != c.passes || KeyTaken(err) || LockRefused(err) {
+				t.Errorf("%v passes: %v", err, got)
+			}
+			if got := BelongsToRow(err); got != c.row {
+				t.Errorf("%v belongs to a row: %v", err, got)
+			}
+			if got := Away(err); got != c.away {
+				t.Errorf("%v means that the database is away: %v", err, got)
+			}
 		}
+	}
+}
+
+// TestBrokenConnectionsAreTranslated translates each error of a connection into one that says that the database is away,
+// and leaves others as they are.
+func TestBrokenConnectionsAreTranslated(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "read",
+		Err: errors.New("broken")}} {
+		if got := Translate(wrapped(err)); !Away(got) || !Uncertain(got) || !errors.Is(got, err) {
+			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+	for _, err := range []error{net.ErrClosed, context.Canceled, context.DeadlineExceeded, errUndone} {
+		if err = wrapped(err); Translate(err) != err { //nolint:errorlint // the same one
+			t.Errorf("%v becomes %v", err, Translate(err))
+		}
+	}
+	if got := Translate(wrapped(pgx.ErrNoRows)); !errors.Is(got, turnkeeper.ErrNotFound) {
+		t.Errorf("no row becomes %v", got)
+	}
+}
+
+// wrapped returns an error that wraps another one, if there is one.
+func wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("reading: %w", err)
+}
+
+// TestWhatIsLoggedOfRowsSetAside raises the warnings of the function turnkeeper.put_aside, and others. The scheduler logs
+// failures of its ticks itself.
+func TestWhatIsLoggedOfRowsSetAside(t *testing.T) {
+	t.Parallel()
+	core, logged := observer.New(zap.DebugLevel)
+	handle := logAside(zap.New(core))
+	for _, n := range []pgconn.Notice{
+		{Code: "TK020", TableName: "turn"}, {Code: "TK020", TableName: "step"}, {Code: "TK020", TableName: "tick"},
+		{Code: "TK021", TableName: "turn"}, {Code: "00000"},
+	} {
+		n.Message, n.ColumnName, n.ConstraintName, n.DataTypeName = "it broke", "7", "22012", "4"
+		handle(nil, &n)
+	}
+	var lines []string
+	for _, l := range logged.All() {
+		lines = append(lines, fmt.Sprint(l.Level, ": ", l.Message, " ", l.ContextMap()))
+	}
+	fields := "map[error:it broke failures:4 id:7 kind:%s sqlstate:22012]"
+	want := []string{"error: a row failed and is set aside; the others go on " + fmt.Sprintf(fields, "turn"),
+		"error: a step of the scheduler's tick failed; the others go on " + fmt.Sprintf(fields, "step")}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
