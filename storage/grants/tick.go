@@ -90,7 +90,7 @@ func (f *floor) set(row dbsqlc.SnapshotRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting, f.held = f.unseen(row.FirstOpen), row.Now.Add(f.ttl-lateCommit)
-	if !f.waiting.IsZero() && row.WaitingFrom.Before(f.waiting) {
+	if row.WaitingFrom.Before(f.waiting) { // no time is before the beginning
 		f.waiting = row.WaitingFrom
 	}
 	// else none is held, and later grants end later
