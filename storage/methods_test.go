@@ -108,8 +108,8 @@ func newMethodsEnv(t *testing.T) *methodsEnv {
 		"Responses": reflect.ValueOf(o.Responses), "TokenStore": reflect.ValueOf(o.TokenStore),
 		"WebhookStore": reflect.ValueOf(o.WebhookStore), "MCPStore": reflect.ValueOf(o.MCPStore),
 		"AskStore": reflect.ValueOf(o.AskStore), "journal.Store": reflect.ValueOf(e.db.Journals),
-		"grants.Store": reflect.ValueOf(e.db.Grants), "DB": reflect.ValueOf(e.db.DB), "Tick": reflect.ValueOf((*grants.Tick)(nil)),
-		"Writer": reflect.ValueOf((*journal.Writer)(nil)),
+		"grants.Store": reflect.ValueOf(e.db.Grants), "DB": reflect.ValueOf(e.db.DB),
+		"Tick": reflect.ValueOf((*grants.Tick)(nil)), "Writer": reflect.ValueOf((*journal.Writer)(nil)),
 	}
 	e.rebuild()
 	return e
