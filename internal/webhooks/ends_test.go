@@ -43,6 +43,70 @@ func TestADeliveryEndsWithTheWorker(t *testing.T) {
 	})
 }
 
+// A silentStore does not answer one of its methods before the caller's context ends.
+type silentStore struct {
+	*ledger
+	method string
+	asked  chan struct{} // closed when the method was called
+}
+
+func (s *silentStore) answer(ctx context.Context, method string) {
+	if s.method == method {
+		select {
+		case <-s.asked:
+		default:
+			close(s.asked)
+		}
+		<-ctx.Done()
+	}
+}
+
+func (s *silentStore) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID,
+	slots, limit int, hold time.Duration) ([]outbox.DeliveryClaim, error) {
+	s.answer(ctx, "ClaimDeliveries")
+	return s.ledger.ClaimDeliveries(ctx, webhook, worker, slots, limit, hold)
+}
+
+func (s *silentStore) NextDelivery(ctx context.Context, webhook string) (time.Duration, bool, error) {
+	s.answer(ctx, "NextDelivery")
+	return s.ledger.NextDelivery(ctx, webhook)
+}
+
+func (s *silentStore) SeeWebhooks(ctx context.Context, names []string) ([]string, error) {
+	s.answer(ctx, "SeeWebhooks")
+	return s.ledger.SeeWebhooks(ctx, names)
+}
+
+// TestTheWorkerDoesNotWaitForTheStore stops a worker while the store does not answer.
+func TestTheWorkerDoesNotWaitForTheStore(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"ClaimDeliveries", "NextDelivery", "SeeWebhooks"} {
+		t.Run(method, func(t *testing.T) {
+			s := &silentStore{newLedger(), method, make(chan struct{})}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				webhooks.New(webhooks.Config{Store: s, Endpoints: []webhooks.Endpoint{endpoint("w",
+					"https://hook.example")}, PollInterval: time.Minute, Log: zap.NewNop(),
+					Rings: s.subscribe}).Run(ctx, t.Context())
+			}()
+			await := func(event <-chan struct{}, otherwise string) {
+				t.Helper()
+				select {
+				case <-event:
+				case <-time.After(patience):
+					t.Fatal(otherwise)
+				}
+			}
+			await(s.asked, "the store is not asked")
+			stop()
+			await(stopped, "the worker waits for the store")
+		})
+	}
+}
+
 // TestAnAttemptHasATimeout checks that an attempt without an answer ends after the endpoint's timeout.
 func TestAnAttemptHasATimeout(t *testing.T) {
 	t.Parallel()
