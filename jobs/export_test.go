@@ -47,6 +47,13 @@ func (w *Worker) PollEvery(poll time.Duration) { w.poll = poll }
 // PollEvery sets how often the worker looks for void claims without a doorbell. Call it before Watch.
 func (w *CallWorker) PollEvery(poll time.Duration) { w.poll = poll }
 
+// Fetched notes that River fetched a job some time ago.
+func (w *Worker) Fetched(job turnkeeper.JobID, ago time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fetched[int64(job)] = time.Now().Add(-ago)
+}
+
 // Resources describes what the worker holds. An idle one holds nothing.
 func (w *Worker) Resources() string {
 	w.mu.Lock()

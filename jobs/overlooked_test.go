@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage/grants"
 )
@@ -125,3 +126,17 @@ const boundToW = "; update turnkeeper.turns set worker_id = 'w'"
 
 const claimedBefore = `update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'w',
 	claimed_at = now() - interval '`
+
+// TestAJobThatRiverCannotReadFreesItsSlot notes jobs that River has fetched and has not brought to the worker. After five
+// seconds their slots are free again.
+func TestAJobThatRiverCannotReadFreesItsSlot(t *testing.T) {
+	s := newSite(t)
+	w := jobs.NewWorker(jobs.WorkerConfig{DB: s.DB.DB, WorkerID: "w"})
+	w.Fetched(1, 5*time.Second)
+	w.Fetched(2, time.Hour)
+	w.Fetched(3, 0)
+	w.Fetched(4, -time.Hour) // the clock was set back
+	if w.GiveBack(t.Context(), 5*time.Second); !strings.Contains(w.Resources(), " 2 fetched,") {
+		t.Errorf("the worker holds %s", w.Resources())
+	}
+}
