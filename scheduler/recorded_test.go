@@ -306,6 +306,16 @@ var recordedTicks = map[string]struct {
 			"ExpireAsks 100": errRow,
 			`Fire hourly, slot 31 Dec 23:00:00, next 1 Jan 01:00:00, skipped "", error ""`: errRow}
 	})},
+	"a slot that fails": {2, first(func(w *testEnv, n *notes) {
+		busy(w)
+		n.fails = map[string]error{
+			`Fire hourly, slot 1 Jan 00:00:00, next 1 Jan 01:00:00, skipped "", error ""`: errRow}
+	})},
+	"a slot that is skipped and fails": {2, first(func(w *testEnv, n *notes) {
+		busy(w)
+		n.fails = map[string]error{"Fire skipped, slot 1 Jan 00:00:00, next 1 Jan 01:00:00, " +
+			`skipped "the agent's survival level is low", error ""`: errRow}
+	})},
 	"a bad step": {2, first(func(w *testEnv, n *notes) {
 		busy(w)
 		n.fails = map[string]error{"MoveLevels": errRow}

@@ -74,12 +74,13 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// readable changes the rows of a world so that this program can read the journals, a secret is known, a turn is due,
-// and heartbeats last, however slow the test is.
+// readable changes the rows of a world so that this program can read the journals, a secret is known, a turn is due, the
+// job of another was fetched again by a worker that has not its grant, and heartbeats last, however slow the test is.
 const readable = `update turnkeeper.journal set answer = jsonb_set(answer::jsonb, '{version}', '1') where answer is not null;
 	update turnkeeper.replies set calls = '[{"ordinal":1,"id":"round-1-tool-1","name":"pay","effect":"once","state":"failed","duration_ms":1921,"error":"no"}]'
 		where id = 401;
 	update turnkeeper.turns set due_at = tracked.at('-6 min') where id = 205;
+	update turnkeeper.river_job set attempted_by = '{w1,w4}' where id = 501;
 	update turnkeeper.api_tokens set sha256 = encode(sha256('secret'), 'hex') where id = 701;
 	update turnkeeper.page_sessions set sha256 = encode(sha256('session'), 'hex') where token_id = 701;
 	update turnkeeper.worker_heartbeat set beat_at = beat_at + interval '1 hour' where beat_at = tracked.at('0')`

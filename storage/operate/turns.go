@@ -106,9 +106,6 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	}
 	v.Dispatches = dbrow.Map(grants, func(r dbsqlc.GrantsOfTurnRow) turnkeeper.Dispatch {
 		d := dbrow.Dispatch(r.TurnkeeperLeaseLog)
-		if d.EndedAt.IsZero() { // it is the turn's own
-			d.WorkerID = v.Turn.WorkerID
-		}
 		d.WorkerID = cmp.Or(d.WorkerID, turnkeeper.WorkerID(r.TakenBy))
 		return d
 	})
