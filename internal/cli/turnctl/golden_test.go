@@ -16,6 +16,7 @@ import (
 	"turnkeeper/internal/golden"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
@@ -375,6 +376,11 @@ func exampleLists() map[string]func(*term.Screen) {
 					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5,
 						ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},
 				},
+				Refused: &presence.Refusal{Turn: 7, For: time.Minute, Attempts: 3, SQLState: "53100",
+					Message: "disk full"},
+				Levels: []operate.AgentLevel{{Agent: "echo", Level: survival.Low},
+					{Agent: "watcher", Level: survival.Critical, Pin: &operate.Pin{Level: survival.Critical, At: began,
+						By: "ann", Reason: "a test"}}},
 				Scheduler: operate.SchedulerSettings{PausedAt: began, PausedReason: "repairs"},
 				Workers: []presence.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10,
 					TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},

@@ -162,14 +162,18 @@ func printReply(s *shell.Session, r turnkeeper.Reply) error {
 	if s.JSON() {
 		return shell.WriteJSONLine(s.Stdout, views.OfReply(r))
 	}
-	s.Out.Line("%s %s", s.Out.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Out.Paint(term.Bold,
-		fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
-		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent),
-			term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), s.Clock().Moment(r.CreatedAt))+
-			labelsOf(r)))
-	for _, line := range term.Wrap(cmp.Or(r.Body, silentReply), s.Out.Readable()-2) {
-		s.Out.Line("  %s", line)
-	}
+	showReply(s.Out, s.Clock(), r)
 	_, err := fmt.Fprintln(s.Stdout)
 	return err
+}
+
+func showReply(s *term.Screen, c term.Clock, r turnkeeper.Reply) {
+	s.Line("%s %s", s.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Paint(term.Bold,
+		fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
+		s.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent),
+			term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), c.Moment(r.CreatedAt))+
+			labelsOf(r)))
+	for _, line := range term.Wrap(cmp.Or(r.Body, silentReply), s.Readable()-2) {
+		s.Line("  %s", line)
+	}
 }

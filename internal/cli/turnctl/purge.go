@@ -62,7 +62,7 @@ growing. The idempotency key of a deleted message can be used again.
 					return err
 				}
 				err = s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes, done.Kept},
-					func() { printPurged(s, scope.Dry, done) })
+					func() { showPurged(s.Out, s.Err, scope.Dry, done) })
 				if err == nil && done.Kept > 0 {
 					return shell.Silent(shell.ExitFailure)
 				}
@@ -112,7 +112,7 @@ func tellOfTokens(ctx context.Context, s *shell.Session, store *operate.Store, u
 	return err
 }
 
-func printPurged(s *shell.Session, dry bool, done operate.Purged) {
+func showPurged(s, problems *term.Screen, dry bool, done operate.Purged) {
 	verb := "removed"
 	if dry {
 		verb = "would be removed"
@@ -122,8 +122,8 @@ func printPurged(s *shell.Session, dry bool, done operate.Purged) {
 	if done.Notes > 0 {
 		text += ", " + term.Plural(done.Notes, "note")
 	}
-	s.Out.Line("%s: %s", verb, text)
+	s.Line("%s: %s", verb, text)
 	if done.Kept > 0 {
-		s.Err.Line(`%s could not be deleted: "turnctl set-aside" says why`, term.Plural(done.Kept, "message"))
+		problems.Line(`%s could not be deleted: "turnctl set-aside" says why`, term.Plural(done.Kept, "message"))
 	}
 }

@@ -129,18 +129,18 @@ func retry(ctx context.Context, s *shell.Session, message string, turn turnArg, 
 		case err != nil:
 			return err
 		}
-		return s.Print(views.OfRetried(id, done), func() { printRetried(s, id, done) })
+		return s.Print(views.OfRetried(id, done), func() { showRetried(s.Out, id, done) })
 	})
 }
 
-func printRetried(s *shell.Session, id turnkeeper.MessageID, done operate.Retried) {
+func showRetried(s *term.Screen, id turnkeeper.MessageID, done operate.Retried) {
 	switch {
 	case done.DueNow:
-		s.Out.Line("message %d is due now", id)
+		s.Line("message %d is due now", id)
 	case done.Repeat:
-		s.Out.Line("message %d was retried before, as message %d", id, done.Message)
+		s.Line("message %d was retried before, as message %d", id, done.Message)
 	default:
-		s.Out.Line("message %d is retried as message %d", id, done.Message)
+		s.Line("message %d is retried as message %d", id, done.Message)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"turnkeeper"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/golden"
@@ -101,6 +102,25 @@ func exampleScreens() map[string]func(*term.Screen) {
 				golden.With(300, func(tool *mcpdef.Tool) { tool.Gone, tool.Pinned = false, tool.Seen }),
 			})
 		},
+		"reply": func(s *term.Screen) {
+			showReply(s, utcNow, golden.With(100, func(r *turnkeeper.Reply) {
+				r.Outcome, r.Body = turnkeeper.TurnSucceeded, strings.Repeat("A long line. ", 20)+"\nAnd \x1b[31mred."
+			}))
+			showReply(s, utcNow, turnkeeper.Reply{ID: 7, MessageID: 8, TurnID: 9, Agent: "clerk",
+				Outcome: turnkeeper.TurnFailed, CreatedAt: began})
+		},
+		"retried": func(s *term.Screen) {
+			showRetried(s, 7, operate.Retried{Message: 7, DueNow: true})
+			showRetried(s, 7, operate.Retried{Message: 8, Repeat: true})
+			showRetried(s, 7, operate.Retried{Message: 8})
+		},
+		"purged": func(s *term.Screen) {
+			showPurged(s, s, false, golden.Filled[operate.Purged](100))
+			showPurged(s, s, true, operate.Purged{Messages: 1, Turns: 1, Outputs: 1})
+		},
+		"diff": func(s *term.Screen) {
+			printDiff(s, `{"a":1,"b":2}`, `{"a":1,"c":"\u001b[31m"}`)
+		},
 		"applied": func(s *term.Screen) {
 			showApplied(s, []storage.Migration{{Version: 7, Name: "asks"}})
 			showApplied(s, nil)
@@ -143,7 +163,7 @@ func TestEachScreenIsTested(t *testing.T) {
 		ast.Inspect(file, func(node ast.Node) bool {
 			switch n := node.(type) {
 			case *ast.FuncDecl:
-				if !strings.HasSuffix(name, "_test.go") && strings.HasPrefix(n.Name.Name, "show") && takesScreen(n) {
+				if !strings.HasSuffix(name, "_test.go") && n.Recv == nil && takesScreen(n) {
 					shows[n.Name.Name] = true
 				}
 			case *ast.CallExpr:

@@ -280,8 +280,12 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		s.Line("%s%s", label, s.Paint(term.Warned, t.Long(c.Ago)))
 	}
 	if r := v.Refused; r != nil {
-		s.Line("writes   %s", s.Paint(term.Bad, "the database refuses writes: "+words.Refusing(r.For, r.Attempts,
-			r.SQLState)+"; "+words.WriteAdvice(r.SQLState)))
+		label := "writes   "
+		for _, line := range term.Wrap("the database refuses writes: "+words.Refusing(r.For, r.Attempts, r.SQLState)+
+			"; "+words.WriteAdvice(r.SQLState), s.Readable()-len(label)) {
+			s.Line("%s%s", label, s.Paint(term.Bad, line))
+			label = "         "
+		}
 	}
 	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended",
 		v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
