@@ -26,8 +26,8 @@ func TestJobOfATurn(t *testing.T) {
 	}
 }
 
-// TestJobOfADetachedCall checks that River ends no run before its own limit, and that it takes no job for stuck whose call
-// may still run: its timeout is longer than any limit.
+// TestJobOfADetachedCall checks that River ends no run before its own limit, and that it takes no job for stuck whose
+// call may still run: its timeout is longer than any limit.
 func TestJobOfADetachedCall(t *testing.T) {
 	args := jobs.CallArgs{TurnID: 7, Round: 2, Ordinal: 3, Attempt: 4}
 	text, err := json.Marshal(args)

@@ -9,8 +9,8 @@ import (
 	"turnkeeper"
 )
 
-// TestACallWhoseClaimIsVoidIsStopped cancels the turn of a call that runs. The doorbell, or a poll without one, stops the
-// call; before, neither does, though others ask meanwhile how many calls run.
+// TestACallWhoseClaimIsVoidIsStopped cancels the turn of a call that runs. The doorbell, or a poll without one, stops
+// the call; before, neither does, though others ask meanwhile how many calls run.
 func TestACallWhoseClaimIsVoidIsStopped(t *testing.T) {
 	b := newBench(t)
 	for name, poll := range map[string]time.Duration{"a ring": time.Hour, "a poll": 5 * time.Millisecond} {

@@ -7,8 +7,8 @@ import (
 	"turnkeeper/agentdef"
 )
 
-// TestKeptDefinitions parses one definition less than a worker keeps, as many, and one more, with which it begins again. A
-// definition that is kept is not parsed again.
+// TestKeptDefinitions parses one definition less than a worker keeps, as many, and one more, with which it begins
+// again. A definition that is kept is not parsed again.
 func TestKeptDefinitions(t *testing.T) {
 	w := &Worker{definitions: map[string]*agentdef.Definition{}}
 	for n := 1; n <= 1001; n++ {

@@ -127,8 +127,8 @@ const boundToW = "; update turnkeeper.turns set worker_id = 'w'"
 const claimedBefore = `update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'w',
 	claimed_at = now() - interval '`
 
-// TestAJobThatRiverCannotReadFreesItsSlot notes jobs that River has fetched and has not brought to the worker. After five
-// seconds their slots are free again.
+// TestAJobThatRiverCannotReadFreesItsSlot notes jobs that River has fetched and has not brought to the worker. After
+// five seconds their slots are free again.
 func TestAJobThatRiverCannotReadFreesItsSlot(t *testing.T) {
 	s := newSite(t)
 	w := jobs.NewWorker(jobs.WorkerConfig{DB: s.DB.DB, WorkerID: "w"})

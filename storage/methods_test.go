@@ -42,9 +42,9 @@ type methodsEnv struct {
 	sent   []string // by the current call
 }
 
-// TestMethods shows for each method of this package's DB, and of the stores under it, which statements it sends, with their arguments,
-// and what it returns: see testdata/methods. TestStatements shows what the statements do, in the same world. Each file
-// begins with a new world; a tick is undone, and a change stays for the following cases.
+// TestMethods shows for each method of this package's DB, and of the stores under it, which statements it sends, with
+// their arguments, and what it returns: see testdata/methods. TestStatements shows what the statements do, in the same
+// world. Each file begins with a new world; a tick is undone, and a change stays for the following cases.
 func TestMethods(t *testing.T) {
 	testrun.Guard(t)
 	t.Parallel()
@@ -74,8 +74,9 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// readable changes the rows of a world so that this program can read the journals, a secret is known, a turn is due, the
-// job of another was fetched again by a worker that has not its grant, and heartbeats last, however slow the test is.
+// readable changes the rows of a world so that this program can read the journals, a secret is known, a turn is due,
+// the job of another was fetched again by a worker that has not its grant, and heartbeats last, however slow the test
+// is.
 const readable = `update turnkeeper.journal set answer = jsonb_set(answer::jsonb, '{version}', '1') where answer is not null;
 	update turnkeeper.replies set calls = '[{"ordinal":1,"id":"round-1-tool-1","name":"pay","effect":"once","state":"failed","duration_ms":1921,"error":"no"}]'
 		where id = 401;

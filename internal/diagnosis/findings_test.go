@@ -178,8 +178,8 @@ func write(b *strings.Builder, name string, i *installation) {
 	}
 }
 
-// TestFindingsAreByTheClockOfTheDatabase sets that clock forward and back, and shows times in a zone that undoes it. All
-// findings are the same, but for the one about the clocks.
+// TestFindingsAreByTheClockOfTheDatabase sets that clock forward and back, and shows times in a zone that undoes it.
+// All findings are the same, but for the one about the clocks.
 func TestFindingsAreByTheClockOfTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer func() { ahead = 0 }()

@@ -15,7 +15,8 @@ func lookAt(ms int, own int64) dbsqlc.SnapshotRow {
 	return dbsqlc.SnapshotRow{Now: began.Add(time.Duration(ms) * time.Millisecond), OwnID: own}
 }
 
-// TestLooksThatAreKept makes looks in short distances, also with a clock that is set back, and without a transaction id.
+// TestLooksThatAreKept makes looks in short distances, also with a clock that is set back, and without a transaction
+// id.
 func TestLooksThatAreKept(t *testing.T) {
 	f := &floor{}
 	for i, c := range []struct {
@@ -128,7 +129,8 @@ func TestHowManyHeadsALookAsksFor(t *testing.T) {
 // TestAfterALongScan makes scans that take about as long as the next one need not wait for.
 func TestAfterALongScan(t *testing.T) {
 	for took, wait := range map[time.Duration]time.Duration{
-		19 * time.Millisecond: 0, 20 * time.Millisecond: 200 * time.Millisecond, 30 * time.Millisecond: 300 * time.Millisecond,
+		19 * time.Millisecond: 0, 20 * time.Millisecond: 200 * time.Millisecond,
+		30 * time.Millisecond: 300 * time.Millisecond,
 	} {
 		s := laneScan{long: longScan}
 		if s.took(began.Add(-took), began); !s.due(began.Add(wait)) || wait > 0 && s.due(began.Add(wait-1)) {

@@ -17,8 +17,8 @@ import (
 	"turnkeeper"
 )
 
-// Which errors a writer waits out, which set a row aside, and which mean that the database is away. The classes are those
-// of Postgres' documentation, appendix A.
+// Which errors a writer waits out, which set a row aside, and which mean that the database is away. The classes are
+// those of Postgres' documentation, appendix A.
 func TestClassesOfErrors(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]struct{ passes, key, lock, row, away bool }{
@@ -95,8 +95,8 @@ func TestClassesOfErrors(t *testing.T) {
 	}
 }
 
-// TestBrokenConnectionsAreTranslated translates each error of a connection into one that says that the database is away,
-// and leaves others as they are.
+// TestBrokenConnectionsAreTranslated translates each error of a connection into one that says that the database is
+// away, and leaves others as they are.
 func TestBrokenConnectionsAreTranslated(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "read",
@@ -123,8 +123,8 @@ func wrapped(err error) error {
 	return fmt.Errorf("reading: %w", err)
 }
 
-// TestWhatIsLoggedOfRowsSetAside raises the warnings of the function turnkeeper.put_aside, and others. The scheduler logs
-// failures of its ticks itself.
+// TestWhatIsLoggedOfRowsSetAside raises the warnings of the function turnkeeper.put_aside, and others. The scheduler
+// logs failures of its ticks itself.
 func TestWhatIsLoggedOfRowsSetAside(t *testing.T) {
 	t.Parallel()
 	core, logged := observer.New(zap.DebugLevel)
