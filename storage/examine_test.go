@@ -238,3 +238,22 @@ func TestRightsToRevoke(t *testing.T) {
 	)
 	check()
 }
+
+// TestSessionsCannotBeChecked closes each pool, as if the server gave no connection: that is an error like others.
+func TestSessionsCannotBeChecked(t *testing.T) {
+	for name, closes := range map[string]func(db *storagetest.DB){
+		"no connection": func(db *storagetest.DB) { db.Core().Pool.Close() },
+		"one only":      func(db *storagetest.DB) { db.Core().Queue.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := storagetest.Open(t, storagetest.URL(t))
+			closes(db)
+			if err := db.CheckSessions(t.Context()); err == nil || errors.Is(err, storage.ErrSharedSessions) {
+				t.Errorf("the error is %v", err)
+			}
+			if free := db.Core().Pool.Stat().AcquiredConns(); free != 0 {
+				t.Errorf("%d connections are still in use", free)
+			}
+		})
+	}
+}
