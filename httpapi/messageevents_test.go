@@ -42,7 +42,8 @@ type frame struct {
 // openStream opens the stream of a message after a position.
 func (h *env) openStream(ctx context.Context, id turnkeeper.MessageID, after string, headers ...string) *http.Response {
 	h.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events", h.base, id), nil)
+	path := fmt.Sprintf("%s/v1/messages/%d/events", h.base, id)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -498,9 +499,10 @@ func eventTypes(t *testing.T, files ...string) (all []turnkeeper.EventType) {
 	return all
 }
 
-// TestAMessagesStreamNeverEndsEarlyAsIfItWereComplete checks that a stream without its last event ends with a connection
-// error, wherever it ends.
+// TestAMessagesStreamNeverEndsEarlyAsIfItWereComplete checks that a stream without its last event ends with a
+// connection error, wherever it ends.
 func TestAMessagesStreamNeverEndsEarlyAsIfItWereComplete(t *testing.T) {
+	isAway := func(c *httpapi.Config) { c.Store = away{c.Store} }
 	token := []string{"Authorization", "Bearer tk_some", "Accept", "text/event-stream"}
 	for _, c := range []struct {
 		name    string
@@ -510,8 +512,8 @@ func TestAMessagesStreamNeverEndsEarlyAsIfItWereComplete(t *testing.T) {
 	}{
 		{name: "the process stops", change: func(*httpapi.Config) {}},
 		{name: "the process has been told to stop", change: func(*httpapi.Config) {}, stop: true},
-		{name: "the database is away", change: func(c *httpapi.Config) { c.Store = away{c.Store} }},
-		{name: "the database is away at the login", change: func(c *httpapi.Config) { c.Store = away{c.Store} }, headers: token},
+		{name: "the database is away", change: isAway},
+		{name: "the database is away at the login", change: isAway, headers: token},
 		{name: "the database hangs", change: func(c *httpapi.Config) {
 			c.Store, c.QueryTimeout = hanging{c.Store}, 50*time.Millisecond
 		}},
