@@ -29,7 +29,7 @@ type reading struct {
 	blocks  int                    // the newest block
 	stopped map[int]int            // round_stop events, by round
 	results map[turnkeeper.CallKey]int
-	asking  map[string]bool // asks that are told as opened and not as closed
+	asking  map[string]bool // asks with an ask_opened and no ask_closed so far
 	resumed int
 	faults  []string
 }
@@ -271,7 +271,8 @@ func (r *reading) end(fits bool) {
 	same(r, "number of rounds", data.Rounds, len(r.rounds))
 	same(r, "number of calls", data.Calls, len(callsOf(r.rounds)))
 	same(r, "number", r.at.Seq, r.turn.LastSeq)
-	// The scheduler ends the turn of a lost worker with one event, whatever it asked.
+	// A scheduler that ends the turn of a lost worker withdraws its open asks without events (docs/events.md,
+	// ask_closed).
 	if len(r.asking) > 0 && r.turn.StopReason != turnkeeper.StopWorkerLost {
 		r.wrong("no event tells the end of the asks %v", slices.Sorted(maps.Keys(r.asking)))
 	}

@@ -468,9 +468,8 @@ func hangIn(t *testing.T, name string, s *snag, cause string) bool {
 	case s.n == 0 || !s.hit:
 	case s.deaf:
 		t.Error("the context of the call did not end")
-	// it has a timeout of its own, as a probe has, in which the reservation for it is made
-	case late < 0 && (cause == "the wall" && outcome.State == turnkeeper.TurnSucceeded || s.method == "Settle" ||
-		cause == "the wall" && name == "a model in doubt"):
+	// it has a timeout of its own
+	case late < 0 && (cause == "the wall" && outcome.State == turnkeeper.TurnSucceeded || s.method == "Settle"):
 	case late < 0 || late > stopTime || !stopCauses[cause].ends(outcome, err):
 		t.Errorf("%s after the stop: %+v, %v", late, outcome, err)
 	}

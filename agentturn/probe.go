@@ -56,20 +56,15 @@ func (a *attempt) probe(ctx context.Context) error {
 	return nil
 }
 
-// probeWithin returns how long a probe may take: longer than a model may be silent before a turn's request fails. A
-// model that is slow to begin would else never be found to be up.
+// probeWithin returns how long the answer to a probe may take: longer than a model may be silent before a turn's
+// request fails. A model that is slow to begin would else never be found to be up.
 func probeWithin(idle time.Duration) time.Duration { return max(probeTime, idle+probeTime/3) }
 
 // askProbe asks the model once. The usage is added to the round's.
 func (a *attempt) askProbe(ctx context.Context) error {
-	within := probeWithin(a.exec.bounds.ModelIdle)
-	ctx, stop := context.WithTimeoutCause(ctx, within, &inference.Error{
-		Class: inference.ClassTransport, Provider: a.model.Provider, Model: a.model.Name,
-		Detail: "no answer to a probe within " + within.String(),
-	})
-	defer stop()
 	call := &sideCall{
 		task: a.exec.task, purpose: PurposeProbe, log: a.exec.log, models: []*candidate{a.model}, logged: true,
+		within: probeWithin(a.exec.bounds.ModelIdle),
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) {
 			request := inference.Request{
 				Model: m.Name, Messages: []inference.Message{{Role: inference.RoleUser, Text: probePrompt}},

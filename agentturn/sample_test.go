@@ -120,8 +120,8 @@ func TestNoBudgetForAToolsQuestion(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAToolsQuestion checks how long an answer may be, and that a question which is too long is refused at
-// once: no model is asked, not even another one of the chain for which it would be as long, and nothing is tried again.
+// TestBoundsOfAToolsQuestion checks the maximum length of an answer, and that a question that is too long fails at
+// once: no model of the chain is called, and nothing is retried.
 func TestBoundsOfAToolsQuestion(t *testing.T) {
 	long := strings.Repeat("word ", 400)
 	cases := map[string]struct {

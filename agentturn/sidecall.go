@@ -24,6 +24,7 @@ type sideCall struct {
 	again   func() ([]*candidate, error) // chooses the models again; nil: never
 	logged  bool                         // log the content at debug level
 	retried string                       // log message before a retry
+	within  time.Duration                // limit of the time of an answer, without the reservation; 0: the provider's
 	// request builds the request for a model and estimates its usage. It returns an error
 	// if the request does not fit.
 	request func(m *candidate) (inference.Request, turnkeeper.Usage, error)
@@ -93,7 +94,7 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request,
 		Request: request,
 	})
 	partial := &partialAnswer{}
-	res, err := a.model.provider.Generate(ctx, request, partial.add)
+	res, err := a.generate(ctx, request, partial.add)
 	if err != nil {
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, estimate.InputTokens, partial, a.model.Tokens.Counter)
@@ -110,6 +111,22 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request,
 		return inference.Response{}, err
 	}
 	return res, nil
+}
+
+// generate sends the request to the model. It fails with class transport if the answer takes too long.
+func (a *sideAttempt) generate(ctx context.Context, request inference.Request,
+	onDelta func(inference.Delta)) (inference.Response, error) {
+	if a.within == 0 {
+		return a.model.provider.Generate(ctx, request, onDelta)
+	}
+	late := a.model.failure(inference.ClassTransport, "no answer to a "+string(a.purpose)+" within "+a.within.String())
+	limited, stop := context.WithTimeoutCause(ctx, a.within, late)
+	defer stop()
+	res, err := a.model.provider.Generate(limited, request, onDelta)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = late
+	}
+	return res, err
 }
 
 // debug logs a request or response at debug level, if the call's content is logged.

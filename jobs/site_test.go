@@ -99,9 +99,20 @@ func (s *site) await(sql string, args ...any) {
 	deadline := time.Now().Add(patience)
 	for !one[bool](s, "select ("+sql+") from pg_sleep(0.02)", args...) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("not in time: %s", sql)
+			s.t.Fatalf("not in time: %s\n%s", sql, s.state())
 		}
 	}
+}
+
+// state returns the rows that say who runs what, as JSON.
+func (s *site) state() string {
+	return one[string](s, `select jsonb_pretty(jsonb_build_object('now', clock_timestamp(),
+		'turns', (select jsonb_agg(to_jsonb(t)) from turnkeeper.turns t),
+		'leases', (select jsonb_agg(to_jsonb(l)) from turnkeeper.leases l),
+		'ended', (select jsonb_agg(to_jsonb(g)) from turnkeeper.ended_grants g),
+		'workers', (select jsonb_agg(to_jsonb(w)) from turnkeeper.worker_heartbeat w),
+		'jobs', (select jsonb_agg(jsonb_build_object('id', id, 'state', state, 'attempted_by', attempted_by,
+			'attempted_at', attempted_at)) from turnkeeper.river_job)))`)
 }
 
 // awaitRunning returns when n turns run in a process.

@@ -10,7 +10,7 @@ import (
 // began is when the looks of these tests begin.
 var began = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// lookAt returns a look so many milliseconds after began, that took a transaction id.
+// lookAt returns the snapshot of a look ms milliseconds after began, in the transaction own; 0: without an id.
 func lookAt(ms int, own int64) dbsqlc.SnapshotRow {
 	return dbsqlc.SnapshotRow{Now: began.Add(time.Duration(ms) * time.Millisecond), OwnID: own}
 }
