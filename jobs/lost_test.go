@@ -84,6 +84,11 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 	id := s.enqueue("clerk", "", "poison")
 	s.await("exists (select from turnkeeper.turns where state = 'running')")
 	s.falls(deadly)
+	// The silent worker fetches its turn again. No doorbell tells that to the scheduler, whose poll is far away.
+	for losses := 1; losses < 3; losses++ {
+		s.await("exists (select from turnkeeper.turns where losses > $1 or losses = $1 and worker_id <> '')", losses)
+		s.exec("select pg_notify('turnkeeper_inbox', '')")
+	}
 	reply := s.reply(id)
 	if reply.Outcome != turnkeeper.TurnDegraded || !strings.HasPrefix(reply.Body,
 		"This message could not be answered: ") {
