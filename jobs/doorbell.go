@@ -52,12 +52,20 @@ type doorbell struct {
 	full    time.Time // when ringBurst rings may come at once again
 }
 
-// Listen does nothing for River's other topics.
+// Listen does nothing for River's other topics. Once it listens, each queue rings, because a job may have been inserted
+// before: while the connection was broken, or after the first fetch of a queue that found another one subscribed, whose
+// LISTEN had not been sent yet. River calls neither it nor WaitForNotification while the other runs.
 func (l *doorbells) Listen(ctx context.Context, topic string) error {
 	if topic != insertTopic {
 		return nil
 	}
-	return l.Listener.Listen(ctx, topic)
+	if err := l.Listener.Listen(ctx, topic); err != nil {
+		return err
+	}
+	for _, bell := range l.queues {
+		bell.pending = true
+	}
+	return nil
 }
 
 // WaitForNotification returns the next ring of a queue. It keeps reading meanwhile: the server keeps what is not read.

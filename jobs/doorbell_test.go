@@ -102,6 +102,37 @@ func (l line) WaitForNotification(ctx context.Context) (*riverdriver.Notificatio
 	}
 }
 
+func (l line) Listen(context.Context, string) error { return nil }
+
+// TestADoorbellRingsWhenItListens checks that a queue whose job was inserted while nobody listened is rung for once
+// somebody does, after each new connection.
+func TestADoorbellRingsWhenItListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bells := jobs.Doorbells(line{payloads: make(chan string)}, "turns")
+		rings := func() (n int) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			for {
+				if _, err := bells.WaitForNotification(ctx); err != nil {
+					return n
+				}
+				n++
+			}
+		}
+		for _, c := range []struct {
+			topic string
+			rings int
+		}{{"river_control", 0}, {"river_insert", 1}, {"river_insert", 1}, {"river_leadership", 0}} {
+			if err := bells.Listen(t.Context(), c.topic); err != nil {
+				t.Fatal(err)
+			}
+			if n := rings(); n != c.rings {
+				t.Errorf("%d rings after it listens to %s, want %d", n, c.topic, c.rings)
+			}
+		}
+	})
+}
+
 // A flood of doorbells rings at a bounded rate. The last one still rings, and one after a pause rings at once.
 func TestAFloodOfDoorbells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
