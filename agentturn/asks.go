@@ -8,16 +8,16 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/asks"
 	"turnkeeper/policy"
 )
 
 // see records that the turn has seen the answers given since its last execution.
-func (l *ledger) see() {
-	for _, a := range l.calls.Asks.That(calls.IsUnseen) {
-		l.pending.Seen = append(l.pending.Seen, a.ID)
-		l.events.Event(turnkeeper.EventAskClosed, a.Call.Round, 0, transcript.OfAsk(a))
+func (s *turnState) see() {
+	for _, a := range s.calls.Asks.That(calls.IsUnseen) {
+		s.pending.Seen = append(s.pending.Seen, a.ID)
+		s.events.Event(turnkeeper.EventAskClosed, a.Call.Round, 0, turnevents.OfAsk(a))
 	}
 }
 
@@ -32,45 +32,45 @@ func extensions(all []asks.Ask) (n int64) {
 }
 
 // put adds an ask to the next write.
-func (l *ledger) put(q asks.Question) {
-	q.Terms = l.def.Terms()
-	ask := asks.Ask{Question: q, Turn: l.record.Turn.ID, State: asks.Open}
-	l.calls.Open(ask)
-	l.events.Event(turnkeeper.EventAskOpened, q.Call.Round, 0, transcript.OfAsk(ask))
-	l.pending.Asks = append(l.pending.Asks, q)
-	l.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)),
+func (s *turnState) put(q asks.Question) {
+	q.Terms = s.def.Terms()
+	ask := asks.Ask{Question: q, Turn: s.record.Turn.ID, State: asks.Open}
+	s.calls.Open(ask)
+	s.events.Event(turnkeeper.EventAskOpened, q.Call.Round, 0, turnevents.OfAsk(ask))
+	s.pending.Asks = append(s.pending.Asks, q)
+	s.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)),
 		zap.String("tool", q.Tool), zap.String("reason", q.Reason))
 }
 
 // withdraw withdraws the open asks about a call that was answered without them.
-func (l *ledger) withdraw(call *calls.Call) {
-	gone := l.calls.Withdraw(call)
+func (s *turnState) withdraw(call *calls.Call) {
+	gone := s.calls.Withdraw(call)
 	if len(gone) == 0 {
 		return
 	}
 	for _, a := range gone {
-		l.events.Event(turnkeeper.EventAskClosed, call.Key.Round, 0, transcript.OfAsk(a))
+		s.events.Event(turnkeeper.EventAskClosed, call.Key.Round, 0, turnevents.OfAsk(a))
 	}
-	l.pending.Asks = slices.DeleteFunc(l.pending.Asks, func(q asks.Question) bool { return q.Call == call.Key })
-	l.pending.Withdrawn = append(l.pending.Withdrawn, call.Key)
+	s.pending.Asks = slices.DeleteFunc(s.pending.Asks, func(q asks.Question) bool { return q.Call == call.Key })
+	s.pending.Withdrawn = append(s.pending.Withdrawn, call.Key)
 }
 
 // putAll adds an ask about a call, and those for the approval of later calls of its answer that will need one, so that
 // a person sees them together.
-func (l *ledger) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
-	l.put(q)
+func (s *turnState) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
+	s.put(q)
 	if q.Kind != asks.KindApprove {
 		return
 	}
 	hashes := []string{call.ArgsHash}
-	for _, next := range l.calls.Unanswered() {
+	for _, next := range s.calls.Unanswered() {
 		switch {
 		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || next.Asks.Approval() != nil:
 		case next.ChangesNothing() || next.Handles || slices.Contains(hashes, next.ArgsHash):
 			// its arguments may still change, or it may be answered with the result of an equal call
 		default:
-			if d := l.rules.rule(ctx, next); d.Verdict == policy.Ask {
-				l.put(next.Question(asks.KindApprove, 1, d))
+			if d := s.rules.rule(ctx, next); d.Verdict == policy.Ask {
+				s.put(next.Question(asks.KindApprove, 1, d))
 			}
 		}
 		hashes = append(hashes, next.ArgsHash)

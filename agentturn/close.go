@@ -6,7 +6,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
 )
@@ -47,10 +47,10 @@ func Lost(lost granting.LostGrant, agent string, definition []byte, rounds []tur
 	outcome.Reply, outcome.Silent = r.text, r.silent
 	var events []turnkeeper.Event
 	if open != 0 {
-		events = append(events, transcript.NewEvent(turn, turnkeeper.EventRoundRollback, open, 0,
-			transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)}))
+		events = append(events, turnevents.NewEvent(turn, turnkeeper.EventRoundRollback, open, 0,
+			turnevents.RollbackData{Reason: string(turnkeeper.StopWorkerLost)}))
 	}
-	return outcome, append(events, transcript.NewEvent(turn, turnkeeper.EventTurnComplete, 0, 0, transcript.TurnEndData{
+	return outcome, append(events, turnevents.NewEvent(turn, turnkeeper.EventTurnComplete, 0, 0, turnevents.TurnEndData{
 		State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)),
 		Reply: outcome.Reply,
 	}))

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -98,26 +98,26 @@ func (e *execution) arrivedResult(ctx context.Context, call *calls.Call, result 
 
 // waiting returns the end of an execution whose turn waits for detached calls or
 // for people.
-func (l *ledger) waiting() *ending {
-	data := transcript.WaitingFor(waitReasons(l)...)
-	for _, call := range l.calls.Detached() {
+func (s *turnState) waiting() *ending {
+	data := turnevents.WaitingFor(waitReasons(s)...)
+	for _, call := range s.calls.Detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
-	for _, ask := range l.calls.Asks.That(calls.IsOpen) {
-		data.Asks = append(data.Asks, transcript.NameOfAsk(ask))
+	for _, ask := range s.calls.Asks.That(calls.IsOpen) {
+		data.Asks = append(data.Asks, turnevents.NameOfAsk(ask))
 	}
-	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
+	s.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}
 }
 
 // waitReasons returns what a turn that stops running now waits for.
-func waitReasons(l *ledger) []waiting.Reason {
+func waitReasons(s *turnState) []waiting.Reason {
 	var detached, spawns bool
-	for _, call := range l.calls.Detached() {
+	for _, call := range s.calls.Detached() {
 		spawns = spawns || call.Spawns()
 		detached = detached || !call.Spawns()
 	}
-	return waiting.ParkedFor(len(l.calls.Asks.That(calls.IsOpen)) > 0, detached, spawns)
+	return waiting.ParkedFor(len(s.calls.Asks.That(calls.IsOpen)) > 0, detached, spawns)
 }
 
 // mustWait reports whether a call of wait_for_tool_output can only wait for detached

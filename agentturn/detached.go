@@ -92,7 +92,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 		log.Warn("a tool did not return at its timeout and still runs in this process",
 			zap.Int64("left_behind", r.leftBehind.Add(1)))
 	}
-	options.Late = func(late tools.Ending) {
+	options.Late = func(late tools.RunResult) {
 		log.Warn("a tool returned after its timeout",
 			zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", r.leftBehind.Add(-1)))
 	}
@@ -100,13 +100,13 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 		Call: c.Call, Agent: c.Turn.Agent, Detached: true, Turn: c.Turn, TraceParent: c.TraceParent,
 	})
 	started := time.Now()
-	ending := tools.Execute(ctx, tool, tools.Call{
+	res := tools.Execute(ctx, tool, tools.Call{
 		TurnID: c.Turn.ID, Agent: c.Turn.Agent, User: c.Turn.User, Conversation: c.Turn.Conversation, Key: c.Call.Key,
 		Arguments: []byte(c.Call.AsRun()), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
 	}, options)
-	end(toolEnd(ending, c.Call.Effect))
+	end(toolEnd(res, c.Call.Effect))
 	state := turnkeeper.CallFailed
-	switch ending.Outcome {
+	switch res.Outcome {
 	case tools.Succeeded:
 		state = turnkeeper.CallSucceeded
 	case tools.Cancelled:
@@ -116,9 +116,9 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 			state = turnkeeper.CallUnknown
 		}
 	}
-	result = detachedResult(c, ending.Result, state)
+	result = detachedResult(c, res.Result, state)
 	result.Duration, result.Ran = time.Since(started), true
-	return result, ending.Outcome == tools.Cancelled
+	return result, res.Outcome == tools.Cancelled
 }
 
 // detachedResult returns the bounded and cleaned result of a detached call. Its labels are those that the tool

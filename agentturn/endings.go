@@ -27,9 +27,9 @@ type endings struct {
 	executed bool // a tool has started, in any execution
 }
 
-func (l *ledger) endings() *endings {
-	executed := l.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
-	return &endings{l.task, l.calls, executed}
+func (s *turnState) endings() *endings {
+	executed := s.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
+	return &endings{s.task, s.calls, executed}
 }
 
 // endAfter returns the function that makes the turn's end, or nil if the newest round is

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	askings "turnkeeper/asks"
 )
 
@@ -86,7 +86,7 @@ func dataOf[T any](r *reading) (data T) {
 // eventRules are what each event of a turn must say, and where.
 var eventRules = map[turnkeeper.EventType]func(*reading){
 	turnkeeper.EventTurnStart: func(r *reading) {
-		data := dataOf[transcript.TurnStartData](r)
+		data := dataOf[turnevents.TurnStartData](r)
 		r.is(0, 0)
 		same(r, "number", r.at.Seq, 1)
 		same(r, "agent", data.Agent, r.turn.Agent)
@@ -96,7 +96,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 	},
 	turnkeeper.EventTurnResumed: func(r *reading) {
 		r.is(0, 0)
-		data := dataOf[transcript.TurnResumedData](r)
+		data := dataOf[turnevents.TurnResumedData](r)
 		if r.resumed, data.Dispatch = data.Dispatch, r.resumed; r.resumed < max(data.Dispatch, 1) ||
 			r.resumed > r.turn.Dispatches {
 			r.wrong("after dispatch %d, of %d", data.Dispatch, r.turn.Dispatches)
@@ -104,7 +104,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 	},
 	turnkeeper.EventTurnWaiting: func(r *reading) {
 		r.is(0, 0)
-		data := dataOf[transcript.TurnWaitingData](r)
+		data := dataOf[turnevents.TurnWaitingData](r)
 		if len(data.Reasons) == 0 || data.For == "" {
 			r.wrong("it gives no reason")
 		}
@@ -114,14 +114,14 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 			}
 		}
 		for _, name := range data.Asks {
-			if !slices.ContainsFunc(r.asks, func(a askings.Ask) bool { return transcript.NameOfAsk(a) == name }) {
+			if !slices.ContainsFunc(r.asks, func(a askings.Ask) bool { return turnevents.NameOfAsk(a) == name }) {
 				r.wrong("there is no %s", name)
 			}
 		}
 	},
 	turnkeeper.EventRoundStart: func(r *reading) {
 		r.is(r.at.Round, 0)
-		data := dataOf[transcript.RoundStartData](r)
+		data := dataOf[turnevents.RoundStartData](r)
 		if r.open = r.at.Round; r.open < 1 || r.open > len(r.rounds)+1 || data.Of < 1 {
 			r.wrong("the turn has %d rounds", len(r.rounds))
 		}
@@ -131,7 +131,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		r.blocks++
 		r.is(r.open, r.blocks)
 		r.block = r.at.Block
-		data := dataOf[transcript.BlockStartData](r)
+		data := dataOf[turnevents.BlockStartData](r)
 		if !slices.Contains([]string{"thinking", "text", "tool_use"}, data.Kind) ||
 			(data.Kind == "tool_use") != (data.Tool != "") {
 			r.wrong("no such block")
@@ -139,7 +139,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 	},
 	turnkeeper.EventBlockDelta: func(r *reading) {
 		r.is(r.open, r.block)
-		if data := dataOf[transcript.BlockDeltaData](r); len(data.Text+data.Thinking+data.Arguments) == 0 {
+		if data := dataOf[turnevents.BlockDeltaData](r); len(data.Text+data.Thinking+data.Arguments) == 0 {
 			r.wrong("it has no text")
 		}
 	},
@@ -150,12 +150,12 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 	turnkeeper.EventRoundRollback: func(r *reading) {
 		r.is(r.open, 0)
 		r.open, r.block = 0, 0
-		if dataOf[transcript.RollbackData](r).Reason == "" {
+		if dataOf[turnevents.RollbackData](r).Reason == "" {
 			r.wrong("it has no reason")
 		}
 	},
 	turnkeeper.EventToolStarted: func(r *reading) {
-		data := dataOf[transcript.ToolData](r)
+		data := dataOf[turnevents.ToolData](r)
 		if call := r.call(data.Call); call != nil {
 			r.is(call.Key.Round, 0)
 			same(r, "name", data.Name, call.Name)
@@ -164,7 +164,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		}
 	},
 	turnkeeper.EventToolResult: func(r *reading) {
-		data := dataOf[transcript.ToolData](r)
+		data := dataOf[turnevents.ToolData](r)
 		r.blocks++
 		if call := r.call(data.Call); call != nil {
 			r.is(call.Key.Round, r.blocks)
@@ -177,7 +177,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		}
 	},
 	turnkeeper.EventNotice: func(r *reading) {
-		data := dataOf[transcript.NoticeData](r)
+		data := dataOf[turnevents.NoticeData](r)
 		if r.is(r.at.Round, 0); data.Text == "" || r.at.Round < 1 || r.at.Round > len(r.rounds) {
 			r.wrong("it says nothing, or of no round")
 		}
@@ -189,7 +189,7 @@ var eventRules = map[turnkeeper.EventType]func(*reading){
 		}
 	},
 	turnkeeper.EventRoundStop: func(r *reading) {
-		data := dataOf[transcript.RoundStopData](r)
+		data := dataOf[turnevents.RoundStopData](r)
 		r.is(r.at.Round, 0)
 		if r.at.Round < 1 || r.at.Round > len(r.rounds) {
 			r.wrong("the turn has %d rounds", len(r.rounds))
@@ -238,10 +238,10 @@ func (r *reading) call(name string) *turnkeeper.ToolCall {
 
 // ask checks that there is an ask as the event tells it. state is empty if it is any but open.
 func (r *reading) ask(state askings.State) {
-	data := dataOf[transcript.AskData](r)
+	data := dataOf[turnevents.AskData](r)
 	for _, a := range r.asks {
-		told := transcript.AskData{
-			Ask: transcript.NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: state,
+		told := turnevents.AskData{
+			Ask: turnevents.NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: state,
 			Reason: a.Reason,
 		}
 		if state == "" && a.Closed() {
@@ -263,7 +263,7 @@ func (r *reading) ask(state askings.State) {
 
 // end checks the last event. fits reports whether the state of the turn is one of those that its type tells.
 func (r *reading) end(fits bool) {
-	data := dataOf[transcript.TurnEndData](r)
+	data := dataOf[turnevents.TurnEndData](r)
 	r.is(0, 0)
 	same(r, "a fit of its type", fits, true)
 	same(r, "state", data.State, r.turn.State)

@@ -11,7 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
@@ -32,11 +32,11 @@ import (
 // An execution is the run of a turn under one dispatch. Only the goroutine of Runner.Run uses
 // its fields.
 type execution struct {
-	*ledger
+	*turnState
 	journal    Journal
 	prompt     *prompt.State      // builds the requests
 	models     *models            // the chain that answers them
-	stream     *transcript.Stream // of the current model call; nil: none
+	stream     *turnevents.Stream // of the current model call; nil: none
 	round      openRound          // the current round, for the Observer
 	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
 	end        *ending            // set by the state that ends the loop
@@ -49,7 +49,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	given := newTask(r, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
 	e := &execution{
-		ledger: newLedger(given, journal, made.Sizes), journal: journal, prompt: made,
+		turnState: newTurnState(given, journal, made.Sizes), journal: journal, prompt: made,
 		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 	}
 	if a.Record.End == turnlog.EndFinish {
@@ -137,7 +137,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		EndedAt:      time.Now(),
 	}
 	e.dirty = false // the request reported all ended calls
-	p := newPlanner(e.ledger, a, e.prompt.HasCallID)
+	p := newPlanner(e.turnState, a, e.prompt.HasCallID)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
@@ -354,16 +354,16 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	}
 	switch models := end.outcome.WaitsFor; {
 	case end.state == turnkeeper.TurnWaiting && len(models) > 0:
-		data := transcript.WaitingFor(waiting.ModelDown)
+		data := turnevents.WaitingFor(waiting.ModelDown)
 		data.Models = models
 		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	case end.state == turnkeeper.TurnQueued && end.outcome.Backoff > 0 && end.outcome.ErrorClass == classBudget:
-		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, transcript.WaitingFor(waiting.BudgetSpent))
+		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, turnevents.WaitingFor(waiting.BudgetSpent))
 	}
 	e.models.writeSideUsage(&e.pending, len(e.calls.Rounds)+1)
 	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
-		e.events.Event(endEvent(end.state), 0, 0, transcript.TurnEndData{
+		e.events.Event(endEvent(end.state), 0, 0, turnevents.TurnEndData{
 			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.calls.Rounds),
 			Calls: len(e.calls.All()),
 			Reply: outcome.Reply, Retry: outcome.Retry,

@@ -10,17 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
 // parent returns the call that a sub-agent's turn works for, nil for other turns.
-func (c scene) parent(scenes []scene) *transcript.ParentData {
+func (c scene) parent(scenes []scene) *turnevents.ParentData {
 	for _, p := range scenes {
 		for _, call := range callsOf(p.rounds) {
 			if c.Conversation == turnlog.SpawnConversation(p.ID, call.Key) {
-				return &transcript.ParentData{Turn: p.ID, Call: call.Key.String(), Root: scenes[0].ID}
+				return &turnevents.ParentData{Turn: p.ID, Call: call.Key.String(), Root: scenes[0].ID}
 			}
 		}
 	}
@@ -31,7 +31,7 @@ func (c scene) parent(scenes []scene) *transcript.ParentData {
 func (s *stage) checkFamily() {
 	scenes, keys := s.scenes(), map[string]turnlog.CallRef{}
 	for _, c := range scenes {
-		var start transcript.TurnStartData
+		var start turnevents.TurnStartData
 		if c.StopReason == turnkeeper.StopWorkerLost && len(c.events) > 0 &&
 			c.events[0].Type == turnkeeper.EventTurnComplete {
 			continue // each of its workers was lost before it wrote anything

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
@@ -81,7 +81,7 @@ func TestEachProgressNoteIsWrittenInTime(t *testing.T) {
 						if event.Type != turnkeeper.EventNotice {
 							continue
 						}
-						var data transcript.NoticeData
+						var data turnevents.NoticeData
 						b.decode(event.Data, &data)
 						if late := time.Since(told[data.Text]); late > 510*time.Millisecond {
 							t.Errorf("%q was written after %s", data.Text, late)

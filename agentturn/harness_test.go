@@ -22,7 +22,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/bounds"
@@ -416,11 +416,11 @@ func (b *bench) streamed(round int) string {
 		case turnkeeper.EventRoundRollback:
 			text = ""
 		case turnkeeper.EventBlockStart:
-			var data transcript.BlockStartData
+			var data turnevents.BlockStartData
 			b.decode(e.Data, &data)
 			kinds[e.Block] = data.Kind
 		case turnkeeper.EventBlockDelta:
-			var data transcript.BlockDeltaData
+			var data turnevents.BlockDeltaData
 			b.decode(e.Data, &data)
 			if kinds[e.Block] == "text" {
 				text += data.Text

@@ -69,9 +69,9 @@ func (e *execution) resume(ctx context.Context, call *calls.Call) error {
 const shownInputNotUsed = "not finished: the turn was stopped before the call went on with the input that it had asked for."
 
 // logInput logs how long a call waited for its input.
-func (l *ledger) logInput(call *calls.Call) {
+func (s *turnState) logInput(call *calls.Call) {
 	ask := call.Asks.Input()
-	l.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	s.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("state", string(ask.State)), zap.Duration("waited", ask.ClosedAt.Sub(ask.OpenedAt).Round(
 			time.Second)))
 }

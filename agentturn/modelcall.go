@@ -13,7 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
@@ -38,8 +38,8 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 		stop: stop}
 	call.at = prompt.Moment{Rounds: e.calls.Rounds, Final: call.final, Age: e.tooling.age,
 		Finish: call.final && e.finishing()}
-	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final},
-		transcript.Sink{
+	call.stream = e.events.NewStream(call.number, turnevents.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final},
+		turnevents.Sink{
 			Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
 		})
 	e.stream = call.stream
@@ -81,7 +81,7 @@ type modelCall struct {
 	number int
 	final  bool
 	at     prompt.Moment
-	stream *transcript.Stream
+	stream *turnevents.Stream
 	// unwritable is the error of writing events of the stream. It ends the call.
 	unwritable error
 	stop       context.CancelCauseFunc // cancels the call and all its retries
@@ -487,7 +487,7 @@ func (o *partialAnswer) add(d inference.Delta) {
 		o.reasoning.WriteString(d.Text)
 	case inference.DeltaTool:
 		if d.Name != "" {
-			fmt.Fprintf(&o.calls, "\n[call of %s] ", transcript.CleanName(d.Name))
+			fmt.Fprintf(&o.calls, "\n[call of %s] ", turnevents.CleanName(d.Name))
 		}
 		o.calls.WriteString(d.Text)
 	default:

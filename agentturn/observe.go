@@ -141,7 +141,7 @@ func (unobserved) SubAgent(context.Context, SubAgentEnd) {}
 
 func (unobserved) Traced(context.Context) bool { return false }
 
-func toolEnd(e tools.Ending, effect turnkeeper.Effect) ToolEnd {
+func toolEnd(e tools.RunResult, effect turnkeeper.Effect) ToolEnd {
 	end := ToolEnd{State: stateOf(e.Outcome, effect), Result: e.Result.Text}
 	if e.Outcome != tools.Succeeded {
 		end.Error = string(e.Outcome)

@@ -15,7 +15,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
@@ -45,7 +45,7 @@ func cleanRaw(raw json.RawMessage) []byte {
 
 // A planner decides about the calls of one answer, in order.
 type planner struct {
-	ledger    *ledger
+	turn      *turnState
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
@@ -59,8 +59,8 @@ type planner struct {
 	paged     int
 }
 
-func newPlanner(l *ledger, a answer, shows func(id string) bool) *planner {
-	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.calls.All(), len(a.Calls)), wireIDs: map[string]bool{},
+func newPlanner(s *turnState, a answer, shows func(id string) bool) *planner {
+	p := &planner{turn: s, final: a.final, all: slices.Grow(s.calls.All(), len(a.Calls)), wireIDs: map[string]bool{},
 		shows: shows}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
@@ -68,7 +68,7 @@ func newPlanner(l *ledger, a answer, shows func(id string) bool) *planner {
 	}
 	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
 	if p.doubt = doubtAbout(a.Response); p.doubt != "" {
-		l.log.Warn("the calls of an answer may not be those of the model; none with an effect runs",
+		s.log.Warn("the calls of an answer may not be those of the model; none with an effect runs",
 			zap.Int("round", a.number), zap.String("model", a.Model), zap.String("reason", p.doubt))
 	}
 	for _, call := range p.all {
@@ -86,7 +86,7 @@ func doubtAbout(res inference.Response) string {
 	}
 	for i, call := range res.Calls {
 		if strings.TrimSpace(call.Arguments) != "" && !json.Valid([]byte(call.Arguments)) {
-			return fmt.Sprintf("the arguments of call %d (%s) are not whole", i+1, transcript.CleanName(call.Name))
+			return fmt.Sprintf("the arguments of call %d (%s) are not whole", i+1, turnevents.CleanName(call.Name))
 		}
 	}
 	return ""
@@ -105,11 +105,11 @@ func (p *planner) count(call turnkeeper.ToolCall) {
 }
 
 func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inference.Call) {
-	call := p.ledger.calls.Make(&turnkeeper.ToolCall{
+	call := p.turn.calls.Make(&turnkeeper.ToolCall{
 		Key:        key,
 		ProviderID: outputs.Clean(wire.ID),
 		WireID:     p.wireID(wire.ID, key),
-		Name:       transcript.CleanName(wire.Name),
+		Name:       turnevents.CleanName(wire.Name),
 		State:      turnkeeper.CallPlanned,
 		Effect:     turnkeeper.EffectOnce,
 	})
@@ -145,7 +145,7 @@ func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
 	if known {
 		call.Effect, call.Paging = call.Spec.Effect, call.Spec.Paging
 	}
-	args, fault := p.ledger.offered.Check(wire.Name, wire.Arguments)
+	args, fault := p.turn.offered.Check(wire.Name, wire.Arguments)
 	call.Arguments = args.Canonical
 	if fault != "" {
 		call.Arguments = p.unchecked(wire.Arguments)
@@ -154,8 +154,8 @@ func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
 		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
-	call.Handles = p.ledger.offered.HasHandles(call.ToolCall)
-	if refused := p.ledger.family.refuse(*call.ToolCall, p.all); refused != "" {
+	call.Handles = p.turn.offered.HasHandles(call.ToolCall)
+	if refused := p.turn.family.refuse(*call.ToolCall, p.all); refused != "" {
 		return refused
 	}
 	if !known {
@@ -208,7 +208,7 @@ func (p *planner) verdict(ctx context.Context, call *calls.Call, fault string) (
 	if call.Handles {
 		return turnkeeper.CallPlanned, "" // decided when they are resolved
 	}
-	if d := p.ledger.rules.rule(ctx, call); d.Verdict == policy.Deny {
+	if d := p.turn.rules.rule(ctx, call); d.Verdict == policy.Deny {
 		return turnkeeper.CallDenied, calls.ShownRefused(d)
 	}
 	return turnkeeper.CallPlanned, ""
@@ -233,10 +233,10 @@ func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
 		id = key.String()
 	}
 	if p.taken(id) {
-		id = prompt.RenamedID(p.ledger.record.Turn.ID, key)
+		id = prompt.RenamedID(p.turn.record.Turn.ID, key)
 	}
 	for n := 2; p.taken(id); n++ {
-		id = fmt.Sprintf("%s-%d", prompt.RenamedID(p.ledger.record.Turn.ID, key), n)
+		id = fmt.Sprintf("%s-%d", prompt.RenamedID(p.turn.record.Turn.ID, key), n)
 	}
 	p.wireIDs[id] = true
 	return id
@@ -253,7 +253,7 @@ func (p *planner) notFound(name string) string {
 		return text + "\nThere are no tools. Nothing was run."
 	}
 	text += "\nNothing was run. Available tools: " + strings.Join(names, ", ") + "."
-	if near := p.ledger.offered.Nearest(name); slices.Contains(names, near) {
+	if near := p.turn.offered.Nearest(name); slices.Contains(names, near) {
 		text += fmt.Sprintf(" Did you mean %q?", near)
 	}
 	return text

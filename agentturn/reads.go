@@ -14,9 +14,9 @@ import (
 const maxParallel = 8
 
 // leadingReads returns the leading open calls that may run in parallel with the first of them.
-func (l *ledger) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
+func (s *turnState) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
 	for i, call := range open {
-		if i > 0 && !l.joins(ctx, call, open[:i]) {
+		if i > 0 && !s.joins(ctx, call, open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
@@ -28,11 +28,11 @@ func (l *ledger) leadingReads(ctx context.Context, open []*calls.Call) []*calls.
 
 // joins reports whether a call may run together with the reads before it. It does not if it may be answered with the
 // result of the one before it, if it has handles, which may name results of earlier calls, and if it may need a person.
-func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
+func (s *turnState) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
 	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
 		return false
 	}
-	turn := l.calls.Turn(call)
+	turn := s.calls.Turn(call)
 	for _, read := range reads {
 		if !read.Paging {
 			turn.Left--
@@ -40,7 +40,7 @@ func (l *ledger) joins(ctx context.Context, call *calls.Call, reads []*calls.Cal
 	}
 	step := call.Next(turn)
 	if step.Do == calls.Rule {
-		l.rules.rule(ctx, call)
+		s.rules.rule(ctx, call)
 		step = call.Next(turn)
 	}
 	return step.Do == calls.Read

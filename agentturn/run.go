@@ -45,9 +45,9 @@ func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Res
 		memory := w.memory.Lease()
 		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)
 		started := time.Now()
-		ending := tools.Execute(ctx, tool, asked, options)
-		end(toolEnd(ending, begin.Call.Effect))
-		return toolrun.Result{Ending: ending, Took: time.Since(started), Used: used.Used(), Memory: memory}
+		res := tools.Execute(ctx, tool, asked, options)
+		end(toolEnd(res, begin.Call.Effect))
+		return toolrun.Result{RunResult: res, Took: time.Since(started), Used: used.Used(), Memory: memory}
 	}, id
 }
 
@@ -63,7 +63,7 @@ func (w *tooling) executeOptions(call *calls.Call) tools.ExecuteOptions {
 		w.task.log.Warn("a tool did not return at its timeout and still runs in this process",
 			append(about, zap.Int64("left_behind", w.task.leftBehind.Add(1)))...)
 	}
-	options.Late = func(late tools.Ending) {
+	options.Late = func(late tools.RunResult) {
 		w.task.log.Warn("a tool returned after its timeout",
 			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind",
 				w.task.leftBehind.Add(-1)))...)

@@ -14,7 +14,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
@@ -49,7 +49,7 @@ func question(text string) tools.Sampling {
 func (b *bench) notices() (texts []string) {
 	for _, e := range b.store.events() {
 		if e.Type == turnkeeper.EventNotice {
-			var data transcript.NoticeData
+			var data turnevents.NoticeData
 			b.decode(e.Data, &data)
 			texts = append(texts, data.Text)
 		}

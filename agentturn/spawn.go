@@ -16,7 +16,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/turnlog"
@@ -202,9 +202,9 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	}
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)
-	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
+	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, turnevents.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnlog.SpawnConversation(
+		SubAgent: &turnevents.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnlog.SpawnConversation(
 			turn.ID, call.Key)},
 	})
 	if err := e.commit(ctx); err != nil {
@@ -273,7 +273,7 @@ func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 // the result of any tool.
 func (w *tooling) replyResult(ctx context.Context, call *calls.Call, arrived turnlog.CallResult) turnlog.CallResult {
 	end := *arrived.Spawned
-	call.Sub = &transcript.SubAgentData{
+	call.Sub = &turnevents.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
 		Conversation: turnlog.SpawnConversation(w.task.record.Turn.ID, call.Key),
 	}

@@ -17,7 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/traceparent"
@@ -405,11 +405,11 @@ func TestEventsOfASubAgent(t *testing.T) {
 		for _, e := range b.store.events() {
 			switch e.Type {
 			case turnkeeper.EventTurnStart:
-				var data transcript.TurnStartData
+				var data turnevents.TurnStartData
 				b.decode(e.Data, &data)
 				told = append(told, fmt.Sprintf("%+v", *data.Parent))
 			case turnkeeper.EventToolStarted, turnkeeper.EventToolResult:
-				var data transcript.ToolData
+				var data turnevents.ToolData
 				b.decode(e.Data, &data)
 				told = append(told, fmt.Sprintf("%s %+v", e.Type, *data.SubAgent))
 			case turnkeeper.EventRoundStop:

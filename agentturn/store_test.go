@@ -10,7 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	askings "turnkeeper/asks"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/granting"
@@ -354,7 +354,7 @@ func (s *store) violations() (all []string) {
 func (s *store) misaskedEvents(all []askings.Ask) (faults []string) {
 	opened, closed, unseen := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, a := range all {
-		name := transcript.NameOfAsk(a)
+		name := turnevents.NameOfAsk(a)
 		opened[name]++
 		switch {
 		case a.Seen:
@@ -364,7 +364,7 @@ func (s *store) misaskedEvents(all []askings.Ask) (faults []string) {
 		}
 	}
 	for _, e := range s.events() {
-		var data transcript.AskData
+		var data turnevents.AskData
 		if json.Unmarshal(e.Data, &data) != nil {
 			continue
 		}

@@ -20,7 +20,7 @@ const reserve = 16
 // connection is closed while its request is being handled.
 type connections struct {
 	net.Listener
-	most int // limit, without the reserve
+	limit int // without the reserve
 
 	mu      sync.Mutex
 	changed *sync.Cond // a connection was closed, or can be closed now
@@ -30,8 +30,8 @@ type connections struct {
 	ending  lists.List // of *conn whose handler has returned, but whose request is not finished; oldest first
 }
 
-func newConnections(l net.Listener, most int) *connections {
-	c := &connections{Listener: l, most: most}
+func newConnections(l net.Listener, limit int) *connections {
+	c := &connections{Listener: l, limit: limit}
 	c.changed = sync.NewCond(&c.mu)
 	return c
 }
@@ -54,11 +54,11 @@ func (c *connections) Accept() (net.Conn, error) {
 func (c *connections) admit(accepted net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.open >= c.most && !c.closed {
+	for c.open >= c.limit && !c.closed {
 		if c.closeIdleLocked() {
 			continue
 		}
-		if c.open < c.most+reserve {
+		if c.open < c.limit+reserve {
 			break
 		}
 		c.changed.Wait()

@@ -18,7 +18,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 )
 
 // A document holds the parts of openapi.json that the tests read.
@@ -275,12 +274,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		},
 		Starts: []turnlog.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{"of":3}`)}},
-	}, journal.Ending{})
+	}, turnlog.DispatchEnd{})
 	turn.write(turnlog.Entry{Results: []turnlog.CallResult{{
 		Key: call, Nonce: "n", State: turnkeeper.CallSucceeded, Shown: "grüße", Preview: "grüße", Ran: true,
 		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße",
 			SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
-	}}}, journal.Ending{})
+	}}}, turnlog.DispatchEnd{})
 
 	checked := map[string]bool{}
 	response, conversation := "", ""

@@ -14,7 +14,6 @@ import (
 	"turnkeeper/httpapi/page"
 	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 )
 
 // TestTheRequestOfARound checks what the page shows of a request: what is new, where it differs from the one before,
@@ -31,7 +30,7 @@ func TestTheRequestOfARound(t *testing.T) {
 	})
 	done := h.turn("clerk", "say hello")
 	done.write(turnlog.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "local", Model: "small",
-		Attempts: 1, FinishReason: "stop", Text: "Hello.", Recipe: &turnkeeper.Recipe{}}}, journal.Ending{})
+		Attempts: 1, FinishReason: "stop", Text: "Hello.", Recipe: &turnkeeper.Recipe{}}}, turnlog.DispatchEnd{})
 	done.finish("Hello.")
 	path := fmt.Sprintf("/turns/%d/requests/1", done.id)
 	h.ask("GET", fmt.Sprintf("/turns/%d", done.id), "").wantPage(t, 200, `<a href="`+path+`">the request`)

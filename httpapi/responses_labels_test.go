@@ -9,14 +9,13 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
-	"turnkeeper/storage/journal"
 )
 
 // labelledTurn answers the next message of clerk in a turn that has the label private.
 func (h *env) labelledTurn(reply string) {
 	h.t.Helper()
 	d := h.dispatch("clerk")
-	d.write(turnlog.Entry{Labels: []policy.Mark{{Label: policy.Private, Source: "a file"}}}, journal.Ending{})
+	d.write(turnlog.Entry{Labels: []policy.Mark{{Label: policy.Private, Source: "a file"}}}, turnlog.DispatchEnd{})
 	d.finish(reply)
 }
 
@@ -119,7 +118,7 @@ func (h *env) replyRefers(id string) string {
 	if err != nil || fmt.Sprint(record.Message.ID) != id {
 		h.t.Fatalf("the turn is of message %d, not %s: %v", record.Message.ID, id, err)
 	}
-	d.write(turnlog.Entry{Labels: record.Labels.Before}, journal.Ending{})
+	d.write(turnlog.Entry{Labels: record.Labels.Before}, turnlog.DispatchEnd{})
 	d.finish("Something else.")
 	return h.refers("msg_" + id)
 }

@@ -13,7 +13,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 )
 
 var errStops = errors.New("the worker stops")
@@ -27,7 +26,7 @@ type slowWriter struct {
 	slow  time.Duration // it has written after that time
 }
 
-func (w *slowWriter) Append(ctx context.Context, _ turnlog.Entry, _ journal.Ending) error {
+func (w *slowWriter) Append(ctx context.Context, _ turnlog.Entry, _ turnlog.DispatchEnd) error {
 	select {
 	case <-ctx.Done():
 		w.until, w.cause = time.Since(w.began), context.Cause(ctx)

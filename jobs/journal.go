@@ -8,7 +8,6 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 )
 
 // A turnJournal is the Journal of one dispatch. It adds to the end of a turn what must
@@ -20,7 +19,7 @@ type turnJournal struct {
 
 // A writer is what a turnJournal needs of a journal.Writer.
 type writer interface {
-	Append(ctx context.Context, e turnlog.Entry, ending journal.Ending) error
+	Append(ctx context.Context, e turnlog.Entry, ending turnlog.DispatchEnd) error
 	Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
 		run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error)
 	WriteDraft(ctx context.Context, part turnlog.OutputPart) error
@@ -50,7 +49,7 @@ func (j *turnJournal) Append(ctx context.Context, e turnlog.Entry) error {
 			ctx, cancel = outlive(ctx, stepTime)
 			defer cancel()
 		}
-		return j.writer.Append(ctx, e, journal.Ending{})
+		return j.writer.Append(ctx, e, turnlog.DispatchEnd{})
 	}
 	ctx, cancel := outlive(ctx, endTime)
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -49,14 +48,14 @@ var ringings = []ringing{
 		d := b.Turn("x")
 		b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
 			StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}},
-			journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}))
+			turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"}))
 		return b.retry(d.Record.Message.ID)
 	}},
 	{"a turn that waits for its time is retried", "", []string{"retry_message inbox"}, func(b *bells) func() {
 		d := b.Turn("x")
 		b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
 			Error:   "later",
-			Backoff: time.Hour}}, journal.Ending{Log: "deferred"}))
+			Backoff: time.Hour}}, turnlog.DispatchEnd{Log: "deferred"}))
 		return b.retry(d.Record.Message.ID)
 	}},
 	{"a message that waits for its lane is retried", "operate.tryModelsOf", []string{"retry_message inbox"},
@@ -85,7 +84,7 @@ var ringings = []ringing{
 		return func() {
 			b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
 				StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true, Backoff: time.Second}},
-				journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}))
+				turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}))
 		}
 	}},
 	{"a turn is handed back", "", []string{"end_many inbox", "end_many turns"}, func(b *bells) func() {
@@ -93,7 +92,7 @@ var ringings = []ringing{
 		return func() {
 			b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
 				Error: "bye"}},
-				journal.Ending{Log: "handed_back"}))
+				turnlog.DispatchEnd{Log: "handed_back"}))
 		}
 	}},
 	{"a turn waits for a call", "", []string{"end_many inbox", "end_many turns"}, func(b *bells) func() {

@@ -25,7 +25,6 @@ import (
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -153,7 +152,7 @@ func (b *bells) failed(d *storagetest.Dispatch) {
 	err := d.Append(b.t.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no model", Retry: true,
 		WaitsFor: []string{"script/m"}, Backoff: time.Hour,
-	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+	}}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
 	b.fatal(err)
 }
 

@@ -43,7 +43,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender,
 }
 
 // blockedBy describes the budget that is exhausted.
-func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate int64) string {
+func blockedBy(limits agentturn.SpendLimits, answer grants.SpendResult, estimate int64) string {
 	whose, per, calls, tokens := "turn", "", limits.TurnCalls, limits.TurnTokens
 	switch answer.Blocked {
 	case scopeDay:
@@ -62,7 +62,7 @@ func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate
 		whose, count(tokens, "token"), per, answer.UsedTokens, estimate)
 }
 
-// The names of budgets in grants.SpendAnswer.
+// The names of budgets in grants.SpendResult.
 const (
 	scopeDay  = "day"
 	scopeTree = "tree"

@@ -761,7 +761,7 @@ create table turnkeeper.late_results (
 -- The turns that are part of the history of later turns: not those that were cancelled before their first grant; and of
 -- a message's failed attempts, the last one and those that ran a tool with an effect. Whether the view has a turn never
 -- changes after the turn ended, because requests are rebuilt from this view.
-create view turnkeeper.told_turns as
+create view turnkeeper.history_turns as
 select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.state, t.error_class, t.inner_dialogue
 from turnkeeper.turns t
 where t.state in ('succeeded', 'degraded', 'failed', 'cancelled')

@@ -678,10 +678,10 @@ create trigger lease_stays before delete on turnkeeper.leases
 -- Delete the leases of lanes, but of those that have messages, turns and grants.
 create function turnkeeper.forget_unused(p_lanes text[]) returns void language plpgsql as $$
 declare
-    names text[];
-    most  bigint;
+    names   text[];
+    highest bigint;
 begin
-    select array_agg(b.lane), max(b.token) into names, most from (
+    select array_agg(b.lane), max(b.token) into names, highest from (
         select l.lane, l.token from turnkeeper.leases l
         where l.grant_id is null and l.lane = any(p_lanes)
           and not exists (select from turnkeeper.ended_grants g where g.lane = l.lane)
@@ -689,7 +689,7 @@ begin
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
         for update of l skip locked) b;
     if names is not null then
-        update turnkeeper.settings set lane_token = most where lane_token < most;
+        update turnkeeper.settings set lane_token = highest where lane_token < highest;
         delete from turnkeeper.leases where lane = any(names);
     end if;
 end $$;
@@ -1005,11 +1005,11 @@ create function turnkeeper.level_lane(p_agent text) returns text immutable langu
 -- out messages that a sender has locked.
 create function turnkeeper.move_levels(p_limit integer) returns integer language plpgsql as $$
 declare
-    a      record;
-    c_most constant integer := 1000;
-    v_ids  bigint[];
-    moved  integer;
-    n      integer := 0;
+    c_batch constant integer := 1000;
+    a       record;
+    v_ids   bigint[];
+    moved   integer;
+    n       integer := 0;
 begin
     for a in select g.name, g.holds_below as before, g.lane_per_conversation as by_conv,
         turnkeeper.least_priority(g) as least,
@@ -1020,7 +1020,7 @@ begin
         if a.before is distinct from a.least then
             v_ids := array(select h.id from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane
                 and not coalesce(turnkeeper.waits_below(h.id, h.priority, a.least), false) order by h.rank,
-                    h.id limit c_most);
+                    h.id limit c_batch);
         else
             v_ids := array(select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting'
                 and h.lane = a.lane
@@ -1043,12 +1043,12 @@ begin
             end if;
             continue;
         end if;
-        continue when cardinality(v_ids) = c_most; -- there may be more to move back: the next tick goes on
+        continue when cardinality(v_ids) = c_batch; -- there may be more to move back: the next tick goes on
         if a.before is distinct from a.least then
             update turnkeeper.messages set lane = a.lane, held = true where id in (
                 select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name and not m.held
                     and turnkeeper.waits_below(m.id, m.priority, a.least) order by m.rank,
-                        m.id limit c_most for no key update skip locked);
+                        m.id limit c_batch for no key update skip locked);
             update turnkeeper.agents set holds_below = a.least where name = a.name;
             n := n + 1;
         else

@@ -503,7 +503,7 @@ create function turnkeeper.spawn_agents(
 declare
     parent    record;
     s         record;
-    most      integer;
+    v_max     integer;
     max_bytes integer;
     conv      text;
     refused   text;
@@ -511,7 +511,7 @@ begin
     insert into turnkeeper.agent_trees (root, max_depth, max_agents, tokens, calls)
     values (p_root, p_max_depth, p_max_agents, p_tokens, p_calls) on conflict do nothing;
     -- The lock makes spawns in one tree serial.
-    select t.max_agents into most from turnkeeper.agent_trees t where t.root = p_root for update;
+    select t.max_agents into v_max from turnkeeper.agent_trees t where t.root = p_root for update;
     select m.user_name, m.priority, m.due_at, m.trace_parent into parent
     from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = p_turn;
     select max_message_bytes into max_bytes from turnkeeper.settings;
@@ -524,7 +524,7 @@ begin
             when not exists (select from turnkeeper.agents a where a.name = s.name) then 'unknown_agent'
             when octet_length(s.task) > max_bytes then 'task_too_long'
             when (select count(*) from turnkeeper.spawned_calls c
-                where c.root = p_root and c.message_id is not null) >= most
+                where c.root = p_root and c.message_id is not null) >= v_max
                 then 'max_tree_sub_agents'
         end;
         insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce)
@@ -618,10 +618,10 @@ declare
     v_message bigint;
 begin
     for s in
-        select * from (select c.turn_id, c.round, c.ordinal, 'told' as work from turnkeeper.spawned_calls c
+        select * from (select c.turn_id, c.round, c.ordinal, 'ended' as work from turnkeeper.spawned_calls c
             where c.ended_at is not null and c.notified_at is null
               and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
-            order by c.ended_at limit p_limit for update skip locked) told
+            order by c.ended_at limit p_limit for update skip locked) ended
         union all
         select * from (select c.turn_id, c.round, c.ordinal, 'overdue' from turnkeeper.spawned_calls c
             join turnkeeper.turns t on t.id = c.turn_id

@@ -113,12 +113,12 @@ func Ranked(merged, named []Snippet, maxChars int) []Snippet {
 		frame   = 400 // characters of an extraction without the text of a snippet
 		longest = 2500
 	)
-	most := min((maxChars-frame)/2, longest)
+	limit := min((maxChars-frame)/2, longest)
 	ranked := make([]Snippet, 0, len(merged))
 	taken := make([]bool, len(merged))
 	small := make([]bool, len(merged))
 	for i, m := range merged {
-		small[i] = len(m.Text) <= utf8.UTFMax*most && utf8.RuneCountInString(quoted(m.Text)) <= most
+		small[i] = len(m.Text) <= utf8.UTFMax*limit && utf8.RuneCountInString(quoted(m.Text)) <= limit
 	}
 	for _, part := range named {
 		i, found := slices.BinarySearchFunc(merged, part.StartByte, func(m Snippet, start int64) int {

@@ -10,14 +10,14 @@ import (
 // three quarters of all slots, but at least one, while other agents wait.
 type shares struct {
 	running map[string]int // by agent, with the turns picked in this tick
-	most    int            // of an agent without MaxRunning, while other agents wait
+	share   int            // of an agent without MaxRunning, while other agents wait
 	full    []string       // agents that have work beyond their bound
 	taken   []string       // those of full that may take slots that nobody else needs
 }
 
 // newShares returns the shares of the given number of slots. running has the agent of each slot that is taken.
 func newShares(running []string, slots int) *shares {
-	s := &shares{running: map[string]int{}, most: max(1, slots*3/4)}
+	s := &shares{running: map[string]int{}, share: max(1, slots*3/4)}
 	for _, agent := range running {
 		s.running[agent]++
 	}
@@ -54,7 +54,7 @@ func (s *shares) bound(c granting.Candidate) int {
 	if c.MaxRunning > 0 {
 		return c.MaxRunning
 	}
-	return s.most
+	return s.share
 }
 
 // lift lets agents without MaxRunning take the slots that no other agent needs. It reports whether any of them has
@@ -64,6 +64,6 @@ func (s *shares) lift() bool {
 		return false
 	}
 	s.full = slices.DeleteFunc(s.full, func(agent string) bool { return slices.Contains(s.taken, agent) })
-	s.taken, s.most = nil, int(^uint(0)>>1)
+	s.taken, s.share = nil, int(^uint(0)>>1)
 	return true
 }

@@ -41,8 +41,8 @@ func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 		return 0
 	}
 	moved := database.Sub(before.database)
-	least, most := asked.Sub(before.answered), answered.Sub(before.asked)
-	return moved - min(max(moved, least), most)
+	lowest, highest := asked.Sub(before.answered), answered.Sub(before.asked)
+	return moved - min(max(moved, lowest), highest)
 }
 
 // observeBusy updates the watch while another scheduler ticks, which may be so for a long

@@ -14,7 +14,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -299,7 +298,7 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
 	defer cancel()
-	if err := running.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
+	if err := running.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); err != nil {
 		t.Errorf("a step of a running turn: %v", err)
 	}
 	if err := running.Append(ctx, turnlog.Entry{Outcome: storagetest.Succeeded("done")},

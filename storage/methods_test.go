@@ -280,7 +280,7 @@ func (e *methodsEnv) call(method reflect.Value, c methodCase) (lines []string) {
 }
 
 // unsteady are fields that differ with each run.
-var unsteady = []string{"Snapshot.QueryTime", "SpendAnswer.DayLeft", "StoredParts.Bytes"}
+var unsteady = []string{"Snapshot.QueryTime", "SpendResult.DayLeft", "StoredParts.Bytes"}
 
 // show returns a value as text.
 func (e *methodsEnv) show(v reflect.Value) string {

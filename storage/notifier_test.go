@@ -10,7 +10,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -55,7 +54,7 @@ func TestBell(t *testing.T) {
 	h.Submit("clerk", "", "y")
 	awaitRing(t, "a message", inbox)
 	back := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}
-	if err := h.Dispatch("w")[0].Append(t.Context(), back, journal.Ending{Log: "handed_back"}); err != nil {
+	if err := h.Dispatch("w")[0].Append(t.Context(), back, turnlog.DispatchEnd{Log: "handed_back"}); err != nil {
 		t.Fatal(err)
 	}
 	awaitRing(t, "a turn goes back into the queue", inbox)

@@ -213,7 +213,7 @@ func TestExecuteTellsOfAbandonedTools(t *testing.T) {
 		got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{
 			Timeout:   time.Second,
 			Abandoned: func() { told <- "abandoned" },
-			Late:      func(tools.Ending) { told <- "late" },
+			Late:      func(tools.RunResult) { told <- "late" },
 		})
 		if first, second := <-told, <-told; !got.Abandoned || first != "abandoned" || second != "late" {
 			t.Errorf("abandoned %v; told %s and %s", got.Abandoned, first, second)

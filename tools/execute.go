@@ -33,8 +33,8 @@ const (
 	NeedsInput Outcome = "needs_input"
 )
 
-// An Ending is the result of a run of a tool.
-type Ending struct {
+// A RunResult is how a run of a tool ended.
+type RunResult struct {
 	Result    Result // for the model, whatever the outcome
 	Outcome   Outcome
 	Err       error // the tool's error, for branching and for operators
@@ -60,9 +60,9 @@ type ExecuteOptions struct {
 	// Abandoned, if not nil, is called when the tool is abandoned, before Execute
 	// returns and before Late.
 	Abandoned func()
-	// Late, if not nil, is called with the ending of an abandoned tool, at most once,
+	// Late, if not nil, is called with the res of an abandoned tool, at most once,
 	// in the tool's goroutine.
-	Late func(Ending)
+	Late func(RunResult)
 }
 
 // Execute runs a tool once. It returns when the tool ends, or opts.Grace after the
@@ -72,9 +72,9 @@ type ExecuteOptions struct {
 //
 // A result that the tool returns during the grace counts; an error then means timed
 // out or cancelled. Execute recovers panics of the tool.
-func Execute(ctx context.Context, tool Tool, call Call, opts ExecuteOptions) Ending {
+func Execute(ctx context.Context, tool Tool, call Call, opts ExecuteOptions) RunResult {
 	e := execution{tool: tool, call: call, name: tool.Spec().Name, opts: opts,
-		expired: errors.New("the tool's time is up"), told: make(chan struct{})}
+		expired: errors.New("the tool's time is up"), noted: make(chan struct{})}
 	if opts.Log == nil {
 		e.opts.Log = zap.NewNop()
 	}
@@ -94,21 +94,21 @@ type execution struct {
 	opts ExecuteOptions
 
 	expired error         // cause of the tool's context when its own timeout ended it
-	settled atomic.Bool   // decided: the ending is used, or the tool is abandoned
-	told    chan struct{} // closed after Abandoned returned
+	settled atomic.Bool   // decided: the res is used, or the tool is abandoned
+	noted   chan struct{} // closed after Abandoned returned
 }
 
-func (e *execution) execute(ctx context.Context) Ending {
+func (e *execution) execute(ctx context.Context) RunResult {
 	ctx, stop := e.bounded(ctx)
 	defer stop()
 	if ctx.Err() != nil {
 		return e.stopped(ctx)
 	}
-	done := make(chan Ending, 1)
+	done := make(chan RunResult, 1)
 	go e.run(ctx, done)
 	select {
-	case ending := <-done:
-		return ending
+	case res := <-done:
+		return res
 	case <-ctx.Done():
 	}
 	return e.await(ctx, done)
@@ -122,12 +122,12 @@ func (e *execution) bounded(ctx context.Context) (context.Context, context.Cance
 }
 
 // await waits up to opts.Grace for a tool whose context has ended, then abandons it.
-func (e *execution) await(ctx context.Context, done <-chan Ending) Ending {
+func (e *execution) await(ctx context.Context, done <-chan RunResult) RunResult {
 	grace := time.NewTimer(e.opts.Grace)
 	defer grace.Stop()
 	select {
-	case ending := <-done:
-		return ending
+	case res := <-done:
+		return res
 	case <-grace.C:
 	}
 	if !e.settled.CompareAndSwap(false, true) {
@@ -136,49 +136,49 @@ func (e *execution) await(ctx context.Context, done <-chan Ending) Ending {
 	if e.opts.Abandoned != nil {
 		e.opts.Abandoned()
 	}
-	close(e.told)
-	ending := e.stopped(ctx)
-	ending.Abandoned = true
-	return ending
+	close(e.noted)
+	res := e.stopped(ctx)
+	res.Abandoned = true
+	return res
 }
 
 // run runs the tool in its own goroutine.
-func (e *execution) run(ctx context.Context, done chan<- Ending) {
-	// The ending if the tool calls runtime.Goexit.
-	ending := e.failed(Panicked, fmt.Sprintf("'%s' panicked: it ended its goroutine", e.name))
+func (e *execution) run(ctx context.Context, done chan<- RunResult) {
+	// The res if the tool calls runtime.Goexit.
+	res := e.failed(Panicked, fmt.Sprintf("'%s' panicked: it ended its goroutine", e.name))
 	defer func() {
 		if cause := recover(); cause != nil {
-			ending = e.panicked(cause)
+			res = e.panicked(cause)
 		}
 		if e.settled.CompareAndSwap(false, true) {
-			done <- ending
+			done <- res
 		} else if e.opts.Late != nil {
-			<-e.told
-			e.opts.Late(ending)
+			<-e.noted
+			e.opts.Late(res)
 		}
 	}()
 	result, err := run(ctx, e.tool, e.call, e.opts.Collect)
-	ending = e.ended(ctx, result, err)
+	res = e.ended(ctx, result, err)
 }
 
-func (e *execution) ended(ctx context.Context, result Result, err error) Ending {
-	var ending Ending
+func (e *execution) ended(ctx context.Context, result Result, err error) RunResult {
+	var res RunResult
 	switch {
 	case err != nil && ctx.Err() != nil:
-		ending = e.stopped(ctx)
+		res = e.stopped(ctx)
 	case errors.Is(err, ErrInDoubt):
-		ending = e.failed(InDoubt, err.Error())
+		res = e.failed(InDoubt, err.Error())
 	case isInputRequest(err):
-		ending = e.failed(NeedsInput, err.Error())
+		res = e.failed(NeedsInput, err.Error())
 	case err != nil:
-		ending = e.failed(Failed, err.Error())
+		res = e.failed(Failed, err.Error())
 	case result.IsError:
-		ending = Ending{Result: result, Outcome: Failed}
+		res = RunResult{Result: result, Outcome: Failed}
 	default:
-		ending = Ending{Result: result, Outcome: Succeeded}
+		res = RunResult{Result: result, Outcome: Succeeded}
 	}
-	ending.Err = err
-	return ending
+	res.Err = err
+	return res
 }
 
 func isInputRequest(err error) bool {
@@ -186,8 +186,8 @@ func isInputRequest(err error) bool {
 	return ok
 }
 
-// stopped returns the ending of a run whose context has ended.
-func (e *execution) stopped(ctx context.Context) Ending {
+// stopped returns the res of a run whose context has ended.
+func (e *execution) stopped(ctx context.Context) RunResult {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, e.expired) {
 		return e.failed(TimedOut, fmt.Sprintf("'%s' timed out after %s s", e.name,
@@ -196,7 +196,7 @@ func (e *execution) stopped(ctx context.Context) Ending {
 	return e.failed(Cancelled, fmt.Sprintf("'%s' was cancelled: %s", e.name, cause))
 }
 
-func (e *execution) panicked(cause any) Ending {
+func (e *execution) panicked(cause any) RunResult {
 	message := panicMessage(cause)
 	e.opts.Log.Error("tool panicked", zap.String("tool", e.name), zap.Int64("turn_id", int64(e.call.TurnID)),
 		zap.Stringer("call", e.call.Key), zap.String("panic", message), zap.ByteString("stack", debug.Stack()))
@@ -218,8 +218,8 @@ func panicMessage(cause any) (message string) {
 
 const maxPanicChars = 500
 
-func (e *execution) failed(outcome Outcome, text string) Ending {
-	return Ending{Result: boundText(Result{Text: "tool error: " + text, IsError: true}), Outcome: outcome}
+func (e *execution) failed(outcome Outcome, text string) RunResult {
+	return RunResult{Result: boundText(Result{Text: "tool error: " + text, IsError: true}), Outcome: outcome}
 }
 
 // seconds formats a duration in seconds, with up to three decimals: "60", "0.25".

@@ -23,8 +23,8 @@ type badError struct{}
 
 func (badError) Error() string { panic("no words") }
 
-func failed(outcome tools.Outcome, text string) tools.Ending {
-	return tools.Ending{Result: tools.Result{Text: text, IsError: true}, Outcome: outcome}
+func failed(outcome tools.Outcome, text string) tools.RunResult {
+	return tools.RunResult{Result: tools.Result{Text: text, IsError: true}, Outcome: outcome}
 }
 
 func TestExecuteEndings(t *testing.T) {
@@ -38,13 +38,13 @@ func TestExecuteEndings(t *testing.T) {
 		run     behaviour
 		timeout time.Duration
 		limit   time.Duration
-		want    tools.Ending
+		want    tools.RunResult
 		took    time.Duration
 	}{
 		{
 			name: "success",
 			run:  func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: "ok"}, nil },
-			want: tools.Ending{Result: tools.Result{Text: "ok"}, Outcome: tools.Succeeded},
+			want: tools.RunResult{Result: tools.Result{Text: "ok"}, Outcome: tools.Succeeded},
 		},
 		{
 			name: "a result that says it failed",
@@ -74,7 +74,7 @@ func TestExecuteEndings(t *testing.T) {
 				return tools.Result{Text: "done all the same"}, nil
 			},
 			timeout: time.Second,
-			want:    tools.Ending{Result: tools.Result{Text: "done all the same"}, Outcome: tools.Succeeded},
+			want:    tools.RunResult{Result: tools.Result{Text: "done all the same"}, Outcome: tools.Succeeded},
 			took:    1700 * time.Millisecond,
 		},
 		{name: "panic", run: func(context.Context, tools.Call) (tools.Result, error) {
@@ -106,7 +106,7 @@ func TestExecuteEndings(t *testing.T) {
 				start := time.Now()
 				got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: tt.timeout,
 					Limit: tt.limit})
-				if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(tools.Ending{}, "Err")); diff != "" {
+				if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(tools.RunResult{}, "Err")); diff != "" {
 					t.Errorf("ending (-want +got):\n%s", diff)
 				}
 				if took := time.Since(start); took != tt.took {
@@ -136,7 +136,7 @@ func TestExecuteCancelled(t *testing.T) {
 		time.AfterFunc(3*time.Second, func() { cancel(errors.New("max_duration")) })
 		got := tools.Execute(ctx, tool, tools.Call{}, tools.ExecuteOptions{Timeout: time.Minute})
 		want := failed(tools.Cancelled, "tool error: 'fake' was cancelled: max_duration")
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tools.Ending{}, "Err")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tools.RunResult{}, "Err")); diff != "" {
 			t.Errorf("ending (-want +got):\n%s", diff)
 		}
 
@@ -190,7 +190,7 @@ func TestExecuteNested(t *testing.T) {
 			<-ctx.Done()
 			return tools.Result{}, ctx.Err()
 		}
-		var innerEnding tools.Ending
+		var innerEnding tools.RunResult
 		outer.run = func(ctx context.Context, call tools.Call) (tools.Result, error) {
 			innerEnding = tools.Execute(ctx, inner, call, tools.ExecuteOptions{Timeout: time.Minute})
 			return tools.Result{}, ctx.Err()
@@ -219,11 +219,11 @@ func TestExecuteAbandons(t *testing.T) {
 					time.Sleep(time.Hour)
 					return tt.end()
 				}
-				late := make(chan tools.Ending, 1)
+				late := make(chan tools.RunResult, 1)
 				start := time.Now()
 				got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{
 					Timeout: 10 * time.Second,
-					Late:    func(e tools.Ending) { late <- e },
+					Late:    func(e tools.RunResult) { late <- e },
 				})
 				want := failed(tools.TimedOut, "tool error: 'deaf' timed out after 10 s")
 				want.Abandoned = true

@@ -8,7 +8,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/asks"
 	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
@@ -34,7 +34,7 @@ type Call struct {
 
 	Run *toolrun.Run // while it runs in the background
 	Cut *turnlog.CallResult
-	Sub *transcript.SubAgentData // the sub-agent that has ended, for events
+	Sub *turnevents.SubAgentData // the sub-agent that has ended, for events
 
 	args json.RawMessage // with which it runs; nil: as planned
 

@@ -157,8 +157,8 @@ func BeforeTheEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	const most = 3 * time.Second
-	return context.WithDeadlineCause(ctx, deadline.Add(-min(time.Until(deadline)/10, most)), ErrTime)
+	const maxMargin = 3 * time.Second
+	return context.WithDeadlineCause(ctx, deadline.Add(-min(time.Until(deadline)/10, maxMargin)), ErrTime)
 }
 
 // searchAll searches the chunks in parallel. It fails if no chunk could be searched.

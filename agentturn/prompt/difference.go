@@ -205,8 +205,8 @@ func Replaced(record *turnlog.Record, number int) (turn turnkeeper.TurnID, round
 		return 0, 0, false
 	}
 	history := record.History
-	if told := this.Recipe.After; told > 0 { // turns that waited then were told later
-		after, _ := indexOf(history, told+1)
+	if last := this.Recipe.After; last > 0 { // turns that waited then came into the history later
+		after, _ := indexOf(history, last+1)
 		history = history[:after]
 	}
 	turn, r := newest(record.Turn.ID, record.Rounds[:number-1], history, this.Recipe.Start.Chain,

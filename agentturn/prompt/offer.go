@@ -60,11 +60,11 @@ func (o Offer) MaxChars(tool string) int {
 
 // largestPage returns the largest MaxChars of all tools.
 func (o Offer) largestPage() int {
-	most := o.Bounds.MaxToolResultChars
+	chars := o.Bounds.MaxToolResultChars
 	for _, spec := range o.Specs() {
-		most = max(most, spec.MaxResultChars)
+		chars = max(chars, spec.MaxResultChars)
 	}
-	return most
+	return chars
 }
 
 // Limits returns the limits of a call's result, which would be stored under the id. A

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/outputs"
 )
 
@@ -29,7 +29,7 @@ type Progress struct {
 // A Note is one progress report of a call.
 type Note struct {
 	Call turnkeeper.CallKey
-	Data transcript.NoticeData
+	Data turnevents.NoticeData
 }
 
 // NewProgress returns an empty Progress.
@@ -83,7 +83,7 @@ func noteOf(key turnkeeper.CallKey, name, text string) Note {
 	if runes := []rune(text); len(runes) > maxNoteChars {
 		text = string(runes[:maxNoteChars]) + "…"
 	}
-	return Note{key, transcript.NoticeData{Text: name + ": " + text, Call: key.String()}}
+	return Note{key, turnevents.NoticeData{Text: name + ": " + text, Call: key.String()}}
 }
 
 // Take returns the notes since the last Take.

@@ -29,7 +29,7 @@ type Run struct {
 
 // A Result is the result of a run.
 type Result struct {
-	tools.Ending
+	tools.RunResult
 	Took time.Duration
 	Used turnkeeper.Usage // by the model calls of the tool
 	// Memory is held for the content until it is recorded.

@@ -21,8 +21,9 @@ var targets = []Target{
 		Tests:     stores, Skip: plans,
 	},
 	{
-		Name:      "calls",
-		Go:        []Code{{"storage/journal/calls.go", []string{"callLog.call", "callLog.with", "callLog.answer"}}},
+		Name: "calls",
+		Go: []Code{{"storage/journal/calls.go", []string{"callStates.call", "callStates.with",
+			"callStates.answer"}}},
 		Queries:   []string{"RecentCalls"},
 		Functions: []string{"late_result", "settle_calls", "call_holds"},
 		First:     "^(TestRowRules|TestALateResult|TestWhoseLateResult|TestWhichLateResult|TestATurnWithoutOpenCalls|TestRecentCalls|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestWhatATurnLeaves|TestALostParent|TestCloseOf|TestNothingHappens|Test.*Moves|TestEntriesAbout)",
@@ -117,7 +118,8 @@ var targets = []Target{
 	{
 		Name: "approvals",
 		Go: []Code{
-			{"agentturn/asks.go", []string{"extensions", "ledger.withdraw", "ledger.putAll", "execution.askToGoOn"}},
+			{"agentturn/asks.go", []string{"extensions", "turnState.withdraw", "turnState.putAll",
+				"execution.askToGoOn"}},
 			{File: "agentturn/rules.go"}, {File: "agentturn/calls/next.go"}, {File: "agentturn/calls/asks.go"},
 			{"agentturn/calls/call.go", []string{"Call.Start"}}, {File: "agentturn/questions.go"},
 			{"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
@@ -278,12 +280,12 @@ var targets = []Target{
 				[]string{"ForSender", "SentFields"}},
 			{"httpapi/messageevents.go", []string{"events.ofMessage", "cursorOf", "events.checkTurn",
 				"events.writeMessage", "events.visible"}},
-			{"agentturn/transcript/stream.go", []string{"Stream.data"}}, {File: "client/watch.go"},
+			{"agentturn/turnevents/stream.go", []string{"Stream.data"}}, {File: "client/watch.go"},
 		},
 		Queries: []string{"WatchedMessages"},
 		First: "^(TestAMessage|TestWatchersOfAMessage|TestTheEndOfWatching|TestReasonsThatAreOver|TestATurnWithoutItsLast|FuzzCursors|TestWhatSendersAreShown|TestPositionsOf|TestAPurgedMessage|TestReasonsToWait|" +
 			"TestOneReadForAll|TestEachKindOfText|TestWatch)",
-		Tests: []string{"./stream", "./httpapi", "./agentturn/transcript", "./client"},
+		Tests: []string{"./stream", "./httpapi", "./agentturn/turnevents", "./client"},
 	},
 	{
 		Name: "owners",

@@ -78,13 +78,13 @@ func (p Turn) TreeFacts() string {
 	tree := p.Tree
 	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) +
 		" tokens in total"}
-	if most := tree.Limits.Tokens; most > 0 {
+	if limit := tree.Limits.Tokens; limit > 0 {
 		facts = append(facts, fmt.Sprintf("%s of %s tokens of the budget", words.Thousands(tree.UsedTokens),
-			words.Thousands(most)))
+			words.Thousands(limit)))
 	}
-	if most := tree.Limits.Calls; most > 0 {
+	if limit := tree.Limits.Calls; limit > 0 {
 		facts = append(facts, fmt.Sprintf("%s of %s model calls of the budget", words.Thousands(tree.UsedCalls),
-			words.Thousands(most)))
+			words.Thousands(limit)))
 	}
 	return strings.Join(facts, ", ")
 }

@@ -32,20 +32,20 @@ const maxFound = 20
 // found returns the lines that contain the most words of the query.
 func found(query, text string) string {
 	words := wordsOf(query)
-	lines, most := []string{}, 1
+	lines, highest := []string{}, 1
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		n := count(words, line)
-		if n > most {
-			lines, most = lines[:0], n
+		if n > highest {
+			lines, highest = lines[:0], n
 		}
-		if n == most && len(lines) < maxFound {
+		if n == highest && len(lines) < maxFound {
 			lines = append(lines, line)
 		}
 	}
 	confidence := 0.0
 	if len(lines) > 0 {
-		confidence = float64(most) / float64(len(words))
+		confidence = float64(highest) / float64(len(words))
 	}
 	return encode(map[string]any{"snippets": lines, "confidence": confidence})
 }

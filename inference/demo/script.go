@@ -86,14 +86,14 @@ func (r *scriptReader) script(document *strictyaml.Node) (steps []scriptStep) {
 	return steps
 }
 
-// items returns the items of a list of at most most items.
-func (r *scriptReader) items(where string, v *strictyaml.Node, most int) []*strictyaml.Node {
+// items returns the items of a list of at most limit items.
+func (r *scriptReader) items(where string, v *strictyaml.Node, limit int) []*strictyaml.Node {
 	switch {
 	case v.Kind != strictyaml.List:
 		r.Add(v.Line, "%s must be a list, not %s", where, v.Kind)
 		return nil
-	case len(v.Items) > most:
-		r.Add(v.Line, "%s has %d entries: at most %d are allowed", where, len(v.Items), most)
+	case len(v.Items) > limit:
+		r.Add(v.Line, "%s has %d entries: at most %d are allowed", where, len(v.Items), limit)
 		return nil
 	}
 	return v.Items

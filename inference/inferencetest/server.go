@@ -79,7 +79,7 @@ type Server struct {
 	rest      func(Recorded) Reply
 	requests  []Recorded
 	inFlight  int
-	most      int
+	peak      int
 	strict    bool
 	faults    []string
 	arrived   chan struct{} // closed and replaced at each arrival
@@ -151,7 +151,7 @@ func (s *Server) Violations() []string {
 func (s *Server) MaxInFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.most
+	return s.peak
 }
 
 // Await waits until n requests have arrived. If ctx ends first, it returns its cause.
@@ -203,7 +203,7 @@ func (s *Server) take(r *http.Request, body []byte, wire *Wire) (Recorded, Reply
 	}
 	s.requests = append(s.requests, recorded)
 	s.inFlight++
-	s.most = max(s.most, s.inFlight)
+	s.peak = max(s.peak, s.inFlight)
 	close(s.arrived)
 	s.arrived = make(chan struct{})
 	var reply Reply

@@ -207,8 +207,8 @@ func standard(name string, lanes, turns int) load {
 }
 
 // blocks returns how many blocks n turns are measured in, and the turns of each, at least one for a lane.
-func blocks(n, most, lanes int) (blocks, turns int) {
-	blocks = min(max(n/lanes, 1), most)
+func blocks(n, limit, lanes int) (blocks, turns int) {
+	blocks = min(max(n/lanes, 1), limit)
 	return blocks, max((n+blocks-1)/blocks, lanes)
 }
 

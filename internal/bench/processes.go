@@ -42,8 +42,8 @@ var parts = map[string]func(context.Context, setup) (part, error){
 	"river":        startRiver,
 }
 
-// An answer of a part to its setup or to a load.
-type answer struct {
+// A response of a part to its setup or to a load.
+type response struct {
 	URL     string
 	Outcome outcome
 	Error   string
@@ -65,10 +65,10 @@ func Part(ctx context.Context, name string, in io.Reader, out io.Writer) (err er
 	}
 	p, err := start(ctx, s)
 	if err != nil {
-		return errors.Join(err, answers.Encode(answer{Error: err.Error()}))
+		return errors.Join(err, answers.Encode(response{Error: err.Error()}))
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := answers.Encode(answer{URL: p.url()}); err != nil {
+	if err := answers.Encode(response{URL: p.url()}); err != nil {
 		return err
 	}
 	loads := make(chan load)
@@ -90,7 +90,7 @@ func Part(ctx context.Context, name string, in io.Reader, out io.Writer) (err er
 		select {
 		case l := <-loads:
 			o, err := p.run(ctx, l)
-			a := answer{Outcome: o}
+			a := response{Outcome: o}
 			if err != nil {
 				a.Error = err.Error()
 			}
@@ -152,7 +152,7 @@ func (p *process) run(l load) (outcome, error) {
 	return a.Outcome, err
 }
 
-func (p *process) ask(question any) (a answer, err error) {
+func (p *process) ask(question any) (a response, err error) {
 	if err = p.loads.Encode(question); err == nil {
 		err = p.answers.Decode(&a)
 	}

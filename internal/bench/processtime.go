@@ -127,13 +127,13 @@ func watchMemory(pid int) (stop func() Memory) {
 	go func() {
 		every := time.NewTicker(memoryEvery)
 		defer every.Stop()
-		most := memoryOf(pid)
+		highest := memoryOf(pid)
 		for {
 			select {
 			case <-every.C:
-				most = most.orMore(memoryOf(pid))
+				highest = highest.orMore(memoryOf(pid))
 			case <-quit:
-				peak <- most.orMore(memoryOf(pid))
+				peak <- highest.orMore(memoryOf(pid))
 				return
 			}
 		}

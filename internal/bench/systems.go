@@ -177,7 +177,7 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	}
 	peak := watchMemory(c.system.runs.cmd.Process.Pid)
 	o, err := c.system.driver.run(l)
-	most := peak().orMore(c.figure.peak())
+	highest := peak().orMore(c.figure.peak())
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	c.sum.Elapsed += o.Elapsed
 	c.figure.Turns, c.figure.Events = c.figure.Turns+l.Turns, o.Events
 	if b.counters.proc {
-		c.figure.Peak = &most
+		c.figure.Peak = &highest
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ const (
 	BugWaitsInVain                       // a turn starts to wait although a result has arrived
 	BugClaimTwice                        // every claim succeeds
 	BugSpawnTwice                        // the start of a sub-agent writes two messages
-	BugReplyUntold                       // a sub-agent's reply is not delivered to its parent's call
+	BugReplyUndelivered                  // a sub-agent's reply is not delivered to its parent's call
 	BugNumbersLost                       // the numbers of events that were not written are not reused
 	BugReadBackByCount                   // a write without an answer counts as done if the journal has one entry more
 	BugGrantUnbound                      // every worker that fetched the job of a grant may write

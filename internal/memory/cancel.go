@@ -9,7 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
@@ -174,7 +174,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	t.endElsewhere(now)
 	t.settleCalls(now, agentturn.ShownNotRun)
 	if round := openRound(t); round > 0 {
-		t.tell(turnkeeper.EventRoundRollback, round, transcript.RollbackData{Reason: "the turn was cancelled"}, now)
+		t.tell(turnkeeper.EventRoundRollback, round, turnevents.RollbackData{Reason: "the turn was cancelled"}, now)
 	}
 	o := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: reply}
 	if t.Trigger == turnkeeper.TriggerSchedule {
@@ -188,7 +188,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 			said = append(said, round.Text)
 		}
 	}
-	t.tell(turnkeeper.EventTurnError, 0, transcript.TurnEndData{
+	t.tell(turnkeeper.EventTurnError, 0, turnevents.TurnEndData{
 		State: o.State, StopReason: o.StopReason, Rounds: len(t.rounds), Calls: calls, Reply: o.Reply,
 	}, now)
 	t.State, t.StopReason, t.EndedAt, t.DueAt, t.ErrorClass, t.Error = o.State, o.StopReason, now, time.Time{}, "", ""

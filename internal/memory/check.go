@@ -21,25 +21,25 @@ func (v Violation) String() string { return v.Invariant + ": " + v.Detail }
 
 // The invariants, by name.
 const (
-	OneReply        = "one reply a message"
-	ClosedAnswered  = "closed and answered agree"
-	NoOpenCall      = "no open call under a closed turn"
-	OnceStartedOnce = "a call of effect once is started once"
-	StartedBefore   = "no result of an effect without its start"
-	NoOldWrite      = "no write under an old grant"
-	NoOverlap       = "the leases of a lane never overlap"
-	TokenGrows      = "the token of a lane only grows"
-	NoFalseSuccess  = "no plain success over an unknown outcome"
-	VerdictStays    = "a verdict stays"
-	NoGap           = "event numbers have no gap"
-	NothingStuck    = "nothing is stuck"
-	NoBadMove       = "every move is allowed"
-	OneMessage      = "a call gives work to one agent, once"
-	RepliesTold     = "a sub-agent's reply is its call's result"
-	NobodyWaits     = "a sub-agent that nobody waits for is cancelled"
-	Approved        = "a call that needs an approval runs once, with what was approved"
-	InOrder         = "nothing is granted before what is ahead of it in its lane"
-	WaitsForResult  = "a turn that waits holds nothing and waits for what has not come"
+	OneReply         = "one reply a message"
+	ClosedAnswered   = "closed and answered agree"
+	NoOpenCall       = "no open call under a closed turn"
+	OnceStartedOnce  = "a call of effect once is started once"
+	StartedBefore    = "no result of an effect without its start"
+	NoOldWrite       = "no write under an old grant"
+	NoOverlap        = "the leases of a lane never overlap"
+	TokenGrows       = "the token of a lane only grows"
+	NoFalseSuccess   = "no plain success over an unknown outcome"
+	VerdictStays     = "a verdict stays"
+	NoGap            = "event numbers have no gap"
+	NothingStuck     = "nothing is stuck"
+	NoBadMove        = "every move is allowed"
+	OneMessage       = "a call gives work to one agent, once"
+	RepliesDelivered = "a sub-agent's reply is its call's result"
+	NobodyWaits      = "a sub-agent that nobody waits for is cancelled"
+	Approved         = "a call that needs an approval runs once, with what was approved"
+	InOrder          = "nothing is granted before what is ahead of it in its lane"
+	WaitsForResult   = "a turn that waits holds nothing and waits for what has not come"
 )
 
 // Check returns the invariants that do not hold. grace is how long after the end of its
@@ -229,15 +229,15 @@ func (c *checker) spawned() {
 		call := c.s.turn(row.parent).call(row.key)
 		m := c.s.message(row.Message)
 		if closed := !m.ClosedAt.IsZero(); closed != row.ended {
-			c.found(RepliesTold, "the message %d of call %s of turn %d is %s, and has ended: %v", m.ID, row.key,
+			c.found(RepliesDelivered, "the message %d of call %s of turn %d is %s, and has ended: %v", m.ID, row.key,
 				row.parent, m.State, row.ended)
 		}
 		if !row.ended && call.State.Answered() && !row.dropped {
 			c.found(NobodyWaits, "call %s of turn %d is %s, and its message %d is %s", row.key, row.parent, call.State,
 				m.ID, m.State)
 		}
-		if a := c.s.turn(row.parent).await(row.key); row.ended && row.told && a.arrived == nil && !a.closed {
-			c.found(RepliesTold, "call %s of turn %d waits, and its message %d is %s", row.key, row.parent,
+		if a := c.s.turn(row.parent).await(row.key); row.ended && row.notified && a.arrived == nil && !a.closed {
+			c.found(RepliesDelivered, "call %s of turn %d waits, and its message %d is %s", row.key, row.parent,
 				m.ID, m.State)
 		}
 	}

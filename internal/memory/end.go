@@ -10,16 +10,16 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// An ending holds all that one commit writes at the end of a dispatch.
-type ending struct {
+// An endWrite holds all that one commit writes at the end of a dispatch.
+type endWrite struct {
 	turnlog.DispatchEnd
 	outcome turnlog.Outcome
 	job     bool // delete the job too
 	noReply bool // the reply is written separately: see BugReplyFirst and BugReplyLast
 }
 
-// endDispatch writes an ending completely or not at all. t is a draft of the turn.
-func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, rings *[]Bell) error {
+// endDispatch makes an endWrite completely or not at all. t is a draft of the turn.
+func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e endWrite, rings *[]Bell) error {
 	o, now := e.outcome, s.now()
 	l := s.state.leases[t.Lane]
 	if l == nil || l.GrantID != grant {
@@ -91,7 +91,7 @@ func (t *turnRow) endAsks(s *state, now time.Time) {
 	}
 }
 
-func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
+func (s *state) closeMessage(t *turnRow, e endWrite, now time.Time) {
 	m := s.message(t.MessageID)
 	m.State, m.LastError = e.Message, e.outcome.Error
 	delete(s.queueRanks, m.ID)
@@ -181,7 +181,7 @@ func (j *Journal) applyWithoutReply(id string, e turnlog.Entry, rings *[]Bell) e
 	if err := j.entry(draft, e, rings); err != nil {
 		return err
 	}
-	end := endingOf(*outcome)
+	end := endWriteOf(*outcome)
 	end.noReply = true
 	if err := j.s.endDispatch(draft, j.grant.GrantID, end, rings); err != nil {
 		return err

@@ -52,7 +52,7 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 		j.s.noteModels(t, e, rings)
 		return nil
 	}
-	if err := j.s.endDispatch(t, j.grant.GrantID, endingOf(*e.Outcome), rings); err != nil {
+	if err := j.s.endDispatch(t, j.grant.GrantID, endWriteOf(*e.Outcome), rings); err != nil {
 		return err
 	}
 	models{&j.s.state}.noteFault(t, *e.Outcome, j.s.now())

@@ -298,9 +298,9 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 	}
 }
 
-// endingOf returns the ending of a dispatch with this outcome.
-func endingOf(o turnlog.Outcome) ending {
-	return ending{DispatchEnd: turnlog.EndDispatch(o), outcome: o, job: true}
+// endWriteOf returns what the end of a dispatch with this outcome writes.
+func endWriteOf(o turnlog.Outcome) endWrite {
+	return endWrite{DispatchEnd: turnlog.EndDispatch(o), outcome: o, job: true}
 }
 
 type effectsKey struct{}

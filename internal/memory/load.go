@@ -105,7 +105,7 @@ func historyOf(s *state, row *turnRow) (past []turnlog.Past, older int) {
 		case t.ConversationKey() != row.ConversationKey():
 		case len(past) == turnlog.PastTurns:
 			older++
-		case told(s, t):
+		case inHistory(s, t):
 			past = append(past, pastOf(s, t))
 		}
 	}
@@ -113,9 +113,9 @@ func historyOf(s *state, row *turnRow) (past []turnlog.Past, older int) {
 	return past, older
 }
 
-// told reports whether the turn is part of the history of later turns. It follows the
-// view told_turns.
-func told(s *state, t *turnRow) bool {
+// inHistory reports whether the turn is part of the history of later turns. It follows the
+// view history_turns.
+func inHistory(s *state, t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
 		return true
@@ -143,7 +143,7 @@ func lastRun(s *state, row *turnRow) *turnlog.Past {
 	for i := int(row.ID) - 2; i >= 0; i-- {
 		t := s.turns[i]
 		m := s.message(t.MessageID)
-		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && told(s, t) &&
+		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && inHistory(s, t) &&
 			(last == nil || m.Slot.After(slot)) {
 			last, slot = t, m.Slot
 		}

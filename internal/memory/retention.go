@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/retention"
 )
 
@@ -83,8 +83,8 @@ func (t *turnRow) expireEvents(now time.Time) (gone bool) {
 	t.EventsExpiredAt = now
 	if n := len(t.events); n > 1 {
 		last := t.events[n-1]
-		data, _ := json.Marshal(transcript.EventsExpiredData{First: 1, Last: last.Seq - 1}) // two numbers
-		t.events = []turnkeeper.Event{{TurnID: t.ID, Seq: last.Seq - 1, Type: transcript.EventsExpired, Data: data,
+		data, _ := json.Marshal(turnevents.EventsExpiredData{First: 1, Last: last.Seq - 1}) // two numbers
+		t.events = []turnkeeper.Event{{TurnID: t.ID, Seq: last.Seq - 1, Type: turnevents.EventsExpired, Data: data,
 			At: last.At}, last}
 	}
 	return true

@@ -22,7 +22,7 @@ type spawnRow struct {
 	deadline time.Time // for the reply
 	since    time.Time
 	ended    bool // it has its reply, or was refused
-	told     bool // the call has its result, or no longer waits for one
+	notified bool // the call has its result, or no longer waits for one
 	dropped  bool // the call stopped waiting before the reply
 }
 
@@ -93,11 +93,11 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.
 
 func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnFailure {
 	siblings := 0
-	most := spawn.Limits.MaxAgents
+	limit := spawn.Limits.MaxAgents
 	for _, row := range s.spawned {
 		if row.root == spawn.Root && row.Message != 0 {
 			siblings++
-			most = row.limits.MaxAgents
+			limit = row.limits.MaxAgents
 		}
 	}
 	switch {
@@ -105,7 +105,7 @@ func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnFailur
 		return turnlog.SpawnUnknownAgent
 	case maxMessage > 0 && len(spawn.Task) > maxMessage:
 		return turnlog.SpawnTooLong
-	case siblings >= most:
+	case siblings >= limit:
 		return turnlog.SpawnTreeFull
 	default:
 		return ""
@@ -119,11 +119,11 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	if _, busy := parent.held.blocks(); busy && parent.held != own {
 		return
 	}
-	if row.told {
+	if row.notified {
 		return
 	}
-	row.told = true
-	if s.bugs.has(BugReplyUntold) {
+	row.notified = true
+	if s.bugs.has(BugReplyUndelivered) {
 		return
 	}
 	draft := parent.draft()
@@ -154,7 +154,7 @@ func (s *state) dropSpawned(t *turnRow) {
 		if row.parent != t.ID || row.ended || row.dropped || !t.await(row.key).closed {
 			continue
 		}
-		row.dropped, row.told = true, true
+		row.dropped, row.notified = true, true
 		if child := s.turn(s.message(row.Message).TurnID); child != nil && !child.State.Terminal() {
 			s.ends[child.ID] = turnlog.EndCancel
 		}
@@ -198,7 +198,7 @@ func (s *state) lineageOf(m turnkeeper.MessageID) turnlog.Lineage {
 // spawnsToSettle reports whether a tick has sub-agents to settle.
 func (s *state) spawnsToSettle(now time.Time) bool {
 	return slices.ContainsFunc(s.spawned, func(r *spawnRow) bool {
-		return r.ended && !r.told || !r.ended && (r.dropped || !r.told && !r.deadline.After(now))
+		return r.ended && !r.notified || !r.ended && (r.dropped || !r.notified && !r.deadline.After(now))
 	})
 }
 
@@ -209,7 +209,7 @@ func (t *tick) SettleSpawned(_ context.Context, timely bool, limit int) (n int, 
 				break
 			}
 			switch {
-			case row.ended && !row.told, timely && !row.ended && !row.told && !row.deadline.After(now):
+			case row.ended && !row.notified, timely && !row.ended && !row.notified && !row.deadline.After(now):
 				if parent := s.turn(row.parent); t.mayLock(parent) {
 					t.again[parent.ID] = t.again[parent.ID] || parent.State == turnkeeper.TurnWaiting
 					t.later(func(rings *[]Bell) { t.tell(row, rings) })

@@ -370,8 +370,8 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 }
 
 // requeued returns the end of a lost grant whose turn runs again.
-func requeued(lost granting.LostGrant) ending {
-	return ending{DispatchEnd: lost.DispatchEnd(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
+func requeued(lost granting.LostGrant) endWrite {
+	return endWrite{DispatchEnd: lost.DispatchEnd(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
 }
 
 // dropSpawned records that the tick drops all sub-agents below a turn.
@@ -412,7 +412,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.LastSeq++
 		}
 		draft.writes = append(draft.writes, "")
-		t.endLost(lost, draft, ending{DispatchEnd: lost.DispatchEnd(false), outcome: outcome}, rings)
+		t.endLost(lost, draft, endWrite{DispatchEnd: lost.DispatchEnd(false), outcome: outcome}, rings)
 	})
 	return nil
 }
@@ -455,7 +455,7 @@ func settle(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string, 
 }
 
 // endLost ends the dispatch of a lost grant, whose turn the tick has locked.
-func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end ending, rings *[]Bell) {
+func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end endWrite, rings *[]Bell) {
 	if draft == nil {
 		draft = t.s.state.turn(lost.TurnID).draft()
 	}

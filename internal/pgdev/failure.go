@@ -44,7 +44,7 @@ func (l *launch) openLog() (*os.File, error) {
 
 // written returns the end of the server's log since this launch.
 func (l *launch) written() string {
-	const most = 64 << 10
+	const limit = 64 << 10
 	file, err := os.Open(l.home.log())
 	if err != nil {
 		return ""
@@ -54,7 +54,7 @@ func (l *launch) written() string {
 	if err != nil {
 		return ""
 	}
-	from := max(l.logged, info.Size()-most)
+	from := max(l.logged, info.Size()-limit)
 	text, err := io.ReadAll(io.NewSectionReader(file, from, info.Size()-from))
 	if err != nil {
 		return ""

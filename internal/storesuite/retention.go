@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/retention"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
@@ -95,7 +95,7 @@ func classesExpire(e *env) {
 	}
 	all := e.Events(d.grant.TurnID)
 	equal(e, "events left", len(all), 2)
-	equal(e, "the first", all[0].Type, transcript.EventsExpired)
+	equal(e, "the first", all[0].Type, turnevents.EventsExpired)
 	equal(e, "what has expired", string(all[0].Data), `{"first":1,"last":4}`)
 	equal(e, "its number", all[0].Seq, 4)
 	equal(e, "the last", all[1].Type, turnkeeper.EventTurnComplete)

@@ -14,7 +14,7 @@ type RefusedWrite struct {
 	EndedAt  time.Time     // set when it is read
 }
 
-// NoticeData is the data of an event notice: see package transcript.
+// NoticeData is the data of an event notice: see package turnevents.
 type NoticeData struct {
 	Text string `json:"text"`
 	Call string `json:"call,omitempty" doc:"of progress of a call: round-R-tool-I"`

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/stream"
 )
 
@@ -59,34 +59,34 @@ var EventRows = []EventRow{
 	{stream.MessageWaiting, true, MessageWaitingData{},
 		"Streams of messages only: why the message waits now. It comes again when the reasons have changed, " +
 			"also while a turn of the message waits. It is not stored: it has no id, and a client that reconnects gets the reasons of that moment."},
-	{transcript.EventsExpired, true, transcript.EventsExpiredData{},
+	{turnevents.EventsExpired, true, turnevents.EventsExpiredData{},
 		"Retention has deleted the earlier events of the turn, from first to last. The turn's last event follows: " +
 			"a client that goes on after an older event gets these two."},
-	{turnkeeper.EventTurnStart, true, transcript.TurnStartData{}, "A turn of the message begins."},
-	{turnkeeper.EventRoundStart, true, transcript.RoundStartData{}, "A round begins: the model has begun to answer."},
-	{turnkeeper.EventBlockStart, true, transcript.BlockStartData{}, "A block of the model's answer begins."},
-	{turnkeeper.EventBlockDelta, true, transcript.BlockDeltaData{}, "The next part of a block."},
+	{turnkeeper.EventTurnStart, true, turnevents.TurnStartData{}, "A turn of the message begins."},
+	{turnkeeper.EventRoundStart, true, turnevents.RoundStartData{}, "A round begins: the model has begun to answer."},
+	{turnkeeper.EventBlockStart, true, turnevents.BlockStartData{}, "A block of the model's answer begins."},
+	{turnkeeper.EventBlockDelta, true, turnevents.BlockDeltaData{}, "The next part of a block."},
 	{turnkeeper.EventBlockStop, true, nil, "The block has ended."},
-	{turnkeeper.EventToolStarted, true, transcript.ToolData{}, "A tool call starts."},
-	{turnkeeper.EventToolResult, true, transcript.ToolData{},
+	{turnkeeper.EventToolStarted, true, turnevents.ToolData{}, "A tool call starts."},
+	{turnkeeper.EventToolResult, true, turnevents.ToolData{},
 		"A tool call has ended, or goes on in the background (running). The event has a block number of its own."},
-	{turnkeeper.EventNotice, false, transcript.NoticeData{}, "A message about the turn, or progress of a call."},
-	{turnkeeper.EventRoundStop, true, transcript.RoundStopData{}, "Every call of the round is answered."},
-	{turnkeeper.EventRoundRollback, true, transcript.RollbackData{},
+	{turnkeeper.EventNotice, false, turnevents.NoticeData{}, "A message about the turn, or progress of a call."},
+	{turnkeeper.EventRoundStop, true, turnevents.RoundStopData{}, "Every call of the round is answered."},
+	{turnkeeper.EventRoundRollback, true, turnevents.RollbackData{},
 		"All events since the round_start of the same round are void. The round starts again, or is given up."},
-	{turnkeeper.EventAskOpened, true, transcript.AskData{},
+	{turnkeeper.EventAskOpened, true, turnevents.AskData{},
 		"A person is asked. Who may read finds the question in GET /v1/asks?turn=."},
-	{turnkeeper.EventAskClosed, true, transcript.AskData{},
+	{turnkeeper.EventAskClosed, true, turnevents.AskData{},
 		"A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on. " +
 			"The end of a turn withdraws its open asks without this event."},
-	{turnkeeper.EventTurnWaiting, true, transcript.TurnWaitingData{},
+	{turnkeeper.EventTurnWaiting, true, turnevents.TurnWaitingData{},
 		"The turn waits until one of these calls has ended, a person has answered one of these asks, " +
 			"a model that is down is tried again, or its budget is there again."},
-	{turnkeeper.EventTurnResumed, true, transcript.TurnResumedData{},
+	{turnkeeper.EventTurnResumed, true, turnevents.TurnResumedData{},
 		"The turn continues under another grant: it has waited, or another worker has taken it over."},
-	{turnkeeper.EventTurnComplete, true, transcript.TurnEndData{},
+	{turnkeeper.EventTurnComplete, true, turnevents.TurnEndData{},
 		"The turn has succeeded, or is degraded. It is the turn's last event."},
-	{turnkeeper.EventTurnError, true, transcript.TurnEndData{},
+	{turnkeeper.EventTurnError, true, turnevents.TurnEndData{},
 		"The turn has failed or was cancelled. It is the turn's last event. With retry, all events of the turn are void."},
 	{stream.MessageClosed, true, MessageClosedData{},
 		"Streams of messages only, the last event: the message is closed. The body of the reply is what counts: it replaces all text that was streamed."},

@@ -230,14 +230,14 @@ func (e *endpoint) claim(ctx context.Context) ([]outbox.DeliveryClaim, error) {
 // wait returns when deliveries should be queried again: at the doorbell, after an attempt, when the next
 // delivery is due, or after PollInterval.
 func (e *endpoint) wait(ctx context.Context, idle bool) {
-	most := e.PollInterval
+	wait := e.PollInterval
 	if idle && e.room() > 0 {
 		if next, ok, err := e.Store.NextDelivery(ctx, e.Name); err == nil && ok {
-			most = min(most, max(next, fullPause)) // due already: other workers use all of Concurrency
+			wait = min(wait, max(next, fullPause)) // due already: other workers use all of Concurrency
 		}
 		_ = pause.For(ctx, pace)
 	}
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -273,7 +273,7 @@ func (e *endpoint) attempt(ctx context.Context, c outbox.DeliveryClaim, claimed 
 }
 
 // judge returns the result of an attempt for the delivery.
-func (e *endpoint) judge(c outbox.DeliveryClaim, a answer, took time.Duration) outbox.DeliveryEnd {
+func (e *endpoint) judge(c outbox.DeliveryClaim, a attempt, took time.Duration) outbox.DeliveryEnd {
 	end := outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: a.status, Error: a.problem(), Duration: took}
 	switch {
 	case a.good():

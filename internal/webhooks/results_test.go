@@ -30,42 +30,42 @@ func TestWhatBecomesOfADelivery(t *testing.T) {
 	e := &endpoint{Endpoint: Endpoint{MaxAttempts: 5, MaxAge: time.Hour}}
 	const pending, dead = outbox.DeliveryPending, outbox.DeliveryDead
 	for name, c := range map[string]struct {
-		answer  answer
+		answer  attempt
 		after   string // Retry-After
 		attempt int
 		tried   time.Duration
 		want    outbox.DeliveryEnd
 		wait    time.Duration // about; with Retry-After exactly
 	}{
-		"delivered": {answer{status: 204}, "9", 9, time.Hour,
+		"delivered": {attempt{status: 204}, "9", 9, time.Hour,
 			outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 204}, 0},
-		"gone": {answer{status: 410}, "", 9, time.Hour, outbox.DeliveryEnd{State: pending,
+		"gone": {attempt{status: 410}, "", 9, time.Hour, outbox.DeliveryEnd{State: pending,
 			Gone: true, Status: 410, Error: "HTTP 410 Gone"}, 0},
-		"refused": {answer{status: 500, text: "no"}, "", 1, 0, outbox.DeliveryEnd{State: pending,
+		"refused": {attempt{status: 500, text: "no"}, "", 1, 0, outbox.DeliveryEnd{State: pending,
 			Status: 500, Error: "HTTP 500 Internal Server Error: no"}, 5 * time.Second},
-		"refused again": {answer{status: 599}, "", 3, time.Minute, outbox.DeliveryEnd{State: pending,
+		"refused again": {attempt{status: 599}, "", 3, time.Minute, outbox.DeliveryEnd{State: pending,
 			Status: 599, Error: "HTTP 599"}, 45 * time.Second},
-		"redirected": {answer{status: 302, text: "x"}, "", 1, 0, outbox.DeliveryEnd{State: pending,
+		"redirected": {attempt{status: 302, text: "x"}, "", 1, 0, outbox.DeliveryEnd{State: pending,
 			Status: 302, Error: "HTTP 302 Found: redirects are not followed"}, 5 * time.Second},
-		"no answer": {answer{err: errors.New("away")}, "", 2, 0, outbox.DeliveryEnd{State: pending,
+		"no answer": {attempt{err: errors.New("away")}, "", 2, 0, outbox.DeliveryEnd{State: pending,
 			Error: "away"}, 15 * time.Second},
-		"the last but one": {answer{status: 404}, "", 4, 0, outbox.DeliveryEnd{State: pending, Status: 404,
+		"the last but one": {attempt{status: 404}, "", 4, 0, outbox.DeliveryEnd{State: pending, Status: 404,
 			Error: "HTTP 404 Not Found"}, 135 * time.Second},
-		"the last": {answer{status: 404}, "", 5, 0, outbox.DeliveryEnd{State: dead, Status: 404,
+		"the last": {attempt{status: 404}, "", 5, 0, outbox.DeliveryEnd{State: dead, Status: 404,
 			Error: "HTTP 404 Not Found"}, 0},
-		"almost too old": {answer{status: 404}, "", 1, time.Hour - took - 1, outbox.DeliveryEnd{State: pending,
+		"almost too old": {attempt{status: 404}, "", 1, time.Hour - took - 1, outbox.DeliveryEnd{State: pending,
 			Status: 404, Error: "HTTP 404 Not Found"}, 5 * time.Second},
-		"too old": {answer{status: 404}, "", 1, time.Hour - took, outbox.DeliveryEnd{State: dead,
+		"too old": {attempt{status: 404}, "", 1, time.Hour - took, outbox.DeliveryEnd{State: dead,
 			Status: 404, Error: "HTTP 404 Not Found"}, 0},
-		"asked to wait": {answer{status: 500}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 500,
+		"asked to wait": {attempt{status: 500}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 500,
 			Error: "HTTP 500 Internal Server Error"}, 10 * time.Minute},
-		"too many": {answer{status: 429}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 429,
+		"too many": {attempt{status: 429}, "600", 1, 0, outbox.DeliveryEnd{State: pending, Status: 429,
 			Error: "HTTP 429 Too Many Requests", Rest: 10 * time.Minute}, 10 * time.Minute},
-		"not now": {answer{status: 503}, "60", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503,
+		"not now": {attempt{status: 503}, "60", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503,
 			Error: "HTTP 503 Service Unavailable", Rest: time.Minute}, time.Minute},
-		"not now, without a time": {answer{status: 503}, "", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503,
+		"not now, without a time": {attempt{status: 503}, "", 1, 0, outbox.DeliveryEnd{State: pending, Status: 503,
 			Error: "HTTP 503 Service Unavailable"}, 5 * time.Second},
-		"not now, the last": {answer{status: 503}, "60", 5, 0, outbox.DeliveryEnd{State: dead, Status: 503,
+		"not now, the last": {attempt{status: 503}, "60", 5, 0, outbox.DeliveryEnd{State: dead, Status: 503,
 			Error: "HTTP 503 Service Unavailable", Rest: time.Minute}, 0},
 	} {
 		c.answer.header = http.Header{"Retry-After": {c.after}}

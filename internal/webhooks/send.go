@@ -28,8 +28,8 @@ const (
 	drainTime       = time.Second
 )
 
-// An answer is the result of an attempt.
-type answer struct {
+// An attempt is what came of one request to an endpoint.
+type attempt struct {
 	status int
 	header http.Header
 	text   string // start of the body of a refusal
@@ -53,12 +53,12 @@ func newClient(e Endpoint) *http.Client {
 }
 
 // post makes one attempt within ctx.
-func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
+func (e *endpoint) post(ctx context.Context, id string, body []byte) attempt {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
 	if err != nil {
-		return answer{err: errors.New("the address is not a valid URL")}
+		return attempt{err: errors.New("the address is not a valid URL")}
 	}
 	now := time.Now().Unix()
 	req.Header.Set("Content-Type", "application/json")
@@ -68,11 +68,11 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	req.Header.Set(headerSignature, sign(e.Keys, id, now, body))
 	res, err := e.client.Do(req)
 	if err != nil {
-		return answer{err: plainError(ctx, e.Timeout, err)}
+		return attempt{err: plainError(ctx, e.Timeout, err)}
 	}
 	defer func() { _ = res.Body.Close() }()
 	defer time.AfterFunc(drainTime, cancel).Stop() // the status is known; limit the time for the body
-	a := answer{status: res.StatusCode, header: res.Header}
+	a := attempt{status: res.StatusCode, header: res.Header}
 	if !a.good() {
 		text, _ := jsonlimit.WebhookResponse.ReadStart(res.Body) // a partial body is enough
 		a.text = excerpt(text, e.mask)
@@ -81,10 +81,10 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	return a
 }
 
-func (a answer) good() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
+func (a attempt) good() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
 
 // problem returns why the attempt failed; empty: it succeeded.
-func (a answer) problem() string {
+func (a attempt) problem() string {
 	switch {
 	case a.good():
 		return ""

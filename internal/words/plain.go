@@ -51,10 +51,10 @@ func escape(r rune) string {
 }
 
 // Brief joins a text into one line, cuts it to most characters and makes it plain.
-func Brief(text string, most int) string {
+func Brief(text string, limit int) string {
 	line := strings.Join(strings.Fields(text), " ")
-	if runes := []rune(line); len(runes) > most {
-		line = string(runes[:most-1]) + "…"
+	if runes := []rune(line); len(runes) > limit {
+		line = string(runes[:limit-1]) + "…"
 	}
 	return Plain(line)
 }

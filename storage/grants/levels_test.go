@@ -56,7 +56,7 @@ func (h *env) limit(tokens, calls int64) {
 	}
 }
 
-func (h *env) reserve(tokens int64, chosen survival.Level) grants.SpendAnswer {
+func (h *env) reserve(tokens int64, chosen survival.Level) grants.SpendResult {
 	h.T.Helper()
 	a, err := h.ReserveSpend(h.T.Context(), grants.SpendRequest{Turn: 1, Agent: "clerk", Tokens: tokens, Level: chosen})
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *env) reserve(tokens int64, chosen survival.Level) grants.SpendAnswer {
 	return a
 }
 
-func (h *env) use(a grants.SpendAnswer, tokens int64) {
+func (h *env) use(a grants.SpendResult, tokens int64) {
 	h.T.Helper()
 	if err := h.SettleSpend(h.T.Context(), a.Reservation, tokens); err != nil {
 		h.T.Fatal(err)

@@ -36,7 +36,7 @@ func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 
 // endLost ends a lost grant. It stops at the first statement that fails: the later ones would fail because of it.
 func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []turnkeeper.Event, o turnlog.Outcome,
-	e journal.Ending) error {
+	e turnlog.DispatchEnd) error {
 	if err := t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)); err != nil {
 		return pg.Translate(err)
 	}

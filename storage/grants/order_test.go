@@ -10,7 +10,6 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -65,10 +64,10 @@ func (h *env) age() {
 		"update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '1 minute'")
 }
 
-func failed(pause time.Duration) (turnlog.Entry, journal.Ending) {
+func failed(pause time.Duration) (turnlog.Entry, turnlog.DispatchEnd) {
 	return turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
 			StopReason: turnkeeper.StopInferenceError, Retry: true, Backoff: pause}},
-		journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: pause}
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: pause}
 }
 
 func (h *env) fail(d *storagetest.Dispatch, pause time.Duration) {

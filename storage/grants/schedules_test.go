@@ -14,7 +14,6 @@ import (
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -272,7 +271,7 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 	d := h.Turn("x")
 	err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no key", Retry: true,
-	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
+	}}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -29,7 +28,8 @@ func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	d := h.Dispatch("worker-1")[0]
 	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 2 * time.Hour, ErrorClass: "budget",
 		Error: "the budget is used up"}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred}, journal.Ending{Log: "deferred"}); err != nil {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred},
+		turnlog.DispatchEnd{Log: "deferred"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {

@@ -22,8 +22,8 @@ type SpendRequest struct {
 	Level                                      survival.Level // for which the model was chosen; empty: any
 }
 
-// A SpendAnswer is the result of a SpendRequest.
-type SpendAnswer struct {
+// A SpendResult is the result of a SpendRequest.
+type SpendResult struct {
 	Reservation int64 // 0: none was made
 	// the exhausted budget: "turn", "day" or "tree"; "level": the agent has another level; empty: none
 	Blocked    string
@@ -36,7 +36,7 @@ type SpendAnswer struct {
 // ReserveSpend reserves an estimate in the budgets, if none is exhausted. A reservation
 // that is never settled stays counted, because spend only adds up; so does one whose
 // answer was lost. While the database is unavailable, ReserveSpend retries until ctx ends.
-func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (answer SpendAnswer, err error) {
+func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (answer SpendResult, err error) {
 	err = s.db.Patiently(ctx, func() (err error) {
 		answer, err = s.reserveSpend(ctx, r)
 		return err
@@ -44,7 +44,7 @@ func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (answer SpendA
 	return answer, err
 }
 
-func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, error) {
+func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendResult, error) {
 	if r.Root != 0 {
 		return s.reserveTreeSpend(ctx, r)
 	}
@@ -52,20 +52,20 @@ func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, 
 		Turn: int64(r.Turn), Agent: r.Agent, Tokens: r.Tokens, TurnTokens: r.TurnTokens, TurnCalls: r.TurnCalls,
 		DayTokens: r.DayTokens, DayCalls: r.DayCalls, Level: string(r.Level),
 	})
-	return SpendAnswer{
+	return SpendResult{
 		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
 		Level:   survival.Level(row.Level),
 		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, pg.Translate(err)
 }
 
-func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendAnswer, error) {
+func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendResult, error) {
 	row, err := s.db.Q.ReserveTreeSpend(ctx, dbsqlc.ReserveTreeSpendParams{
 		Root: int64(r.Root), TreeTokens: r.TreeTokens, TreeCalls: r.TreeCalls,
 		Turn: int64(r.Turn), Agent: r.Agent, Tokens: r.Tokens, TurnTokens: r.TurnTokens, TurnCalls: r.TurnCalls,
 		DayTokens: r.DayTokens, DayCalls: r.DayCalls, Level: string(r.Level),
 	})
-	return SpendAnswer{
+	return SpendResult{
 		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
 		Level:   survival.Level(row.Level),
 		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),

@@ -6,7 +6,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 )
 
 // A retry does not reset the spend: the second attempt at a message continues with the rest of the
@@ -22,8 +21,9 @@ func TestSpendOfAMessageOutlivesAFailedTurn(t *testing.T) {
 	}
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting,
-		Log: "finished"}); err != nil {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+			Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")

@@ -7,7 +7,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -16,7 +15,7 @@ import (
 func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	reserve := func(root, turn turnkeeper.TurnID, agent string) grants.SpendAnswer {
+	reserve := func(root, turn turnkeeper.TurnID, agent string) grants.SpendResult {
 		t.Helper()
 		a, err := h.ReserveSpend(t.Context(), grants.SpendRequest{Turn: turn, Agent: agent, Tokens: 10, Root: root,
 			TreeCalls: 3})
@@ -34,8 +33,9 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	}
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting,
-		Log: "finished"}); err != nil {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+			Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")
@@ -64,7 +64,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 
 	// A second attempt of a sub-agent uses the budget of the same tree.
 	if err := child.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")

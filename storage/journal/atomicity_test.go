@@ -9,7 +9,6 @@ import (
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -40,7 +39,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart),
 					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1,
 						turnkeeper.EffectOnce)},
-				}, journal.Ending{})
+				}, turnlog.DispatchEnd{})
 			}, 5,
 		},
 		{

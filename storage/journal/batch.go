@@ -115,9 +115,9 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 
 // EndOne ends the dispatch of a turn without a worker. The caller has locked the turn's row.
 func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
-	o turnlog.Outcome, e Ending) error {
+	o turnlog.Outcome, e turnlog.DispatchEnd) error {
 	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant},
-		end: &end{Outcome: s.cleaned(o), Ending: e}}})
+		end: &end{Outcome: s.cleaned(o), DispatchEnd: e}}})
 	p.Writes = nil
 	if err := q.EndMany(ctx, p); err != nil {
 		return err

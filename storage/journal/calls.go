@@ -14,29 +14,29 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A callLog holds the rounds of a turn with their calls, as in its journal. The database does not check the states of
+// callStates holds the rounds of a turn with their calls, as in its journal. The database does not check the states of
 // calls, so the writer checks each entry here. The fence ensures that nobody else has written.
-type callLog struct {
+type callStates struct {
 	rounds   []turnkeeper.Round
 	planned  []turnkeeper.ToolCall // those of the entry's round, before the entry starts or answers any
 	results  string                // those of the entry, as stored
 	released []turnkeeper.CallKey  // awaited calls that the entry has ended
 }
 
-// logOf returns the log of rounds. It does not change them.
-func logOf(rounds []turnkeeper.Round) callLog { return callLog{rounds: slices.Clone(rounds)} }
+// statesOf returns the calls of rounds with their states. It does not change them.
+func statesOf(rounds []turnkeeper.Round) callStates { return callStates{rounds: slices.Clone(rounds)} }
 
-// call returns a call of the log, or nil.
-func (l *callLog) call(k turnkeeper.CallKey) *turnkeeper.ToolCall {
+// call returns a call, or nil.
+func (l *callStates) call(k turnkeeper.CallKey) *turnkeeper.ToolCall {
 	if k.Round < 1 || k.Round > len(l.rounds) || k.Ordinal < 1 || k.Ordinal > len(l.rounds[k.Round-1].Calls) {
 		return nil
 	}
 	return &l.rounds[k.Round-1].Calls[k.Ordinal-1]
 }
 
-// with returns the log after an entry. It fails if the state of a call does not allow the entry's start or result.
-func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, error) {
-	after := callLog{rounds: slices.Clone(l.rounds)}
+// with returns the states after an entry. It fails if the state of a call does not allow the entry's start or result.
+func (l *callStates) with(e turnlog.Entry, clean func(string) string) (callStates, error) {
+	after := callStates{rounds: slices.Clone(l.rounds)}
 	for i := range after.rounds {
 		after.rounds[i].Calls = slices.Clone(after.rounds[i].Calls)
 	}
@@ -74,7 +74,7 @@ func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, err
 
 // answer records results. A started call takes a result only from its newest start, unless that is a verdict. A call
 // that goes to the background (CallRunning) has not ended, and keeps the output that the model has seen.
-func (l *callLog) answer(results []turnlog.CallResult, clean func(string) string, stored *[]storedResult) error {
+func (l *callStates) answer(results []turnlog.CallResult, clean func(string) string, stored *[]storedResult) error {
 	for _, r := range results {
 		call := l.call(r.Key)
 		// The start of an awaited call may have been replaced by one without a grant.
@@ -211,7 +211,7 @@ func orElse(p *string, other string) string {
 // pastRounds returns the rounds of an ended turn as a history shows them. It returns none if only a newer program can
 // read them. Message and reply are plain text in any version.
 func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
-	var l callLog
+	var l callStates
 	for _, w := range writes {
 		if w.Round > 0 {
 			r, ok := pastRound(w)

@@ -8,7 +8,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -54,11 +53,12 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 				other.WorkerID = c.worker
 				h.Exec("update turnkeeper.turns set worker_id = $1", c.worker) // as if the grant had not been bound
 				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"),
-					journal.Ending{}); err != nil {
+					turnlog.DispatchEnd{}); err != nil {
 					t.Error(err)
 				}
 			})
-			if err := d.Append(t.Context(), planned(`{"sum":1}`, "own"), journal.Ending{}); !errors.Is(err, c.want) {
+			if err := d.Append(t.Context(), planned(`{"sum":1}`, "own"),
+				turnlog.DispatchEnd{}); !errors.Is(err, c.want) {
 				t.Errorf("the lost write: %v, want %v", err, c.want)
 			}
 			call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1))
@@ -102,7 +102,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			h, p, d := overProxy(t)
 			h.T = t
 			between(p, storagetest.Unanswer, func() { c.others(h, d) })
-			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back",
+			if err := d.Append(t.Context(), c.entry, turnlog.DispatchEnd{Log: "handed_back",
 				Message: turnkeeper.MessageSucceeded}); !errors.Is(err, c.want) {
 				t.Errorf("the write whose answer was lost: %v, want %v", err, c.want)
 			}
@@ -128,7 +128,7 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 				other := d.Grant
 				other.WorkerID = "worker-2"
 				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"),
-					journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+					turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrFenced) {
 					t.Errorf("the second worker's write: %v", err)
 				}
 			})

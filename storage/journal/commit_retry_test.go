@@ -17,7 +17,6 @@ import (
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -168,7 +167,7 @@ func TestBackendTerminatedInTheMiddle(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() {
-		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{})
+		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
 	}()
 	h.AwaitLockWaits(1)
 	h.Exec(
@@ -196,7 +195,7 @@ func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 	cause := errors.New("the wall")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
-	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, cause) {
+	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); !errors.Is(err, cause) {
 		t.Errorf("error %v, want the cause", err)
 	}
 }
@@ -277,7 +276,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	written := make(chan error, 1)
 	go func() {
 		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2),
-			Events: storagetest.Events(turnkeeper.EventRoundStart)}, journal.Ending{})
+			Events: storagetest.Events(turnkeeper.EventRoundStart)}, turnlog.DispatchEnd{})
 	}()
 	h.AwaitLockWaits(1)
 	if err := syscall.Kill(postmaster(t, dir), syscall.SIGQUIT); err != nil {

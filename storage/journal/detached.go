@@ -15,7 +15,7 @@ import (
 )
 
 // queueDetached queues the statement that detaches the calls among starts.
-func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, calls callLog,
+func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, calls callStates,
 	starts []turnlog.CallStart) error {
 	p := dbsqlc.DetachCallsParams{Turn: int64(w.grant.TurnID), Wait: turnkeeper.MaxDetachedWait}
 	for _, s := range starts {

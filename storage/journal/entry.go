@@ -38,7 +38,7 @@ type change struct {
 	results  string
 	starts   []start
 	answered answers               // of models
-	log      callLog               // of the turn, after the change
+	states   callStates            // of the calls, after the change
 	parts    []turnlog.RequestPart // that it stores
 
 	before func(context.Context, *dbsqlc.Queries) error // statements before the end; nil: none
@@ -56,7 +56,7 @@ type start struct {
 
 type end struct {
 	turnlog.Outcome
-	Ending
+	turnlog.DispatchEnd
 	calls    string // of the reply
 	answered answers
 }
@@ -87,13 +87,13 @@ func answersOf(e turnlog.Entry, turn turnkeeper.TurnID) answers {
 }
 
 // change returns the change for an entry. It fails if the state of the turn's calls does not allow the entry.
-func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error) {
+func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.DispatchEnd) (*change, error) {
 	calls, err := w.calls.with(e, w.clean)
 	if err != nil {
 		return nil, err
 	}
 	c := &change{grant: w.grant, write: at.id, expected: w.journal.Entries + at.after, events: w.store.stored(e.Events),
-		results: calls.results, log: calls}
+		results: calls.results, states: calls}
 	u := usedBy(e)
 	c.counts = [...]int64{0, 0, w.executed(calls, e), u.InputTokens, u.OutputTokens, u.CachedTokens,
 		u.CacheWriteTokens, u.ReasoningTokens, 0}
@@ -117,7 +117,7 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 		answered = answersOf(e, w.grant.TurnID)
 	}
 	if o := e.Outcome; o != nil {
-		c.end = &end{Outcome: w.store.cleaned(*o), Ending: ending, answered: answered}
+		c.end = &end{Outcome: w.store.cleaned(*o), DispatchEnd: ending, answered: answered}
 		if o.Reply != "" {
 			c.end.calls = dbrow.StoredReplyCalls(calls.rounds)
 		}
@@ -138,7 +138,7 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 
 // setBefore sets the statements that a change needs before its end, if any.
 func (w *Writer) setBefore(c *change, e turnlog.Entry) {
-	parts, labels, calls := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID), c.log
+	parts, labels, calls := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID), c.states
 	if len(e.Failed) == 0 && len(parts) == 0 && e.Summary == nil && len(calls.released) == 0 &&
 		!hasOutputs(e.Results) &&
 		!anyAwaited(e.Starts) && !hasAsks(e) && len(labels) == 0 {
@@ -161,7 +161,7 @@ func (w *Writer) setBefore(c *change, e turnlog.Entry) {
 }
 
 // setRound sets the answer of a change: the newest of the rounds.
-func (w *Writer) setRound(c *change, calls callLog) {
+func (w *Writer) setRound(c *change, calls callStates) {
 	r := calls.rounds[len(calls.rounds)-1]
 	c.round, c.text, c.reason = int32(r.Number), w.clean(r.Text), w.clean(r.Reasoning) //nolint:gosec // at most 20
 	c.answer = encode(storedAnswer{
@@ -219,7 +219,7 @@ func usedBy(e turnlog.Entry) (u turnkeeper.Usage) {
 
 // executed returns how many calls count as executed once the entry is written: first
 // starts, and results of calls that needed no start on record.
-func (w *Writer) executed(calls callLog, e turnlog.Entry) (n int64) {
+func (w *Writer) executed(calls callStates, e turnlog.Entry) (n int64) {
 	for _, start := range e.Starts {
 		if start.Attempt == 1 && !calls.call(start.Key).Paging {
 			n++

@@ -9,7 +9,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -83,7 +82,7 @@ func TestEachConditionOfTheFenceInABatch(t *testing.T) {
 				result := make(chan error, 1)
 				b.results = append(b.results, result)
 				go func() {
-					result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, journal.Ending{})
+					result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, turnlog.DispatchEnd{})
 				}()
 				awaitWaiting(t, waiting, i+1)
 			}
@@ -117,7 +116,9 @@ func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := make(chan error, 1)
-	go func() { second <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}) }()
+	go func() {
+		second <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
+	}()
 	h.AwaitLockWaits(1)
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	h.Exec("update turnkeeper.turns set worker_id = 'worker-1'")
 	happened := p.CutNext(storagetest.Unanswer, storagetest.Sent.Executes)
 	if err := far.Writer(d.Record, d.Grant).Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)},
-		journal.Ending{}); err != nil {
+		turnlog.DispatchEnd{}); err != nil {
 		t.Error(err)
 	}
 	if !done(happened) {

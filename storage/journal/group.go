@@ -30,10 +30,11 @@ type group struct {
 type member struct {
 	change *change
 	sent   func()
-	answer chan answer // buffered; at most one answer is sent
+	result chan writeResult // buffered; at most one is sent
 }
 
-type answer struct {
+// A writeResult tells the goroutine of a write how it went.
+type writeResult struct {
 	err  error
 	lead bool // the write was not sent: its goroutine leads
 }
@@ -44,7 +45,7 @@ const (
 	lockWait = 50 * time.Millisecond
 )
 
-// errAlone is the answer to a write that must be sent again alone.
+// errAlone is the result of a write that must be sent again alone.
 var errAlone = errors.New("the write was not done with the others")
 
 // write sends a change, alone on the pool or in a batch. If ctx ends while the write is in flight, it is unknown
@@ -60,7 +61,7 @@ func (g *group) write(ctx context.Context, pool pg.Sender, c *change, sent func(
 		return alone()
 	}
 	select {
-	case a := <-m.answer:
+	case a := <-m.result:
 		switch {
 		case a.lead:
 			defer g.lead()()
@@ -90,7 +91,7 @@ func (g *group) join(c *change, sent func()) *member {
 		g.busy = true
 		return nil
 	}
-	m := &member{c, sent, make(chan answer, 1)}
+	m := &member{c, sent, make(chan writeResult, 1)}
 	g.waiting = append(g.waiting, m)
 	return m
 }
@@ -101,7 +102,7 @@ func (g *group) leave(m *member) {
 	g.waiting = slices.DeleteFunc(g.waiting, func(w *member) bool { return w == m })
 	g.mu.Unlock()
 	select {
-	case a := <-m.answer:
+	case a := <-m.result:
 		if a.lead {
 			g.next()
 		}
@@ -120,7 +121,7 @@ func (g *group) next() {
 	case 0:
 		g.busy = false
 	case 1:
-		batch[0].answer <- answer{lead: true}
+		batch[0].result <- writeResult{lead: true}
 	default:
 		go g.send(batch)
 	}
@@ -142,6 +143,6 @@ func (g *group) send(batch []*member) {
 		err = errAlone
 	}
 	for _, m := range batch {
-		m.answer <- answer{err: cmp.Or(err, refused[m.change])}
+		m.result <- writeResult{err: cmp.Or(err, refused[m.change])}
 	}
 }

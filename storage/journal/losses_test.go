@@ -6,7 +6,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -25,7 +24,8 @@ func TestLossesOfAMessageOutliveAFailedTurn(t *testing.T) {
 		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Error: "no", Retry: true}
 		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-			journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
+			turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+				LaneBackoff: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		h.Exec("update turnkeeper.leases set not_before = null")

@@ -11,7 +11,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -206,8 +205,9 @@ func TestHowSubAgentsEnd(t *testing.T) {
 		var rings []string
 		own, others := it.changed(func() {
 			rings = h.Heard(func() {
-				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, journal.Ending{Message: c.message,
-					Log: "finished"}))
+				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome},
+					turnlog.DispatchEnd{Message: c.message,
+						Log: "finished"}))
 			})
 		})
 		// the sub-agent's grant, job, lane, message, reply and turn
@@ -373,7 +373,7 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
 	it.must(it.children[k].Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}))
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"}))
 	h.Exec("update turnkeeper.leases set not_before = null")
 	open := h.Dispatch("worker-2")[0]
 	it.children[replied].Finish(t, "done")

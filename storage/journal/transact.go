@@ -89,12 +89,12 @@ func (w *Writer) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) e
 }
 
 func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnlog.Entry) error {
-	c, err := w.change(at, e, Ending{})
+	c, err := w.change(at, e, turnlog.DispatchEnd{})
 	if err != nil {
 		return err
 	}
 	_, err = send(ctx, tx, []*change{c}, true, func() {})
-	w.calls = c.log
+	w.calls = c.states
 	return err
 }
 

@@ -18,12 +18,9 @@ type Writer struct {
 	grant   turnkeeper.Grant
 	agent   string
 	journal commit.Writer
-	calls   callLog
+	calls   callStates
 	op      *pg.Operation // the current write
 }
-
-// An Ending is the caller's part of the end of a dispatch, in addition to the turn's Outcome.
-type Ending = turnlog.DispatchEnd
 
 // clean makes text pg.Storable and masks secrets.
 func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
@@ -37,7 +34,7 @@ func (w *Writer) RequestParts(ctx context.Context, hashes ...string) (map[string
 // BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
 func (s *Store) Writer(record *turnlog.Record, grant turnkeeper.Grant) *Writer {
 	return &Writer{
-		store: s, grant: grant, agent: record.Turn.Agent, calls: logOf(record.Rounds),
+		store: s, grant: grant, agent: record.Turn.Agent, calls: statesOf(record.Rounds),
 		journal: commit.Writer{Grant: grant, Entries: record.Entries},
 	}
 }
@@ -49,7 +46,7 @@ func (s *Store) Writer(record *turnlog.Record, grant turnkeeper.Grant) *Writer {
 // entry was written exactly once.
 //
 // ending matters only if the entry has an Outcome.
-func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) error {
+func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.DispatchEnd) error {
 	pool := w.store.db.Pool
 	if e.Outcome != nil {
 		pool = w.store.db.Finish
@@ -67,7 +64,7 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 		return w.store.group.write(ctx, pool, c, func() { w.store.db.At(ctx, pointSent(e)) })
 	}})
 	if err == nil {
-		w.calls = c.log
+		w.calls = c.states
 		w.store.parts.add(c.parts)
 	}
 	return err

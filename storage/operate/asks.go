@@ -118,9 +118,9 @@ func (s *AskStore) AskSender(ctx context.Context, id asks.ID) (token int64, err 
 	return token, pg.Translate(err)
 }
 
-// CountOpenAsks counts the open asks of some agents, up to most; nil: of all agents.
-func (s *AskStore) CountOpenAsks(ctx context.Context, agents []string, most int) (int, error) {
-	n, err := s.db.Q.CountOpenAsks(ctx, agents, int32(most)) //nolint:gosec // a constant of the caller
+// CountOpenAsks counts the open asks of some agents, up to limit; nil: of all agents.
+func (s *AskStore) CountOpenAsks(ctx context.Context, agents []string, limit int) (int, error) {
+	n, err := s.db.Q.CountOpenAsks(ctx, agents, int32(limit)) //nolint:gosec // a constant of the caller
 	return int(n), pg.Translate(err)
 }
 

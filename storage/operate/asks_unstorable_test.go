@@ -9,7 +9,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -22,7 +21,7 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 		Terms: asks.Terms{Timeout: time.Hour},
 	}
 	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce),
-		Asks: []asks.Question{q}}, journal.Ending{}); err != nil {
+		Asks: []asks.Question{q}}, turnlog.DispatchEnd{}); err != nil {
 		t.Fatal(err)
 	}
 	id := storagetest.One[asks.ID](h.DB, "select id from turnkeeper.asks")

@@ -8,7 +8,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -20,8 +19,9 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	h.Exec("select turnkeeper.ask_end($1, 'cancel', '')", d.Grant.TurnID) // the first half of CancelTurn
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting,
-		Log: "finished", LaneBackoff: time.Second}); err != nil {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+			Log: "finished", LaneBackoff: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := h.Message(t.Context(), d.Record.Message.ID); err != nil || m.State != turnkeeper.MessageCancelled {

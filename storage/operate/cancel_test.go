@@ -12,7 +12,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -242,7 +241,7 @@ func TestRetries(t *testing.T) {
 		t.Fatalf("no turn of %s", name)
 		return nil
 	}
-	end := func(d *storagetest.Dispatch, o turnlog.Outcome, ending journal.Ending) {
+	end := func(d *storagetest.Dispatch, o turnlog.Outcome, ending turnlog.DispatchEnd) {
 		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, ending); err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +255,7 @@ func TestRetries(t *testing.T) {
 	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
 	// A message, a turn and a lane that wait for a time.
 	later("other")
-	end(begin("other-deferred"), deferred, journal.Ending{Log: "deferred"})
+	end(begin("other-deferred"), deferred, turnlog.DispatchEnd{Log: "deferred"})
 	end(begin("other-pauses"), *storagetest.Succeeded("done"), storagetest.Answered)
 	h.Exec(pauses, "other-pauses", "1 h")
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
@@ -268,7 +267,7 @@ func TestRetries(t *testing.T) {
 		changed string
 	}{
 		"failed": {func(name string) {
-			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"})
+			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
 		}, "new, repeated", "message"},
 		"answered": {func(name string) {
 			end(begin(name), *storagetest.Succeeded("done"), storagetest.Answered)
@@ -286,11 +285,11 @@ func TestRetries(t *testing.T) {
 				"update turnkeeper.messages set due_at = now() - interval '1 h', accepted_at = now() - interval '2 h' where conversation = $1", name)
 		}, "refused, refused", ""},
 		"failed once, and its lane pauses": {func(name string) {
-			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished",
+			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
 				LaneBackoff: time.Hour})
 		}, "due, refused", "lane"},
 		"failed once, and its lane has paused": {func(name string) {
-			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished",
+			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
 				LaneBackoff: time.Hour})
 			h.Exec(pauses, name, "-1 s")
 		}, "refused, refused", ""},
@@ -304,10 +303,10 @@ func TestRetries(t *testing.T) {
 				name)
 		}, "refused, refused", ""},
 		"deferred": {func(name string) {
-			end(begin(name), deferred, journal.Ending{Log: "deferred"})
+			end(begin(name), deferred, turnlog.DispatchEnd{Log: "deferred"})
 		}, "due, refused", "turn"},
 		"deferred until now": {func(name string) {
-			end(begin(name), deferred, journal.Ending{Log: "deferred"})
+			end(begin(name), deferred, turnlog.DispatchEnd{Log: "deferred"})
 			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() where conversation = $1", name)
 		}, "refused, refused", ""},
 	} {

@@ -12,7 +12,6 @@ import (
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 )
 
@@ -101,7 +100,7 @@ func TestExtremesOfMessages(t *testing.T) {
 			if !retry {
 				o.Reply, message = "It failed.", turnkeeper.MessageFailed
 			}
-			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, journal.Ending{Message: message,
+			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, turnlog.DispatchEnd{Message: message,
 				Log: "finished"}); err != nil {
 				t.Errorf("message %d: %v", d.Record.Message.ID, err)
 			}

@@ -42,7 +42,7 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 		return nil, 0, err
 	}
 	rows, err := s.db.Q.FindMessages(ctx, dbsqlc.FindMessagesParams{
-		Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Agent: p.Agent, UserName: p.UserName,
+		Source: p.Source, Before: p.Before, FromID: p.FromID, Scan: p.Scan, Agent: p.Agent, UserName: p.UserName,
 		Conversation: p.Conversation, Ids: p.Ids,
 		State: p.State, Since: p.Since, Until: p.Until, Words: p.Words, ErrorClass: p.ErrorClass, MaxRows: p.MaxRows,
 	})
@@ -57,7 +57,7 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 		next = int64(found[len(found)-1].ID)
 	case p.Source != sourceIDs:
 		next, err = s.db.Q.LastOfMessages(ctx, dbsqlc.LastOfMessagesParams{
-			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent,
+			Source: p.Source, Before: p.Before, FromID: p.FromID, Scan: p.Scan, Skip: p.Scan - 1, Agent: p.Agent,
 			UserName: p.UserName, Conversation: p.Conversation,
 		})
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *Views) FindTurns(ctx context.Context, f Search) (turns []waiting.Turn, 
 		next = int64(found[len(found)-1].ID)
 	case p.Source != sourceIDs:
 		next, err = s.db.Q.LastOfTurns(ctx, dbsqlc.LastOfTurnsParams{
-			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent,
+			Source: p.Source, Before: p.Before, FromID: p.FromID, Scan: p.Scan, Skip: p.Scan - 1, Agent: p.Agent,
 			UserName: p.UserName, Conversation: p.Conversation,
 		})
 	}
@@ -128,7 +128,7 @@ func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context
 	p := dbsqlc.FindTurnsParams{
 		Source: sourceAll, Agent: f.Agent, UserName: f.User, Conversation: f.Conversation, State: f.State,
 		Words: pg.Storable(f.Words), ErrorClass: f.ErrorClass,
-		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Most: s.maxSearched,
+		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Scan: s.maxSearched,
 		MaxRows: f.limit(),
 	}
 	switch {

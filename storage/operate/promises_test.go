@@ -14,7 +14,6 @@ import (
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -89,7 +88,7 @@ func TestPromisesHoldWhileTurnsAsk(t *testing.T) {
 	waits := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}}
 	d := h.Turn("a")
 	d.Write(t, asking)
-	if err := d.Append(t.Context(), waits, journal.Ending{Log: "waiting"}); err != nil {
+	if err := d.Append(t.Context(), waits, turnlog.DispatchEnd{Log: "waiting"}); err != nil {
 		t.Fatal(err)
 	}
 	if broken := h.broken(false); len(broken) != 0 {

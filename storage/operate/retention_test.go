@@ -11,7 +11,6 @@ import (
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/policy"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -98,7 +97,7 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 	finish(t, closed)
 	failed := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnError),
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true}}
-	if err := retried.Append(t.Context(), failed, journal.Ending{Message: turnkeeper.MessageWaiting,
+	if err := retried.Append(t.Context(), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
 		Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}

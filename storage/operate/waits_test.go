@@ -12,7 +12,6 @@ import (
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
-	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -138,7 +137,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 
 	err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Hour,
-	}}, journal.Ending{Log: "deferred"})
+	}}, turnlog.DispatchEnd{Log: "deferred"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +163,9 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded",
 		Error: "503 Service Unavailable", Retry: true, Backoff: time.Minute,
-	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Minute}); err != nil {
+	}},
+		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+			LaneBackoff: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	h.wantWaits("after a failure", m, "lane_backoff count=1 why=503 Service Unavailable until")

@@ -81,7 +81,7 @@ select count(*) from (
     select from turnkeeper.asks a
     where a.state = 'open' and (sqlc.narg(agents)::text[] is null
         or exists (select from turnkeeper.turns t where t.id = a.turn_id and t.agent = any(sqlc.narg(agents)::text[])))
-    limit @most::integer) o;
+    limit @max_rows::integer) o;
 
 -- name: CheckApprovals :exec
 -- Refuses starts of the same write, after its gates and asks. The fence has checked them before, without these.

@@ -1,23 +1,23 @@
 -- name: FindMessages :many
--- Filters the newest @most messages below an id (of all, of an agent, of a user, or of a conversation) and returns the
+-- Filters the newest @scan messages below an id (of all, of an agent, of a user, or of a conversation) and returns the
 -- matches, newest first. Only one branch of the union runs: the conditions of the others are false before they read a
 -- row.
 select m.* from (
     (select * from turnkeeper.messages
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint
-         order by id desc limit @most::integer)
+         order by id desc limit @scan::integer)
     union all
     (select * from turnkeeper.messages
-     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @scan)
     union all
     (select * from turnkeeper.messages
      where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id
-         order by id desc limit @most)
+         order by id desc limit @scan)
     union all
     (select * from turnkeeper.messages
      where @source = 'conversation' and agent = @agent and user_name = @user_name::text
          and conversation = @conversation::text and id < @before and id >= @from_id
-     order by id desc limit @most)
+     order by id desc limit @scan)
     union all
     select * from turnkeeper.messages where @source = 'ids' and id = any(@ids::bigint[]) and id + 0 < @before
         and id + 0 >= @from_id
@@ -40,19 +40,19 @@ select id, state from turnkeeper.turns where id = any(@ids::bigint[]);
 select coalesce((select p.id from (
     (select id from turnkeeper.messages
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint
-         order by id desc limit @most::integer)
+         order by id desc limit @scan::integer)
     union all
     (select id from turnkeeper.messages
-     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @scan)
     union all
     (select id from turnkeeper.messages
      where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id
-         order by id desc limit @most)
+         order by id desc limit @scan)
     union all
     (select id from turnkeeper.messages
      where @source = 'conversation' and agent = @agent and user_name = @user_name::text
          and conversation = @conversation::text and id < @before and id >= @from_id
-     order by id desc limit @most)
+     order by id desc limit @scan)
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 
 -- name: MessagesWithWords :many
@@ -60,14 +60,14 @@ select coalesce((select p.id from (
 -- 10,000. One more row than the caller sorts means that the words are common.
 (select m.id from turnkeeper.messages m
  where m.closed_at is not null and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words::text)
- limit @most::integer)
+ limit @scan::integer)
 union all
 (select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
- where turnkeeper.words_in(w.body) @@ turnkeeper.words_asked(@words) limit @most)
+ where turnkeeper.words_in(w.body) @@ turnkeeper.words_asked(@words) limit @scan)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
  where t.ended_at is null
-   and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words) limit @most);
+   and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words) limit @scan);
 
 -- name: MessageNear :one
 -- Roughly the id of the first message that was accepted at or after a time, by binary search: ids are in the order of
@@ -88,19 +88,19 @@ select low::bigint from half where low >= high;
 select t.* from (
     (select * from turnkeeper.turns_now
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint
-         order by id desc limit @most::integer)
+         order by id desc limit @scan::integer)
     union all
     (select * from turnkeeper.turns_now
-     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @scan)
     union all
     (select * from turnkeeper.turns_now
      where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id
-         order by id desc limit @most)
+         order by id desc limit @scan)
     union all
     (select * from turnkeeper.turns_now
      where @source = 'conversation' and agent = @agent and user_name = @user_name::text
          and conversation = @conversation::text and id < @before and id >= @from_id
-     order by id desc limit @most)
+     order by id desc limit @scan)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
     select * from turnkeeper.turns_now where @source = 'ids' and message_id = any(@ids::bigint[]) and id + 0 < @before
@@ -120,19 +120,19 @@ order by t.id desc limit @max_rows;
 select coalesce((select p.id from (
     (select id from turnkeeper.turns
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint
-         order by id desc limit @most::integer)
+         order by id desc limit @scan::integer)
     union all
     (select id from turnkeeper.turns
-     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @scan)
     union all
     (select id from turnkeeper.turns
      where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id
-         order by id desc limit @most)
+         order by id desc limit @scan)
     union all
     (select id from turnkeeper.turns
      where @source = 'conversation' and agent = @agent and user_name = @user_name::text
          and conversation = @conversation::text and id < @before and id >= @from_id
-     order by id desc limit @most)
+     order by id desc limit @scan)
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 
 -- name: TurnNear :one

@@ -75,7 +75,7 @@ order by j.turn_id, j.n;
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, coalesce(t.body, '')::text as body,
     coalesce(t.silent, false)::boolean as silent,
     coalesce(t.reply, case when t.silent then p.inner_dialogue end, '')::text as reply
-from turnkeeper.told_turns p
+from turnkeeper.history_turns p
 left join lateral (select m.body, r.id is null as silent, r.body as reply
     from turnkeeper.messages m left join turnkeeper.replies r on r.turn_id = p.id
     where m.id = p.message_id and p.id <> all(@known::bigint[]) offset 0) t on true
@@ -84,7 +84,7 @@ where p.agent = @agent and p.user_name = @user_name and p.conversation >= @conve
 order by p.conversation desc, p.id desc limit @max_rows;
 
 -- name: CountPastTurns :one
--- Counts all turns, also those that told_turns leaves out: it reads only the index.
+-- Counts all turns, also those that history_turns leaves out: it reads only the index.
 select count(*) from (select from turnkeeper.turns p
     where p.agent = @agent and p.user_name = @user_name and p.conversation >= @conversation::text
         and p.conversation <= @conversation and p.id < @before
@@ -95,7 +95,7 @@ select count(*) from (select from turnkeeper.turns p
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply
 from turnkeeper.messages m
-join turnkeeper.told_turns p on p.message_id = m.id
+join turnkeeper.history_turns p on p.message_id = m.id
 left join turnkeeper.replies r on r.turn_id = p.id
 where m.agent = @agent and m.schedule = @schedule::text and p.user_name = @user_name and p.conversation = @conversation
     and p.id < @before

@@ -39,7 +39,7 @@ with ended as (
         error = case when @uncounted then error else sqlc.narg(error)::text end
     where id = @id and claim = @claim::text
     returning state
-), told as (
+), endpoint as (
     update turnkeeper.webhooks w set
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,

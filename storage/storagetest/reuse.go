@@ -169,7 +169,7 @@ func (r *reusable) reset(ctx context.Context) error {
 // awaitAlone returns when the store's own sessions are the only ones, and do nothing. The server notices a moment later
 // that a connection was closed.
 func (r *reusable) awaitAlone(ctx context.Context) error {
-	const most = 10 * time.Second
+	const limit = 10 * time.Second
 	for began := time.Now(); ; {
 		conn, err := r.db.Pool().Acquire(ctx)
 		if err != nil {
@@ -189,7 +189,7 @@ func (r *reusable) awaitAlone(ctx context.Context) error {
 		if sessions == own && busy == 0 {
 			return nil
 		}
-		if time.Since(began) > most {
+		if time.Since(began) > limit {
 			return fmt.Errorf("it has %d sessions instead of %d, and %d are busy", sessions, own, busy)
 		}
 		select {

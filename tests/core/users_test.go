@@ -72,7 +72,7 @@ func TestUsersOfAnAgentDoNotMeet(t *testing.T) {
 				say(user, `note_write {"name":"n","text":"another"}`)
 			}
 			wants("anna", `note_read {"name":"n"}`, "annas-note")
-			if n := env.Query[int](e, "select count(*) from turnkeeper.told_turns where user_name = 'anna'"); n != 3 {
+			if n := env.Query[int](e, "select count(*) from turnkeeper.history_turns where user_name = 'anna'"); n != 3 {
 				t.Errorf("anna has %d turns", n)
 			}
 			e.CheckInvariants()

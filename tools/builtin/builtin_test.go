@@ -17,13 +17,13 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-func use(t *testing.T, all []tools.Tool, name, arguments string) tools.Ending {
+func use(t *testing.T, all []tools.Tool, name, arguments string) tools.RunResult {
 	t.Helper()
 	return useAs(t, all, tools.Call{Agent: "helper"}, name, arguments)
 }
 
 // useAs calls one of the tools as a turn does: it checks the arguments, then runs it.
-func useAs(t *testing.T, all []tools.Tool, call tools.Call, name, arguments string) tools.Ending {
+func useAs(t *testing.T, all []tools.Tool, call tools.Call, name, arguments string) tools.RunResult {
 	t.Helper()
 	r, err := tools.NewRegistry(all...)
 	if err != nil {
@@ -41,14 +41,14 @@ func useAs(t *testing.T, all []tools.Tool, call tools.Call, name, arguments stri
 	return tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: time.Minute})
 }
 
-func wantText(t *testing.T, got tools.Ending, want string) {
+func wantText(t *testing.T, got tools.RunResult, want string) {
 	t.Helper()
 	if got.Outcome != tools.Succeeded || got.Result.Text != want {
 		t.Errorf("ending = %+v, want %q", got, want)
 	}
 }
 
-func wantFailure(t *testing.T, got tools.Ending, want string) {
+func wantFailure(t *testing.T, got tools.RunResult, want string) {
 	t.Helper()
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, want) {
 		t.Errorf("ending = %+v, want a failure with %q", got, want)

@@ -84,7 +84,7 @@ func TestReadFile(t *testing.T) {
 		wantText(t, use(t, files, "read_file", `{"path":"broken"}`), "ab\xc3")
 	})
 	t.Run("binary", func(t *testing.T) {
-		want := tools.Ending{Result: tools.Result{Bytes: []byte("\x89PNG\x00\x01"), MediaType: "image/png"},
+		want := tools.RunResult{Result: tools.Result{Bytes: []byte("\x89PNG\x00\x01"), MediaType: "image/png"},
 			Outcome: tools.Succeeded}
 		if diff := cmp.Diff(want, use(t, files, "read_file", `{"path":"pic.png"}`)); diff != "" {
 			t.Errorf("ending (-want +got):\n%s", diff)

@@ -190,11 +190,11 @@ func requestError(err error) error {
 // responseResult returns the result of a response. It only peeks at the body: the
 // reader of the result reads it.
 func responseResult(call tools.Call, res *http.Response, body *responseBody) (tools.Result, error) {
-	most := maxErrorBytes
+	limit := maxErrorBytes
 	if res.StatusCode >= 400 {
-		most += redact.Margin
+		limit += redact.Margin
 	}
-	head, err := body.Peek(most)
+	head, err := body.Peek(limit)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return tools.Result{}, fmt.Errorf("the response broke off after %d bytes: %w", len(head), err)
 	}

@@ -37,7 +37,7 @@ func allow(hosts ...string) builtin.HTTPOptions {
 	}}
 }
 
-func get(t *testing.T, opts builtin.HTTPOptions, url string) tools.Ending {
+func get(t *testing.T, opts builtin.HTTPOptions, url string) tools.RunResult {
 	t.Helper()
 	args, err := json.Marshal(map[string]string{"url": url})
 	if err != nil {
@@ -71,14 +71,14 @@ func TestHTTPGetResponses(t *testing.T) {
 			_, _ = w.Write([]byte(text))
 		}
 	}
-	ok := func(r tools.Result) tools.Ending { return tools.Ending{Result: r, Outcome: tools.Succeeded} }
-	failed := func(text string) tools.Ending {
-		return tools.Ending{Result: tools.Result{Text: text, IsError: true}, Outcome: tools.Failed}
+	ok := func(r tools.Result) tools.RunResult { return tools.RunResult{Result: r, Outcome: tools.Succeeded} }
+	failed := func(text string) tools.RunResult {
+		return tools.RunResult{Result: tools.Result{Text: text, IsError: true}, Outcome: tools.Failed}
 	}
 	for _, tt := range []struct {
 		name    string
 		handler http.HandlerFunc
-		want    tools.Ending
+		want    tools.RunResult
 	}{
 		{"text", body("text/html; charset=utf-8", "<p>hi", 200),
 			ok(tools.Result{Text: "<p>hi", MediaType: "text/html; charset=utf-8"})},

@@ -18,7 +18,7 @@ import (
 )
 
 // run runs one of the tools with arguments that a turn would refuse for their size.
-func run(t *testing.T, all []tools.Tool, call tools.Call, name string, arguments map[string]any) tools.Ending {
+func run(t *testing.T, all []tools.Tool, call tools.Call, name string, arguments map[string]any) tools.RunResult {
 	t.Helper()
 	r, err := tools.NewRegistry(all...)
 	if err != nil {

@@ -197,6 +197,6 @@ func refusals(result tools.Result, err error) (tools.Result, error) {
 	} else {
 		return result, err
 	}
-	told, err := json.Marshal(map[string]string{"error": words})
-	return tools.Result{Text: string(told), MediaType: "application/json", IsError: true}, err
+	body, err := json.Marshal(map[string]string{"error": words})
+	return tools.Result{Text: string(body), MediaType: "application/json", IsError: true}, err
 }

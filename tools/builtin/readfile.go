@@ -142,11 +142,11 @@ func span(args readFileArgs, size int64) (int64, error) {
 	if args.Limit > 0 {
 		length = min(length, args.Limit)
 	}
-	most := int64(MaxReadBytes)
+	limit := int64(MaxReadBytes)
 	if args.Offset+length < size {
-		most -= maxOverlap // for the rest of the last character
+		limit -= maxOverlap // for the rest of the last character
 	}
-	if length > most {
+	if length > limit {
 		return 0,
 			fmt.Errorf(
 				"%q is too large to be read at once: it has %d bytes; use offset and limit, with a limit of at most %d",

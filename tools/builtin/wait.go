@@ -37,12 +37,12 @@ func waited(ctx context.Context, call tools.Call) (string, error) {
 	case !anyRuns:
 		return noneRuns, nil
 	}
-	var told strings.Builder
-	told.WriteString("Completed tools:")
+	var text strings.Builder
+	text.WriteString("Completed tools:")
 	for _, d := range done {
-		fmt.Fprintf(&told, "\n- %s (id: %s, size: %s)", d.Tool, d.ID, size(d.Bytes))
+		fmt.Fprintf(&text, "\n- %s (id: %s, size: %s)", d.Tool, d.ID, size(d.Bytes))
 	}
-	return told.String(), nil
+	return text.String(), nil
 }
 
 const noneRuns = "No async tools running."

@@ -184,7 +184,7 @@ func TestFilesKeepLabels(t *testing.T) {
 		"system": "/proc/self/fdinfo"}
 	store := &fileStore{labels: map[string][]policy.Mark{}}
 	files := builtin.NewFiles(func(agent string) string { return roots[agent] }, store)
-	run := func(agent, tool, arguments string, labels ...policy.Mark) tools.Ending {
+	run := func(agent, tool, arguments string, labels ...policy.Mark) tools.RunResult {
 		t.Helper()
 		for _, f := range files {
 			if f.Spec().Name == tool {
@@ -193,7 +193,7 @@ func TestFilesKeepLabels(t *testing.T) {
 			}
 		}
 		t.Fatal("no tool " + tool)
-		return tools.Ending{}
+		return tools.RunResult{}
 	}
 	private := policy.Mark{Label: policy.Private, Source: "a mail"}
 	if got := run("helper", "write_file", `{"path":"notes/new.txt","text":"secret"}`,

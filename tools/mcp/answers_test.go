@@ -67,7 +67,7 @@ func TestAGiantAnswer(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		other := make(chan tools.Ending, 1)
+		other := make(chan tools.RunResult, 1)
 		go func() { other <- b.callAs(context.Background(), tools.Call{Lane: "other"}, "slow", `{}`, patience) }()
 		await(t, "the other call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"slow"}) })
 		giants := []string{"giant", "giant_last"}
@@ -168,7 +168,7 @@ func TestNonsenseForAResult(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		other := make(chan tools.Ending, 1)
+		other := make(chan tools.RunResult, 1)
 		go func() { other <- b.callAs(context.Background(), tools.Call{Lane: "other"}, "slow", `{}`, patience) }()
 		await(t, "the other call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"slow"}) })
 		if got := b.call("nonsense", `{}`); got.Outcome != tools.InDoubt || !strings.Contains(got.Result.Text,

@@ -210,7 +210,7 @@ func TestBulkyAnswers(t *testing.T) {
 			memory := membudget.New(256<<20, mcp.MaxResultMemory)
 			c := bulkClient(t, transport, "yes", memory)
 			for kind, says := range refused {
-				var got tools.Ending
+				var got tools.RunResult
 				grown := peak(func() { got = callBulk(t, c, memory, kind) })
 				t.Logf("%s: %d MiB", kind, grown>>20)
 				if grown > 300<<20 {
@@ -232,7 +232,7 @@ func TestBulkyAnswers(t *testing.T) {
 }
 
 // callBulk calls the tool like a turn, which releases the memory when the result is recorded.
-func callBulk(t *testing.T, c *mcp.Client, memory *membudget.Budget, kind string) tools.Ending {
+func callBulk(t *testing.T, c *mcp.Client, memory *membudget.Budget, kind string) tools.RunResult {
 	account := memory.Account()
 	defer account.Close()
 	arguments, _ := json.Marshal(map[string]string{"kind": kind})
@@ -280,7 +280,7 @@ func TestAHundredThousandTools(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			memory := membudget.New(192<<20, mcp.MaxResultMemory)
 			c := bulkClient(t, transport, "list", memory)
-			var got tools.Ending
+			var got tools.RunResult
 			grown := peak(func() { got = callBulk(t, c, memory, "") })
 			if t.Logf("%d MiB", grown>>20); grown > 100<<20 {
 				t.Errorf("the list takes %d MiB", grown>>20)

@@ -41,7 +41,7 @@ func TestCancellationIsSentOn(t *testing.T) {
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		ended := make(chan tools.Ending, 1)
+		ended := make(chan tools.RunResult, 1)
 		go func() { ended <- b.callAs(ctx, tools.Call{}, "hang", `{}`, 0) }()
 		await(t, "the call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"hang"}) })
 		cancel(errors.New("enough"))
@@ -131,7 +131,7 @@ func TestManyCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		ended := make(chan tools.Ending)
+		ended := make(chan tools.RunResult)
 		for range 20 {
 			go func() { ended <- b.call("slow", `{}`) }()
 		}

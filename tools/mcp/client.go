@@ -353,10 +353,10 @@ func (h *host) forget(lane turnkeeper.Lane) {
 
 // idlest returns the lane that was unused for longest, or "" if all are in use.
 func (h *host) idlest() (lane turnkeeper.Lane) {
-	var most time.Duration
+	var longest time.Duration
 	for name, l := range h.links {
-		if unused := l.unused(); unused > most {
-			lane, most = name, unused
+		if unused := l.unused(); unused > longest {
+			lane, longest = name, unused
 		}
 	}
 	return lane

@@ -80,8 +80,8 @@ func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings
 // the server's own address. own is true if there is none, so the server is its
 // own authorization server.
 func resourceMetadata(ctx context.Context, client *http.Client, server,
-	told string) (_ *oauthex.ProtectedResourceMetadata, own bool, err error) {
-	places, err := metadataPlaces(server, told)
+	named string) (_ *oauthex.ProtectedResourceMetadata, own bool, err error) {
+	places, err := metadataPlaces(server, named)
 	if err != nil {
 		return nil, false, err
 	}
@@ -94,7 +94,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, server,
 			return nil, false, errors.New("it wants a token and names no authorization server")
 		case err == nil:
 			return found, false, nil
-		case p.url != told && status >= 400 && status < 500:
+		case p.url != named && status >= 400 && status < 500:
 			continue // no metadata here
 		}
 		return nil, false, fmt.Errorf("what it says of the tokens that it takes cannot be used: %w",
@@ -108,14 +108,14 @@ type metadataPlace struct{ url, resource string }
 
 // metadataPlaces returns the URLs where the metadata may be: the one that the
 // server named, or else below its own path and at its root.
-func metadataPlaces(server, told string) ([]metadataPlace, error) {
+func metadataPlaces(server, named string) ([]metadataPlace, error) {
 	const wellKnown = "/.well-known/oauth-protected-resource"
 	own, err := url.Parse(server)
 	if err != nil {
 		return nil, err
 	}
-	if told != "" {
-		return []metadataPlace{{told, server}}, nil
+	if named != "" {
+		return []metadataPlace{{named, server}}, nil
 	}
 	root := url.URL{Scheme: own.Scheme, Host: own.Host}
 	places := []metadataPlace{{root.String() + wellKnown, root.String()}}

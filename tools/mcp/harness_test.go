@@ -92,12 +92,12 @@ func effect(e turnkeeper.Effect) func(*mcp.Server) {
 }
 
 // call calls a tool like a worker.
-func (b *bench) call(tool, arguments string) tools.Ending {
+func (b *bench) call(tool, arguments string) tools.RunResult {
 	return b.callAs(context.Background(), tools.Call{Lane: "lane"}, tool, arguments, patience)
 }
 
 func (b *bench) callAs(ctx context.Context, call tools.Call, tool, arguments string,
-	timeout time.Duration) tools.Ending {
+	timeout time.Duration) tools.RunResult {
 	call.Arguments, call.IdempotencyKey = json.RawMessage(arguments), "key"
 	return tools.Execute(ctx, b.Tool("h", tool), call, tools.ExecuteOptions{Timeout: timeout})
 }

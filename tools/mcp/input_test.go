@@ -68,7 +68,7 @@ func (a *asker) book(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallTool
 }
 
 // run calls the tool with a client of its own, as a worker does that was just started.
-func (a *asker) run(t *testing.T, input *tools.Input, settings ...func(*mcp.Server)) tools.Ending {
+func (a *asker) run(t *testing.T, input *tools.Input, settings ...func(*mcp.Server)) tools.RunResult {
 	t.Helper()
 	server := mcp.Server{Name: "h", URL: a.URL, ConnectTimeout: patience, AskForInput: true}
 	for _, set := range settings {

@@ -124,9 +124,9 @@ func waitsForLogin(err error) bool {
 // because that sends nothing to the server; this is logged once.
 func (l *link) miss(err error) {
 	if waitsForLogin(err) {
-		told := l.why != nil && l.why.Error() == err.Error()
+		logged := l.why != nil && l.why.Error() == err.Error()
 		l.failures, l.why, l.notBefore = 0, err, time.Now().Add(answerTime)
-		if !told {
+		if !logged {
 			l.log.Warn("an MCP server waits for a login", zap.Error(err))
 		}
 		return

@@ -265,10 +265,10 @@ func (v *visitor) keep(ctx context.Context) (mcpdef.Login, error) {
 }
 
 // Logout removes the stored login to a server, and revokes its tokens. was is
-// false if there was no login. told is the reason that the tokens could not be
+// false if there was no login. failure is the reason that the tokens could not be
 // revoked, so the authorization server accepts them until they expire; nil
 // means that they were revoked.
-func Logout(ctx context.Context, s Server, access Access) (was bool, told, err error) {
+func Logout(ctx context.Context, s Server, access Access) (was bool, failure, err error) {
 	row, err := access.Logins.MCPLogin(ctx, s.Name)
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
@@ -276,9 +276,9 @@ func Logout(ctx context.Context, s Server, access Access) (was bool, told, err e
 	case err != nil:
 		return false, nil, err
 	}
-	told = revoke(ctx, s, access, row)
+	failure = revoke(ctx, s, access, row)
 	was, err = access.Logins.ForgetMCPLogin(ctx, s.Name)
-	return was, told, err
+	return was, failure, err
 }
 
 // revoke revokes the tokens of a login at the authorization server.

@@ -63,11 +63,11 @@ func newWorker(t *testing.T, s mcp.Server, logins mcp.LoginStore) *worker {
 	return w
 }
 
-func (w *worker) call(timeout time.Duration) tools.Ending {
+func (w *worker) call(timeout time.Duration) tools.RunResult {
 	return w.callWithin(context.Background(), timeout)
 }
 
-func (w *worker) callWithin(ctx context.Context, timeout time.Duration) tools.Ending {
+func (w *worker) callWithin(ctx context.Context, timeout time.Duration) tools.RunResult {
 	ending := tools.Execute(ctx, w.Tool("h", "echo"), tools.Call{Lane: "lane", Arguments: []byte(`{"text":"x"}`)},
 		tools.ExecuteOptions{Timeout: timeout})
 	w.mu.Lock()
@@ -240,7 +240,7 @@ func TestATokenEndpointThatHangsHoldsUpNoMoreThanItsCall(t *testing.T) {
 	a.before = func(url.Values) { hangs <- struct{}{}; <-release }
 	w := newWorker(t, a.server(mcp.GrantClientCredentials), nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan tools.Ending, 1)
+	done := make(chan tools.RunResult, 1)
 	go func() { done <- w.callWithin(ctx, patience) }()
 	<-hangs
 	cancel()
@@ -425,7 +425,7 @@ func TestARenewalOutlivesItsCall(t *testing.T) {
 		a.before = func(url.Values) { close(under); <-release }
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan tools.Ending, 1)
+	done := make(chan tools.RunResult, 1)
 	go func() {
 		done <- tools.Execute(ctx, w.Tool("h", "echo"), tools.Call{Lane: "lane", Arguments: []byte(`{}`)},
 			tools.ExecuteOptions{Timeout: patience})

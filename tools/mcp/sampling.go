@@ -31,7 +31,7 @@ type sampler struct {
 	mu     sync.Mutex
 	calls  int   // requests left
 	tokens int64 // tokens left
-	told   bool  // the refusal was noted
+	noted  bool  // the first refusal
 }
 
 // newSampler returns nil if the server may not use sampling, or if the call
@@ -165,7 +165,7 @@ func (a *sampler) take() (why string, first bool) {
 		a.calls--
 		return "", false
 	}
-	first, a.told = !a.told, true
+	first, a.noted = !a.noted, true
 	return why, first
 }
 

@@ -254,7 +254,7 @@ func TestSamplingInASessionOfTwoTurns(t *testing.T) {
 			both(t, func(t *testing.T, transport string) {
 				b := newBench(t, transport, "", allowing(3, 1000), func(s *mcp.Server) { s.SessionPerLane = perLane })
 				ctx, stop := context.WithCancel(t.Context())
-				other := make(chan tools.Ending, 1)
+				other := make(chan tools.RunResult, 1)
 				go func() {
 					other <- b.callAs(ctx, tools.Call{TurnID: 2, Lane: "another", Sample: (&oracle{}).sample}, "hang",
 						`{}`, patience)
@@ -279,7 +279,7 @@ func TestSamplingInASessionOfOneTurn(t *testing.T) {
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "", allowing(3, 1000))
 		ctx, stop := context.WithCancel(t.Context())
-		other := make(chan tools.Ending, 1)
+		other := make(chan tools.RunResult, 1)
 		o := &oracle{}
 		go func() {
 			other <- b.callAs(ctx, tools.Call{TurnID: turnkeeper.TurnID(1), Lane: "lane", Sample: o.sample}, "hang",

@@ -118,9 +118,9 @@ func (k *tokenCache) settle(ctx context.Context, good func() bool, refused strin
 	}
 	for renewals := 0; ; {
 		l, err := k.reread(ctx)
-		_, told := errors.AsType[*AuthError](err)
+		_, isAuth := errors.AsType[*AuthError](err)
 		switch {
-		case err != nil && !told && good():
+		case err != nil && !isAuth && good():
 			return l.Access, nil
 		case err != nil:
 			return "", noToken(err)
@@ -260,8 +260,8 @@ func (l *login) take(token *oauth2.Token) {
 func (l login) row(key []byte, before mcpdef.Login, token *oauth2.Token) (mcpdef.Login, error) {
 	sealed, err := l.seal(key, before.Server)
 	before.Sealed, before.Expires, before.Renewable, before.Lapsed = sealed, l.Expiry, l.Refresh != "", ""
-	if told, ok := token.Extra("scope").(string); ok {
-		before.Scopes = cleanScopes(strings.Fields(told))
+	if granted, ok := token.Extra("scope").(string); ok {
+		before.Scopes = cleanScopes(strings.Fields(granted))
 	}
 	return before, err
 }

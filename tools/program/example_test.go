@@ -29,9 +29,9 @@ func ExampleTool() {
 	})
 
 	// A worker does this for every call of a model.
-	ending := tools.Execute(context.Background(), count, tools.Call{
+	res := tools.Execute(context.Background(), count, tools.Call{
 		Arguments: json.RawMessage(`{"text":"nothing lost, nothing twice"}`),
 	}, tools.ExecuteOptions{Timeout: count.Spec().Timeout})
-	fmt.Print(ending.Result.Text)
+	fmt.Print(res.Result.Text)
 	// Output: 4
 }

@@ -42,7 +42,7 @@ type order struct {
 
 // A report says how the program ended.
 type report struct {
-	ending
+	exit
 	Killed bool   // killed before it ended by itself
 	Error  string // why it could not be started
 }

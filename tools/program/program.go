@@ -176,7 +176,7 @@ func (t *tool) result(stdout *head) tools.Result {
 }
 
 // complaint returns the text for the model about a failed program.
-func (t *tool) complaint(call tools.Call, e ending, stdout *head, stderr *tail) string {
+func (t *tool) complaint(call tools.Call, e exit, stdout *head, stderr *tail) string {
 	text := fmt.Sprintf("tool error: the program of '%s' %s", t.spec.Name, e)
 	if said := strings.TrimSpace(stderr.end(call, maxStderr)); said != "" {
 		return text + ". It complained:\n" + said
@@ -235,15 +235,15 @@ func Find(name string) (string, error) {
 	return path, nil
 }
 
-// An ending says how a program ended by itself.
-type ending struct {
+// An exit says how a program ended by itself.
+type exit struct {
 	Code   int    // its exit code
 	Signal string // the signal that ended it; empty: it exited
 }
 
-func (e ending) failed() bool { return e.Code != 0 || e.Signal != "" }
+func (e exit) failed() bool { return e.Code != 0 || e.Signal != "" }
 
-func (e ending) String() string {
+func (e exit) String() string {
 	if e.Signal != "" {
 		return "was ended by a signal (" + e.Signal + ")"
 	}

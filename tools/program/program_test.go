@@ -28,7 +28,7 @@ func sh(script string) program.Program {
 	return program.Program{Argv: []string{"/bin/sh", "-c", script}}
 }
 
-func execute(t testing.TB, p program.Program, arguments string, timeout time.Duration) tools.Ending {
+func execute(t testing.TB, p program.Program, arguments string, timeout time.Duration) tools.RunResult {
 	t.Helper()
 	tool := program.Tool(spec(), p)
 	if _, err := tools.NewRegistry(tool); err != nil {

@@ -17,13 +17,13 @@ import (
 // run runs the program under a keeper. It returns when the family has ended, or
 // killTime after ctx ended. An error means that the program did not end by
 // itself; then stdout and stderr must not be read.
-func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
+func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (exit, error) {
 	if ctx.Err() != nil {
-		return ending{}, context.Cause(ctx)
+		return exit{}, context.Cause(ctx)
 	}
 	k, err := x.startKeeper(bytes.NewReader(x.stdin), stdout, stderr)
 	if err != nil {
-		return ending{}, err
+		return exit{}, err
 	}
 	// Closing the orders makes the keeper kill the family.
 	stop := context.AfterFunc(ctx, func() { _ = k.orders.Close() })
@@ -31,16 +31,16 @@ func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, e
 	k.give(x.order(ctx))
 	select {
 	case <-k.done:
-		return k.ending(ctx)
+		return k.result(ctx)
 	case <-ctx.Done():
 	}
 	late := time.NewTimer(killTime)
 	defer late.Stop()
 	select {
 	case <-k.done:
-		return k.ending(ctx)
+		return k.result(ctx)
 	case <-late.C: // the keeper continues to kill the family
-		return ending{}, context.Cause(ctx)
+		return exit{}, context.Cause(ctx)
 	}
 }
 
@@ -125,18 +125,18 @@ func (k *keeperProcess) wait() {
 	}
 }
 
-func (k *keeperProcess) ending(ctx context.Context) (ending, error) {
+func (k *keeperProcess) result(ctx context.Context) (exit, error) {
 	switch {
 	case (k.lost != nil || k.said.Killed) && ctx.Err() != nil:
-		return ending{}, context.Cause(ctx)
+		return exit{}, context.Cause(ctx)
 	case k.lost != nil:
-		return ending{}, fmt.Errorf("%w; what the program did, it may have done in part", k.lost)
+		return exit{}, fmt.Errorf("%w; what the program did, it may have done in part", k.lost)
 	case k.said.Killed:
-		return ending{}, errors.New("its time was up while this worker was stopped")
+		return exit{}, errors.New("its time was up while this worker was stopped")
 	case k.said.Error != "":
-		return ending{}, errors.New("the program cannot be started: " + k.said.Error)
+		return exit{}, errors.New("the program cannot be started: " + k.said.Error)
 	}
-	return k.said.ending, nil
+	return k.said.exit, nil
 }
 
 // startProcess starts the program under a keeper, with these files.

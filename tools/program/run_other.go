@@ -15,27 +15,27 @@ import (
 // run runs the program. It returns when the program has ended, or killTime
 // after ctx ended. An error means that the program did not end by itself; then
 // stdout and stderr must not be read.
-func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
+func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (exit, error) {
 	cmd := exec.CommandContext(ctx, x.path)
 	cmd.Args, cmd.Dir, cmd.Env = x.argv, x.dir, x.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(x.stdin), stdout, stderr
 	cmd.Cancel, cmd.WaitDelay = func() error { return killFamily(cmd) }, killTime
 	alone(cmd)
 	if err := cmd.Start(); err != nil {
-		return ending{}, fmt.Errorf("the program cannot be started: %w", err)
+		return exit{}, fmt.Errorf("the program cannot be started: %w", err)
 	}
 	err := cmd.Wait()
 	_ = killFamily(cmd) // kills what the program left behind
 	if ctx.Err() != nil {
-		return ending{}, context.Cause(ctx)
+		return exit{}, context.Cause(ctx)
 	}
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended && !errors.Is(err, exec.ErrWaitDelay) {
-		return ending{}, err
+		return exit{}, err
 	}
 	if code := cmd.ProcessState.ExitCode(); code >= 0 {
-		return ending{Code: code}, nil
+		return exit{Code: code}, nil
 	}
-	return ending{Signal: cmd.ProcessState.String()}, nil
+	return exit{Signal: cmd.ProcessState.String()}, nil
 }
 
 // startProcess starts the program with these files.

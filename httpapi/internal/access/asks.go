@@ -20,7 +20,7 @@ type AskStore interface {
 	Ask(ctx context.Context, id asks.ID) (operate.Ask, error)
 	AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error)
 	AskSender(ctx context.Context, id asks.ID) (token int64, err error)
-	CountOpenAsks(ctx context.Context, agents []string, most int) (int, error)
+	CountOpenAsks(ctx context.Context, agents []string, limit int) (int, error)
 }
 
 // Ask reads the ask whose id is in the path.
@@ -60,12 +60,12 @@ func visible(c *request.Call, ask operate.Ask) operate.Ask {
 }
 
 // OpenAsks counts the open asks that the caller sees, up to most.
-func (a Access) OpenAsks(c *request.Call, most int) (int, error) {
+func (a Access) OpenAsks(c *request.Call, limit int) (int, error) {
 	var agents []string
 	if !c.Caller.SeesAll() {
 		agents = c.Caller.Token.Agents
 	}
-	return a.store.CountOpenAsks(c.Context(), agents, most)
+	return a.store.CountOpenAsks(c.Context(), agents, limit)
 }
 
 // AnswerAsk answers the ask of the path. It records the name of the caller's token, or answer.By without a token. It

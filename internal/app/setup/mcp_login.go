@@ -85,7 +85,7 @@ func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, s
 
 // LogOutOfMCP deletes the login to an MCP server: see mcp.Logout.
 func LogOutOfMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore,
-	server string) (was bool, told, err error) {
+	server string) (was bool, failure, err error) {
 	s, err := mcpServer(cfg, server)
 	if err != nil { // a removed server may still have a stored login
 		s = mcp.Server{Name: server}

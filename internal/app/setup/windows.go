@@ -25,7 +25,7 @@ type WindowSource string
 const (
 	WindowSet     WindowSource = "models: in the config file"
 	WindowTable   WindowSource = "the table of known models"
-	WindowTold    WindowSource = "the server"
+	WindowServed  WindowSource = "the server"
 	WindowAssumed WindowSource = "assumed"
 )
 
@@ -116,14 +116,14 @@ type windows struct {
 	again   chan struct{}             // has a value if wanted is not empty
 
 	mu     sync.Mutex
-	told   map[string]int    // windows reported by servers
+	served map[string]int    // windows reported by servers
 	failed map[string]string // why asking a model's server failed
 	wanted map[string]bool   // models to ask for again
 }
 
 func newWindows(cfg *config.Config, clients map[string]*openai.Client) *windows {
 	return &windows{cfg: cfg, clients: clients, again: make(chan struct{}, 1),
-		told: map[string]int{}, failed: map[string]string{}, wanted: map[string]bool{}}
+		served: map[string]int{}, failed: map[string]string{}, wanted: map[string]bool{}}
 }
 
 // of returns the window of a model as known now.
@@ -141,8 +141,8 @@ func (w *windows) of(name string) ModelWindow {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if tokens, ok := w.told[name]; ok {
-		known.Tokens, known.Source = tokens, WindowTold
+	if tokens, ok := w.served[name]; ok {
+		known.Tokens, known.Source = tokens, WindowServed
 		return known
 	}
 	known.Tokens, known.Source, known.failed = assumedWindow, WindowAssumed, w.failed[name]
@@ -184,7 +184,7 @@ func (w *windows) ask(ctx context.Context, name string) {
 	if err != nil {
 		w.failed[name], _ = reachFailure(err, w.cfg.Providers[provider])
 	} else if tokens > 0 {
-		w.told[name] = tokens
+		w.served[name] = tokens
 	}
 }
 
@@ -227,7 +227,7 @@ func (w *windows) KeepAsking(ctx context.Context, log *zap.Logger) {
 		clear(w.wanted)
 		w.mu.Unlock()
 		for _, known := range w.Learn(ctx, names) {
-			if known.Source == WindowTold {
+			if known.Source == WindowServed {
 				log.Info("the server now reports the context window of a model", zap.String("model", known.Model),
 					zap.Int("context_window", known.Tokens))
 			}

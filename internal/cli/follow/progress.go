@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	turnevents "turnkeeper/agentturn/transcript"
+	turnevents "turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/cli/term"
 )
 

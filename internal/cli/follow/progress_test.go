@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"turnkeeper"
-	turnevents "turnkeeper/agentturn/transcript"
+	turnevents "turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/golden"

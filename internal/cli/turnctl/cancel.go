@@ -32,8 +32,8 @@ Repeating the command does nothing.
 		Example: `  turnctl cancel 41 --reason "asked by the sender"
   turnctl cancel --message 12`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return of.end(cmd, s, args, func(store *operate.Store) ending {
-				return ending{store.CancelTurn, store.CancelMessage}
+			return of.end(cmd, s, args, func(store *operate.Store) enders {
+				return enders{store.CancelTurn, store.CancelMessage}
 			},
 				func(done operate.Ended, what, end string) {
 					if done.Closed {
@@ -56,8 +56,8 @@ type cancelledView struct {
 	MessageID *turnkeeper.MessageID `json:"message_id,omitempty"` // with --message
 }
 
-// An ending ends turns, and the turns of messages.
-type ending struct {
+// Enders end turns, and the turns of messages.
+type enders struct {
 	turn    func(context.Context, turnkeeper.TurnID, string) (operate.Ended, error)
 	message func(context.Context, turnkeeper.MessageID, string) (operate.Ended, error)
 }
@@ -89,9 +89,9 @@ func (t *turnOrMessage) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// end ends the turn by the ending of the store. say prints the result: what has ended or will, and what its end is
+// end ends the turn with the functions of by. say prints the result: what has ended or will, and what its end is
 // called.
-func (t *turnOrMessage) end(cmd *cobra.Command, s *shell.Session, args []string, by func(*operate.Store) ending,
+func (t *turnOrMessage) end(cmd *cobra.Command, s *shell.Session, args []string, by func(*operate.Store) enders,
 	say func(done operate.Ended, what, end string), view func(operate.Ended) any,
 ) error {
 	if err := t.check(cmd, args); err != nil {
@@ -113,7 +113,7 @@ func (t *turnOrMessage) end(cmd *cobra.Command, s *shell.Session, args []string,
 	})
 }
 
-func (t *turnOrMessage) endBy(ctx context.Context, store *operate.Store, by ending) (operate.Ended, error) {
+func (t *turnOrMessage) endBy(ctx context.Context, store *operate.Store, by enders) (operate.Ended, error) {
 	if t.message != 0 {
 		done, err := by.message(ctx, turnkeeper.MessageID(t.message), t.reason)
 		if errors.Is(err, turnkeeper.ErrNotFound) {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
-	turnevents "turnkeeper/agentturn/transcript"
+	turnevents "turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/cli/follow"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"

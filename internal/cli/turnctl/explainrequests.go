@@ -26,7 +26,7 @@ func comparisons(ctx context.Context, store *operate.Store, turn operate.TurnVie
 	var requests *setup.Requests
 	found := map[int]comparison{}
 	for _, r := range turn.Rounds {
-		if r.Recipe == nil || r.Recipe.Start == nil || !toldInFull(*r.Recipe.Start) {
+		if r.Recipe == nil || r.Recipe.Start == nil || !shownInFull(*r.Recipe.Start) {
 			continue
 		}
 		if requests == nil {
@@ -74,8 +74,8 @@ func (x *explainer) requests() (said []string) {
 	return said
 }
 
-// toldInFull reports whether it is worth a line that an epoch began: a schedule's rule is not, in each run.
-func toldInFull(e turnkeeper.Epoch) bool {
+// shownInFull reports whether it is worth a line that an epoch began: a schedule's rule is not, in each run.
+func shownInFull(e turnkeeper.Epoch) bool {
 	return e.Reason != "" && (e.Reason != prompt.EpochHistory || e.Chain == "")
 }
 
@@ -101,7 +101,7 @@ func (c comparison) said() string {
 
 // epochFacts says why a request does not extend the one before it, and what it leaves out.
 func epochFacts(e turnkeeper.Epoch) (facts []string) {
-	if toldInFull(e) {
+	if shownInFull(e) {
 		facts = append(facts, "it does not extend the request before it, because "+prompt.Why(e))
 	}
 	if e.Dropped != "" {

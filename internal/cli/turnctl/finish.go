@@ -26,8 +26,8 @@ Repeating the command does nothing.
 		Example: `  turnctl finish 41 --reason "good enough"
   turnctl finish --message 12`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return of.end(cmd, s, args, func(store *operate.Store) ending {
-				return ending{store.FinishTurn, store.FinishMessage}
+			return of.end(cmd, s, args, func(store *operate.Store) enders {
+				return enders{store.FinishTurn, store.FinishMessage}
 			},
 				func(done operate.Ended, what, end string) {
 					if done.Closed {

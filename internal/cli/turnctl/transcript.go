@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	turnevents "turnkeeper/agentturn/transcript"
+	turnevents "turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/cli/follow"
 	"turnkeeper/internal/cli/term"
 )

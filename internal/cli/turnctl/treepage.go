@@ -84,11 +84,11 @@ func (p *turnPage) turnWords(turn turnkeeper.TurnID, state string) string {
 // treeBudget describes the use of the tree's budget; it returns "" if it has none.
 func (p *turnPage) treeBudget() string {
 	var parts []string
-	if most := p.Tree.Limits.Tokens; most > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s tokens", term.Thousands(p.Tree.UsedTokens), term.Thousands(most)))
+	if limit := p.Tree.Limits.Tokens; limit > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s tokens", term.Thousands(p.Tree.UsedTokens), term.Thousands(limit)))
 	}
-	if most := p.Tree.Limits.Calls; most > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s calls", term.Thousands(p.Tree.UsedCalls), term.Thousands(most)))
+	if limit := p.Tree.Limits.Calls; limit > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s calls", term.Thousands(p.Tree.UsedCalls), term.Thousands(limit)))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -290,8 +290,8 @@ select count(*) from (
 `
 
 // The open asks of some agents, or of all (null), up to a limit.
-func (q *Queries) CountOpenAsks(ctx context.Context, agents []string, most int32) (int64, error) {
-	row := q.db.QueryRow(ctx, CountOpenAsks, agents, most)
+func (q *Queries) CountOpenAsks(ctx context.Context, agents []string, maxRows int32) (int64, error) {
+	row := q.db.QueryRow(ctx, CountOpenAsks, agents, maxRows)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

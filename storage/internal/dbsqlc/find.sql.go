@@ -76,7 +76,7 @@ type FindMessagesParams struct {
 	Source       string
 	Before       int64
 	FromID       int64
-	Most         int32
+	Scan         int32
 	Agent        string
 	UserName     string
 	Conversation string
@@ -89,7 +89,7 @@ type FindMessagesParams struct {
 	MaxRows      int32
 }
 
-// Filters the newest @most messages below an id (of all, of an agent, of a user, or of a conversation) and returns the
+// Filters the newest @scan messages below an id (of all, of an agent, of a user, or of a conversation) and returns the
 // matches, newest first. Only one branch of the union runs: the conditions of the others are false before they read a
 // row.
 func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]TurnkeeperMessage, error) {
@@ -97,7 +97,7 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 		arg.Source,
 		arg.Before,
 		arg.FromID,
-		arg.Most,
+		arg.Scan,
 		arg.Agent,
 		arg.UserName,
 		arg.Conversation,
@@ -194,7 +194,7 @@ type FindTurnsParams struct {
 	Source       string
 	Before       int64
 	FromID       int64
-	Most         int32
+	Scan         int32
 	Agent        string
 	UserName     string
 	Conversation string
@@ -213,7 +213,7 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 		arg.Source,
 		arg.Before,
 		arg.FromID,
-		arg.Most,
+		arg.Scan,
 		arg.Agent,
 		arg.UserName,
 		arg.Conversation,
@@ -306,7 +306,7 @@ type LastOfMessagesParams struct {
 	Source       string
 	Before       int64
 	FromID       int64
-	Most         int32
+	Scan         int32
 	Agent        string
 	UserName     string
 	Conversation string
@@ -319,7 +319,7 @@ func (q *Queries) LastOfMessages(ctx context.Context, arg LastOfMessagesParams) 
 		arg.Source,
 		arg.Before,
 		arg.FromID,
-		arg.Most,
+		arg.Scan,
 		arg.Agent,
 		arg.UserName,
 		arg.Conversation,
@@ -354,7 +354,7 @@ type LastOfTurnsParams struct {
 	Source       string
 	Before       int64
 	FromID       int64
-	Most         int32
+	Scan         int32
 	Agent        string
 	UserName     string
 	Conversation string
@@ -366,7 +366,7 @@ func (q *Queries) LastOfTurns(ctx context.Context, arg LastOfTurnsParams) (int64
 		arg.Source,
 		arg.Before,
 		arg.FromID,
-		arg.Most,
+		arg.Scan,
 		arg.Agent,
 		arg.UserName,
 		arg.Conversation,
@@ -414,8 +414,8 @@ union all
 
 // The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones
 // 10,000. One more row than the caller sorts means that the words are common.
-func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int32) ([]int64, error) {
-	rows, err := q.db.Query(ctx, MessagesWithWords, words, most)
+func (q *Queries) MessagesWithWords(ctx context.Context, words string, scan int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, MessagesWithWords, words, scan)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ type CountPastTurnsParams struct {
 	MaxRows      int32
 }
 
-// Counts all turns, also those that told_turns leaves out: it reads only the index.
+// Counts all turns, also those that history_turns leaves out: it reads only the index.
 func (q *Queries) CountPastTurns(ctx context.Context, arg CountPastTurnsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountPastTurns,
 		arg.Agent,
@@ -176,7 +176,7 @@ const LastRun = `-- name: LastRun :many
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply
 from turnkeeper.messages m
-join turnkeeper.told_turns p on p.message_id = m.id
+join turnkeeper.history_turns p on p.message_id = m.id
 left join turnkeeper.replies r on r.turn_id = p.id
 where m.agent = $1 and m.schedule = $2::text and p.user_name = $3 and p.conversation = $4
     and p.id < $5
@@ -292,7 +292,7 @@ const PastTurns = `-- name: PastTurns :many
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, coalesce(t.body, '')::text as body,
     coalesce(t.silent, false)::boolean as silent,
     coalesce(t.reply, case when t.silent then p.inner_dialogue end, '')::text as reply
-from turnkeeper.told_turns p
+from turnkeeper.history_turns p
 left join lateral (select m.body, r.id is null as silent, r.body as reply
     from turnkeeper.messages m left join turnkeeper.replies r on r.turn_id = p.id
     where m.id = p.message_id and p.id <> all($1::bigint[]) offset 0) t on true

@@ -77,7 +77,7 @@ with ended as (
         error = case when $2 then error else $6::text end
     where id = $7 and claim = $8::text
     returning state
-), told as (
+), endpoint as (
     update turnkeeper.webhooks w set
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,

@@ -10,33 +10,33 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
-// A ledger is the in-memory state of a turn: its calls, and the decisions that are not yet
+// A turnState is the in-memory state of a turn: its calls, and the decisions that are not yet
 // written. It runs no tool and writes nothing. Only the execution's goroutine uses it.
-type ledger struct {
+type turnState struct {
 	*task
-	calls   *calls.List            // with those that are not yet written
-	rules   *rules                 // about its calls
-	tooling *tooling               // runs them
-	pending pending                // the entry that is not yet written
-	events  *transcript.Transcript // includes events that are not yet written
-	held    leases                 // of results in the entry that is not yet written
-	dirty   bool                   // a call has ended that no request has reported
+	calls   *calls.List         // with those that are not yet written
+	rules   *rules              // about its calls
+	tooling *tooling            // runs them
+	pending pending             // the entry that is not yet written
+	events  *turnevents.Builder // includes events that are not yet written
+	held    leases              // of results in the entry that is not yet written
+	dirty   bool                // a call has ended that no request has reported
 }
 
-func newLedger(t *task, journal Journal, sizes map[turnkeeper.OutputID]int64) *ledger {
+func newTurnState(t *task, journal Journal, sizes map[turnkeeper.OutputID]int64) *turnState {
 	all := calls.New(t.record, t.offered, t.labelsBefore())
 	runs := &tooling{task: t, calls: all, memory: t.cfg.ResultMemory.Account(),
 		progress: toolrun.NewProgress(), sizes: sizes}
 	runs.drafts, _ = journal.(toolrun.Drafts)
-	return &ledger{
-		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: transcript.New(t.record.Turn.ID,
+	return &turnState{
+		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: turnevents.New(t.record.Turn.ID,
 			t.record.NextBlock),
 		rules: &rules{task: t, calls: all, toolCall: func(call *calls.Call) tools.Call {
 			return runs.toolCall(call, nil, &toolrun.Meter{})
@@ -55,74 +55,74 @@ func (l *leases) release() {
 }
 
 // answer records a call's result in memory and in the next write.
-func (l *ledger) answer(call *calls.Call, result turnlog.CallResult) {
+func (s *turnState) answer(call *calls.Call, result turnlog.CallResult) {
 	result = call.WithNotes(result)
 	if result.State != turnkeeper.CallRunning {
-		l.withdraw(call)
+		s.withdraw(call)
 	}
-	l.apply(call, result)
-	l.pending.answer(result)
+	s.apply(call, result)
+	s.pending.answer(result)
 }
 
 // apply records a call's result in memory and adds its events.
-func (l *ledger) apply(call *calls.Call, result turnlog.CallResult) {
-	l.progressEvents()
+func (s *turnState) apply(call *calls.Call, result turnlog.CallResult) {
+	s.progressEvents()
 	call.Label(result.Labels)
 	call.Release()
 	inBackground := call.State == turnkeeper.CallRunning && call.WentOn() // its round may have stopped already
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
-		l.events.Event(turnkeeper.EventNotice, call.Key.Round, 0,
-			transcript.NoticeData{Text: call.Name + " goes on in the background"})
-		l.stopRound(call.Key.Round)
+		s.events.Event(turnkeeper.EventNotice, call.Key.Round, 0,
+			turnevents.NoticeData{Text: call.Name + " goes on in the background"})
+		s.stopRound(call.Key.Round)
 		return
 	}
-	l.dirty = true
+	s.dirty = true
 	call.Duration, call.Usage, call.EndedAt = result.Duration, result.Usage, time.Now()
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 	}
 	call.Cut = nil
-	l.resultEvent(call)
+	s.resultEvent(call)
 	if !inBackground {
-		l.stopRound(call.Key.Round)
+		s.stopRound(call.Key.Round)
 	}
 }
 
 // stopRound adds the round_stop event if every call of the round is answered. A handle
 // counts as an answer.
-func (l *ledger) stopRound(number int) {
-	i := slices.IndexFunc(l.calls.Rounds, func(r turnkeeper.Round) bool { return r.Number == number })
-	round := l.calls.Rounds[i]
-	if l.calls.Any(func(c *calls.Call) bool {
+func (s *turnState) stopRound(number int) {
+	i := slices.IndexFunc(s.calls.Rounds, func(r turnkeeper.Round) bool { return r.Number == number })
+	round := s.calls.Rounds[i]
+	if s.calls.Any(func(c *calls.Call) bool {
 		return c.Key.Round == number && !c.State.Answered() && (c.State != turnkeeper.CallRunning || c.AwaitsReply())
 	}) {
 		return
 	}
-	l.events.Event(turnkeeper.EventRoundStop, number, 0, transcript.RoundStopData{
+	s.events.Event(turnkeeper.EventRoundStop, number, 0, turnevents.RoundStopData{
 		FinishReason: round.FinishReason, Model: round.Model, Calls: len(round.Calls), Usage: round.Usage,
 	})
 }
 
-func (l *ledger) resultEvent(call *calls.Call) {
-	l.events.Event(turnkeeper.EventToolResult, call.Key.Round, l.events.Block(), transcript.ToolData{
+func (s *turnState) resultEvent(call *calls.Call) {
+	s.events.Event(turnkeeper.EventToolResult, call.Key.Round, s.events.Block(), turnevents.ToolData{
 		Call: call.Key.String(), Name: call.Name, Unknown: !call.Known(), State: call.State,
 		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: call.Sub,
 	})
 }
 
 // endCall answers a call as a step says, and reports whether it did.
-func (l *ledger) endCall(call *calls.Call, step calls.Step) (answered bool) {
+func (s *turnState) endCall(call *calls.Call, step calls.Step) (answered bool) {
 	switch step.Do {
 	case calls.Answer:
-		l.answer(call, step.Result)
+		s.answer(call, step.Result)
 	case calls.Take:
-		result := l.tooling.callResult(call, tools.Result{Text: step.Text}, call.OutputID)
+		result := s.tooling.callResult(call, tools.Result{Text: step.Text}, call.OutputID)
 		result.State, result.Ran = turnkeeper.CallSucceeded, true
-		l.answer(call, result)
+		s.answer(call, result)
 	case calls.Doubt:
-		l.markUnknown(call)
+		s.markUnknown(call)
 	default:
 		return false
 	}
@@ -131,44 +131,44 @@ func (l *ledger) endCall(call *calls.Call, step calls.Step) (answered bool) {
 
 // endCalls answers the calls as they end in a phase that executes none, and reports whether there was one that does not
 // go on.
-func (l *ledger) endCalls(phase calls.Phase, open []*calls.Call) (any bool) {
+func (s *turnState) endCalls(phase calls.Phase, open []*calls.Call) (any bool) {
 	for _, call := range open {
-		any = l.endCall(call, call.Next(calls.Turn{Phase: phase})) || any
+		any = s.endCall(call, call.Next(calls.Turn{Phase: phase})) || any
 	}
 	return any
 }
 
 // markUnknown records that the outcome of a started call is unknown.
-func (l *ledger) markUnknown(call *calls.Call) {
+func (s *turnState) markUnknown(call *calls.Call) {
 	verdict := call.Unknown()
-	l.apply(call, verdict)
-	l.pending.Verdicts = append(l.pending.Verdicts, verdict)
-	l.withdraw(call)
-	l.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
+	s.apply(call, verdict)
+	s.pending.Verdicts = append(s.pending.Verdicts, verdict)
+	s.withdraw(call)
+	s.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
 // openStream adds the turn_start event, or those of a turn that continues.
-func (l *ledger) openStream() {
-	turn := l.record.Turn
+func (s *turnState) openStream() {
+	turn := s.record.Turn
 	if turn.LastSeq == 0 {
-		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID,
+		data := turnevents.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID,
 			Attempt: turn.Attempt}
-		if lineage := l.record.Lineage; lineage.Parent != 0 {
-			data.Parent = &transcript.ParentData{Turn: lineage.Parent, Call: lineage.Call.String(), Root: lineage.Root}
+		if lineage := s.record.Lineage; lineage.Parent != 0 {
+			data.Parent = &turnevents.ParentData{Turn: lineage.Parent, Call: lineage.Call.String(), Root: lineage.Root}
 		}
-		l.events.Event(turnkeeper.EventTurnStart, 0, 0, data)
+		s.events.Event(turnkeeper.EventTurnStart, 0, 0, data)
 		return
 	}
-	if l.record.OpenRound != 0 {
-		l.events.Event(turnkeeper.EventRoundRollback, l.record.OpenRound, 0,
-			transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
+	if s.record.OpenRound != 0 {
+		s.events.Event(turnkeeper.EventRoundRollback, s.record.OpenRound, 0,
+			turnevents.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
 	}
-	l.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
+	s.events.Event(turnkeeper.EventTurnResumed, 0, 0, turnevents.TurnResumedData{Dispatch: turn.Dispatches})
 }
 
 // didNotRun records that a call did not run although its start is in the journal. A call
 // that may run again is left to the next dispatch, if there is one.
-func (l *ledger) didNotRun(call *calls.Call) {
+func (s *turnState) didNotRun(call *calls.Call) {
 	shown := shownNeverBegan
 	if call.Asks.Input() != nil {
 		shown = shownInputNotUsed
@@ -177,21 +177,21 @@ func (l *ledger) didNotRun(call *calls.Call) {
 		cut := call.Result(turnkeeper.CallCancelled, shown)
 		call.Cut = &cut
 	} else {
-		l.answer(call, call.Result(turnkeeper.CallFailed, shown))
+		s.answer(call, call.Result(turnkeeper.CallFailed, shown))
 	}
 }
 
-func (l *ledger) startEvent(call *calls.Call) {
-	l.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
+func (s *turnState) startEvent(call *calls.Call) {
+	s.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, turnevents.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 	})
 }
 
 // progressEvents adds an event for each progress note of a running call.
-func (l *ledger) progressEvents() {
-	for _, note := range l.tooling.progress.Take() {
-		if !l.calls.Call(note.Call).State.Answered() {
-			l.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
+func (s *turnState) progressEvents() {
+	for _, note := range s.tooling.progress.Take() {
+		if !s.calls.Call(note.Call).State.Answered() {
+			s.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
 		}
 	}
 }
@@ -235,13 +235,13 @@ func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.C
 
 // recordRun records the result of a run. If the end of the turn's context cut the run short,
 // the result is only noted: how the dispatch ends decides what is recorded.
-func (l *ledger) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
-	l.held = append(l.held, done.Result.Memory)
-	result := l.tooling.callResult(call, done.Result.Result, done.ID)
+func (s *turnState) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
+	s.held = append(s.held, done.Result.Memory)
+	result := s.tooling.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging,
 		stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
-	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !call.WentOn() { // settle asks a person
+	if result.State == turnkeeper.CallUnknown && s.def.Settles() && !call.WentOn() { // settle asks a person
 		call.Doubt = result.Preview
 		return
 	}
@@ -249,29 +249,29 @@ func (l *ledger) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
 		call.Cut = &result
 		return
 	}
-	l.answer(call, result)
+	s.answer(call, result)
 }
 
 // add appends a round in memory and to the next write.
-func (l *ledger) add(round turnkeeper.Round, made []*calls.Call) {
+func (s *turnState) add(round turnkeeper.Round, made []*calls.Call) {
 	written := round
 	written.Calls = slices.Clone(round.Calls)
-	l.pending.Round = &written
-	l.calls.Add(round, made)
+	s.pending.Round = &written
+	s.calls.Add(round, made)
 	for _, call := range made {
 		if call.State.Answered() {
-			l.resultEvent(call)
+			s.resultEvent(call)
 		}
 	}
-	l.stopRound(round.Number)
+	s.stopRound(round.Number)
 }
 
 // denyRest answers all open calls, because the lease is too short for the first of them:
 // the turn goes on to its reply. The outcome of calls that a lost worker had started is
 // unknown.
-func (l *ledger) denyRest(open []*calls.Call) {
-	l.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
-		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(l.lease)), zap.Duration("margin",
-			l.bounds.Margin))
-	l.endCalls(calls.OutOfTime, open)
+func (s *turnState) denyRest(open []*calls.Call) {
+	s.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
+		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(s.lease)), zap.Duration("margin",
+			s.bounds.Margin))
+	s.endCalls(calls.OutOfTime, open)
 }

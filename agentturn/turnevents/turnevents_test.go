@@ -1,4 +1,4 @@
-package transcript_test
+package turnevents_test
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/inference"
 )
 
@@ -27,8 +27,8 @@ func types(events []turnkeeper.Event) (types []string) {
 // TestAnAnswerThatDiffers checks that an answer that differs from the streamed text is
 // streamed again, in new blocks.
 func TestAnAnswerThatDiffers(t *testing.T) {
-	events := transcript.New(7, 3)
-	s := events.NewStream(1, transcript.RoundStartData{Of: 12}, transcript.Sink{})
+	events := turnevents.New(7, 3)
+	s := events.NewStream(1, turnevents.RoundStartData{Of: 12}, turnevents.Sink{})
 	s.Delta(inference.Delta{Kind: inference.DeltaText, Text: "wro"})
 	s.Complete(inference.Response{Text: "right"})
 	want := []string{
@@ -46,8 +46,8 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 
 // TestARoundSaysThatAnEpochBegins checks that the start of a round has the reason of the epoch of the newest request.
 func TestARoundSaysThatAnEpochBegins(t *testing.T) {
-	events := transcript.New(7, 1)
-	s := events.NewStream(1, transcript.RoundStartData{Of: 2}, transcript.Sink{})
+	events := turnevents.New(7, 1)
+	s := events.NewStream(1, turnevents.RoundStartData{Of: 2}, turnevents.Sink{})
 	for _, start := range []*turnkeeper.Epoch{{Reason: "room"}, {}, nil} {
 		s.Sending(start)
 		s.Delta(inference.Delta{Kind: inference.DeltaText})
@@ -69,8 +69,8 @@ func TestARoundSaysThatAnEpochBegins(t *testing.T) {
 // is marked, and that names that the model made up for tools are.
 func TestEachKindOfTextHasItsField(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
-		events := transcript.New(7, 1)
-		s := events.NewStream(1, transcript.RoundStartData{}, transcript.Sink{Guarded: guarded,
+		events := turnevents.New(7, 1)
+		s := events.NewStream(1, turnevents.RoundStartData{}, turnevents.Sink{Guarded: guarded,
 			Known: func(name string) bool { return name == "look" }})
 		s.Complete(inference.Response{Reasoning: "hm", Text: "yes",
 			Calls: []inference.Call{{Name: "look", Arguments: "{}"}, {Name: "made_up"}}})
@@ -94,7 +94,7 @@ func TestEachKindOfTextHasItsField(t *testing.T) {
 // time.
 func TestWhenTextIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := transcript.New(7, 1).NewStream(1, transcript.RoundStartData{}, transcript.Sink{})
+		s := turnevents.New(7, 1).NewStream(1, turnevents.RoundStartData{}, turnevents.Sink{})
 		if s.Overdue() != nil {
 			t.Error("nothing waits")
 		}
@@ -121,7 +121,7 @@ func TestNamesOfTools(t *testing.T) {
 		strings.Repeat("ä", 101): strings.Repeat("ä", 100), strings.Repeat("\x00ä", 100) +
 			"\xff": strings.Repeat("ä", 100),
 	} {
-		if got := transcript.CleanName(name); got != want {
+		if got := turnevents.CleanName(name); got != want {
 			t.Errorf("%q becomes %q, not %q", name, got, want)
 		}
 	}
@@ -133,8 +133,8 @@ func TestAnyStreamShowsItsAnswer(t *testing.T) {
 	kinds := []inference.DeltaKind{inference.DeltaThinking, inference.DeltaText, inference.DeltaTool}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		events := transcript.New(7, 3)
-		s := events.NewStream(2, transcript.RoundStartData{Of: 5}, transcript.Sink{Known: func(string) bool {
+		events := turnevents.New(7, 3)
+		s := events.NewStream(2, turnevents.RoundStartData{Of: 5}, turnevents.Sink{Known: func(string) bool {
 			return true
 		}})
 		for attempt := range 1 + random.IntN(3) {
@@ -214,10 +214,10 @@ func shownBy(t *testing.T, events []turnkeeper.Event, block int) string {
 
 // TestRewind checks that Rewind removes the events of a start that could not be written.
 func TestRewind(t *testing.T) {
-	events := transcript.New(7, 0)
+	events := turnevents.New(7, 0)
 	events.Event(turnkeeper.EventTurnStart, 0, 0, nil)
 	events.Mark()
-	events.Event(turnkeeper.EventToolStarted, 1, 0, transcript.ToolData{Name: "look"})
+	events.Event(turnkeeper.EventToolStarted, 1, 0, turnevents.ToolData{Name: "look"})
 	events.Rewind()
 	if diff := cmp.Diff([]string{"turn_start "}, types(events.Unwritten())); diff != "" {
 		t.Error(diff)

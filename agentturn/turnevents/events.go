@@ -1,7 +1,7 @@
-// Package transcript builds the events of a turn, which clients follow while it runs: blocks
+// Package turnevents builds the events of a turn, which clients follow while it runs: blocks
 // and deltas of the model's answer, calls and their results, the end. It does not write
 // them: its owner writes the Unwritten ones.
-package transcript
+package turnevents
 
 import (
 	"bytes"
@@ -142,23 +142,23 @@ type (
 	}
 )
 
-// A Transcript builds the events of one execution of a turn, and keeps them until they are
+// A Builder builds the events of one execution of a turn, and keeps them until they are
 // written. It belongs to one goroutine.
-type Transcript struct {
+type Builder struct {
 	turn      turnkeeper.TurnID
 	block     int // number of the next block
 	unwritten []turnkeeper.Event
 	mark      int // len(unwritten) when Mark was called
 }
 
-// New returns a Transcript of a turn. block is the number of its next block.
-func New(turn turnkeeper.TurnID, block int) *Transcript {
-	return &Transcript{turn: turn, block: max(1, block)}
+// New returns a Builder of the events of a turn. block is the number of its next block.
+func New(turn turnkeeper.TurnID, block int) *Builder {
+	return &Builder{turn: turn, block: max(1, block)}
 }
 
 // Event adds an event. data may be nil.
-func (t *Transcript) Event(kind turnkeeper.EventType, round, block int, data any) {
-	t.unwritten = append(t.unwritten, NewEvent(t.turn, kind, round, block, data))
+func (b *Builder) Event(kind turnkeeper.EventType, round, block int, data any) {
+	b.unwritten = append(b.unwritten, NewEvent(b.turn, kind, round, block, data))
 }
 
 // NewEvent returns an event of a turn. data may be nil.
@@ -167,32 +167,32 @@ func NewEvent(turn turnkeeper.TurnID, kind turnkeeper.EventType, round, block in
 }
 
 // Block returns the next block number, and increments it.
-func (t *Transcript) Block() int {
-	n := t.block
-	t.block++
+func (b *Builder) Block() int {
+	n := b.block
+	b.block++
 	return n
 }
 
 // Unwritten returns the events that are not written yet.
-func (t *Transcript) Unwritten() []turnkeeper.Event { return t.unwritten }
+func (b *Builder) Unwritten() []turnkeeper.Event { return b.unwritten }
 
 // Due returns a channel that fires after a time, when unwritten events, such as the start of a read, must be shown
 // although what follows takes long. It is nil if there are none.
-func (t *Transcript) Due(after time.Duration) <-chan time.Time {
-	if len(t.unwritten) == 0 {
+func (b *Builder) Due(after time.Duration) <-chan time.Time {
+	if len(b.unwritten) == 0 {
 		return nil
 	}
 	return time.After(after)
 }
 
 // Written removes the events, which have been written.
-func (t *Transcript) Written() { t.unwritten = nil }
+func (b *Builder) Written() { b.unwritten = nil }
 
 // Mark marks the position that Rewind returns to.
-func (t *Transcript) Mark() { t.mark = len(t.unwritten) }
+func (b *Builder) Mark() { b.mark = len(b.unwritten) }
 
 // Rewind removes the events that were added since Mark.
-func (t *Transcript) Rewind() { t.unwritten = t.unwritten[:t.mark] }
+func (b *Builder) Rewind() { b.unwritten = b.unwritten[:b.mark] }
 
 func encode(data any) json.RawMessage {
 	if data == nil {

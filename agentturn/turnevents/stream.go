@@ -1,4 +1,4 @@
-package transcript
+package turnevents
 
 import (
 	"strings"
@@ -19,7 +19,7 @@ const (
 // A Stream turns the deltas of a round's model call into events. They are written with the
 // answer, or before it if it takes long.
 type Stream struct {
-	*Transcript
+	*Builder
 	round int
 	start RoundStartData
 	sink  Sink
@@ -42,8 +42,8 @@ type Sink struct {
 }
 
 // NewStream returns the stream of a round. start is the data of its round_start event.
-func (t *Transcript) NewStream(round int, start RoundStartData, sink Sink) *Stream {
-	return &Stream{Transcript: t, round: round, start: start, sink: sink}
+func (b *Builder) NewStream(round int, start RoundStartData, sink Sink) *Stream {
+	return &Stream{Builder: b, round: round, start: start, sink: sink}
 }
 
 // Sending takes note of the epoch that begins with the request of the next attempt; nil: it goes on with one.
