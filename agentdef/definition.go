@@ -57,6 +57,7 @@ type Definition struct {
 	Audience []string `yaml:"ask_audience" once:"yes" check:"audience"`
 	// of messages that do not come from other agents
 	InboxLabels []string `yaml:"inbox_labels" once:"yes" check:"label"`
+	Durability  string   `yaml:"durability" of:"barrier, step"`        // empty: barrier
 	OnUnknown   string   `yaml:"on_unknown" of:"degrade, ask"`         // empty: degrade
 	ReplySink   string   `yaml:"reply_sink" of:"allow, withhold, ask"` // empty: the setting reply_sink
 
@@ -135,6 +136,9 @@ func (b Budget) AsksOnLimit() bool { return b.OnLimit == "ask" }
 
 // Settles reports whether a person is asked about calls of unknown outcome.
 func (d *Definition) Settles() bool { return d.OnUnknown == "ask" }
+
+// WritesBehind reports whether answers, and results of calls of effect none, may be written while a turn goes on.
+func (d *Definition) WritesBehind() bool { return d.Durability != "step" }
 
 // Terms returns the settings of the agent's asks.
 func (d *Definition) Terms() asks.Terms {

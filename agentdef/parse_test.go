@@ -66,6 +66,7 @@ budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4, tree_tokens
 levels: {low: {model: a/cheap, schedules: true}, critical: {model: a/free, schedules: false, min_priority: -5}}
 approve: {"*": always, read_file: never, pay: "args.amount > 5 ? ask : allow"}
 while_asking: go_on
+durability: step
 reply_sink: ask
 ask_timeout: 2h
 ask_audience: [ann, bob]
@@ -127,8 +128,9 @@ func TestParseReadsEveryKey(t *testing.T) {
 			Low:      agentdef.LevelEffect{Model: "a/cheap", Schedules: new(true)},
 			Critical: agentdef.LevelEffect{Model: "a/free", Schedules: new(false), MinPriority: new(-5)},
 		},
-		Approve:     map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
-		WhileAsking: "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask",
+		Approve:    map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
+		Durability: "step", WhileAsking: "go_on",
+		AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask",
 		ReplySink: "ask", InboxLabels: []string{"untrusted", "private"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {

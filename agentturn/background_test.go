@@ -451,6 +451,22 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	}
 }
 
+// TestNoTimeForACallThatRanInTheBackground checks that a call which a lost worker ran in the background does not run
+// again if too little time is left.
+func TestNoTimeForACallThatRanInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := lasting("worker", turnkeeper.EffectKeyed, 20*time.Second).withBackground()
+		b := asyncBench(t, asks("worker", "quick")).with(slow, read("quick"))
+		b.lose(agentturn.PointModelBefore, 2)
+		b.wall = -1
+		outcome := b.run(t.Context())
+		if outcome.State != turnkeeper.TurnDegraded || outcome.StopReason != turnkeeper.StopMaxDuration ||
+			slow.runs.count() != 1 {
+			t.Errorf("%+v, and the call ran %d times", outcome, slow.runs.count())
+		}
+	})
+}
+
 // TestAShutdownWithCallsInTheBackground checks that a worker that shuts down leaves
 // repeatable calls to the next worker.
 func TestAShutdownWithCallsInTheBackground(t *testing.T) {

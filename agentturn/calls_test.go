@@ -320,7 +320,7 @@ func TestTransactionalTool(t *testing.T) {
 			}
 			return tools.Result{Text: "noted"}, nil
 		})
-		n.spec.Transactional = true
+		n.spec.Transactional, n.spec.Timeout = true, 7*time.Second
 		return n
 	}
 	for _, fail := range []bool{false, true} {
@@ -338,6 +338,9 @@ func TestTransactionalTool(t *testing.T) {
 				}
 				if b.states()[0] != state {
 					t.Errorf("state %s", b.states()[0])
+				}
+				if diff := cmp.Diff([]time.Duration{7*time.Second + tools.DefaultGrace}, b.store.within); diff != "" {
+					t.Error("the time of the transaction:", diff)
 				}
 			})
 		})

@@ -3,6 +3,7 @@ package agentturn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,55 +25,180 @@ func TestWrites(t *testing.T) {
 	transactional.spec.Transactional = true
 	post := once("post")
 	post.spec.Transactional, post.spec.Flow.Sinks = true, []policy.Sink{policy.Sends}
+	search, fresh := read("search"), read("fresh")
+	search.spec.Flow.Sinks, fresh.spec.Freshness = []policy.Sink{policy.Sends}, time.Minute
+	long := read("long").does(func(context.Context, tools.Call) (tools.Result, error) {
+		return tools.Result{Text: strings.Repeat("words ", 20_000)}, nil
+	})
+	slow := read("slow").does(func(context.Context, tools.Call) (tools.Result, error) {
+		time.Sleep(time.Second)
+		return tools.Result{Text: "at last"}, nil
+	})
 	tests := []struct {
 		name  string
 		steps []inferencetest.Step
 		max   int // max_rounds; 0: the default
 		want  []string
+		step  []string // with durability step; nil: the same
 	}{
-		{"no tools", []inferencetest.Step{says("hello")}, 0, []string{"answer+outcome"}},
+		{"no tools", []inferencetest.Step{says("hello")}, 0, []string{"answer+outcome"}, nil},
 		{"the standard turn", []inferencetest.Step{asks("look", "look"), asks(`look {"n":5}`, `look {"n":6}`),
 			says("done")}, 0,
+			[]string{"answer+results", "answer+results", "answer+outcome"},
 			[]string{"answer", "results", "answer", "results", "answer+outcome"}},
 		{"one effect", []inferencetest.Step{asks("send"), says("done")}, 0,
-			[]string{"answer+start", "results", "answer+outcome"}},
+			[]string{"answer+start", "results", "answer+outcome"}, nil},
 		{"effects in a row", []inferencetest.Step{asks("send", "send", "send"), says("done")}, 0,
-			[]string{"answer+start", "start+results", "start+results", "results", "answer+outcome"}},
+			[]string{"answer+start", "start+results", "start+results", "results", "answer+outcome"}, nil},
 		{"reads before an effect", []inferencetest.Step{asks("look", "look", "send"), says("done")}, 0,
+			[]string{"answer+start+results", "results", "answer+outcome"},
 			[]string{"answer", "start+results", "results", "answer+outcome"}},
+		{"an effect after an answer with reads", []inferencetest.Step{asks("look"), asks("send"), says("done")}, 0,
+			[]string{"answer+results", "answer+start", "results", "answer+outcome"},
+			[]string{"answer", "results", "answer+start", "results", "answer+outcome"}},
 		{"reads after an effect", []inferencetest.Step{asks("send", "look"), says("done")}, 0,
+			[]string{"answer+start", "results", "answer+results+outcome"},
 			[]string{"answer+start", "results", "results", "answer+outcome"}},
 		{"a transactional tool", []inferencetest.Step{asks("note"), says("done")}, 0,
-			[]string{"answer", "transaction", "answer+outcome"}},
+			[]string{"answer", "transaction", "answer+outcome"}, nil},
 		{"an effect before a transactional tool", []inferencetest.Step{asks("send", "note"), says("done")}, 0,
-			[]string{"answer+start", "results", "transaction", "answer+outcome"}},
+			[]string{"answer+start", "results", "transaction", "answer+outcome"}, nil},
 		{"a repeat before a transactional tool", []inferencetest.Step{asks(`note {"n":1}`, `note {"n":1}`,
 			`note {"n":2}`), says("done")}, 0,
-			[]string{"answer", "transaction", "results", "transaction", "answer+outcome"}},
+			[]string{"answer", "transaction", "results", "transaction", "answer+outcome"}, nil},
+		{"an effect that does not run", []inferencetest.Step{asks(`note {"n":1}`, `note {"n":1}`), says("done")}, 0,
+			[]string{"answer", "transaction", "results", "answer+outcome"}, nil},
 		{"a read before a transactional tool", []inferencetest.Step{asks("look", "note"), says("done")}, 0,
+			[]string{"answer+results", "transaction", "answer+outcome"},
 			[]string{"answer", "transaction", "results", "answer+outcome"}},
 		{"a read without labels before a sink", []inferencetest.Step{asks("look", "post"), says("done")}, 0,
+			[]string{"answer+results", "transaction", "answer+outcome"},
 			[]string{"answer", "transaction", "results", "answer+outcome"}},
-		{"nothing to run", []inferencetest.Step{asks("nothing"), says("done")}, 0,
-			[]string{"answer", "answer+outcome"}},
-		{"one round only", []inferencetest.Step{asks("look")}, 1, []string{"answer", "results+outcome"}},
-		{"a last round that asks for tools", []inferencetest.Step{asks("look"), asks("look")}, 2,
+		{"a read that sends out", []inferencetest.Step{asks("look"), asks("search"), says("done")}, 0,
+			[]string{"answer+results", "answer", "answer+results+outcome"},
+			[]string{"answer", "results", "answer", "results", "answer+outcome"}},
+		{"a read that sends out, after another", []inferencetest.Step{asks("look", "search"), says("done")}, 0,
+			[]string{"answer", "answer+results+outcome"},
 			[]string{"answer", "results", "answer+outcome"}},
+		{"a result that is stored", []inferencetest.Step{asks("long"), says("done")}, 0,
+			[]string{"answer+results", "answer+outcome"},
+			[]string{"answer", "results", "answer+outcome"}},
+		{"a read whose starts are looked up", []inferencetest.Step{asks("fresh"), says("done")}, 0,
+			[]string{"answer+start+results", "answer+outcome"},
+			[]string{"answer", "start+results", "answer+outcome"}},
+		{"slow reads", []inferencetest.Step{asks("slow"), asks("slow", "slow"), says("done")}, 0,
+			[]string{"answer", "answer+results", "answer+results+outcome"},
+			[]string{"answer", "events", "results", "answer", "events", "results", "answer+outcome"}},
+		{"a slow model", []inferencetest.Step{slowly(asks("look")), slowly(asks("look")), slowly(says("done"))}, 0,
+			[]string{"events", "answer+results", "answer+results", "answer+outcome"},
+			[]string{"events", "answer", "results", "answer", "results", "answer+outcome"}},
+		{"a model that fails once", []inferencetest.Step{asks("look"), fails(inference.ClassBadOutput),
+			says("done")}, 0,
+			[]string{"answer+results", "answer+outcome"},
+			[]string{"answer", "results", "answer+outcome"}},
+		{"nothing to run", []inferencetest.Step{asks("nothing"), says("done")}, 0,
+			[]string{"answer", "answer+outcome"}, nil},
+		{"one round only", []inferencetest.Step{asks("look")}, 1, []string{"answer+results+outcome"},
+			[]string{"answer", "results+outcome"}},
+		{"a last round that asks for tools", []inferencetest.Step{asks("look"), asks("look")}, 2,
+			[]string{"answer+results", "answer+outcome"},
+			[]string{"answer", "results", "answer+outcome"}},
+	}
+	for _, test := range tests {
+		for _, durability := range []string{"barrier", "step"} {
+			t.Run(test.name+", "+durability, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, test.steps...).with(read("look"), once("send"), transactional, post, search, long,
+						fresh, slow)
+					b.def.Durability = durability
+					if test.max != 0 {
+						b.bounds.MaxRounds = test.max
+					}
+					b.run(t.Context())
+					want := test.want
+					if durability == "step" && test.step != nil {
+						want = test.step
+					}
+					if diff := cmp.Diff(want, b.store.writes); diff != "" {
+						t.Error(diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestWhenAnAnswerIsOnRecord checks how long an answer, and the result of a read, may wait to be written: 20 ms of a
+// wait for a tool or a model, and not at all before a pause, or a model call of another kind.
+func TestWhenAnAnswerIsOnRecord(t *testing.T) {
+	const soon = 20*time.Millisecond - 1
+	tests := []struct {
+		name  string
+		steps func(note func()) []inferencetest.Step
+		read  func(note func())
+		want  []string
+	}{
+		{"during a read", nil, func(note func()) { time.Sleep(soon); note(); time.Sleep(2); note() },
+			[]string{"0 of 0", "1 of 0"}},
+		{"during a model call", func(note func()) []inferencetest.Step {
+			return []inferencetest.Step{inferencetest.Func(func(ctx context.Context, req inference.Request,
+				onDelta func(inference.Delta)) (inference.Response, error) {
+				time.Sleep(soon)
+				note()
+				time.Sleep(2)
+				note()
+				return says("done")(ctx, req, onDelta)
+			})}
+		}, nil, []string{"0 of 0", "1 of 1"}},
+		{"before another attempt", func(note func()) []inferencetest.Step {
+			return []inferencetest.Step{fails(inference.ClassBadOutput), inferencetest.Func(func(ctx context.Context,
+				req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+				note()
+				return says("done")(ctx, req, onDelta)
+			})}
+		}, nil, []string{"1 of 1"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, test.steps...).with(read("look"), once("send"), transactional, post)
-				if test.max != 0 {
-					b.bounds.MaxRounds = test.max
+				var recorded []string
+				var b *bench
+				note := func() { // rounds and results on record
+					results := 0
+					for _, call := range b.store.calls() {
+						if call.State == turnkeeper.CallSucceeded {
+							results++
+						}
+					}
+					recorded = append(recorded, fmt.Sprintf("%d of %d", len(b.store.rounds()), results))
 				}
+				steps := []inferencetest.Step{says("done")}
+				if test.steps != nil {
+					steps = test.steps(note)
+				}
+				b = newBench(t, append([]inferencetest.Step{asks("look")}, steps...)...)
+				b.with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) {
+					if test.read != nil {
+						test.read(note)
+					}
+					return tools.Result{Text: "ok"}, nil
+				}))
 				b.run(t.Context())
-				if diff := cmp.Diff(test.want, b.store.writes); diff != "" {
+				if diff := cmp.Diff(test.want, recorded); diff != "" {
 					t.Error(diff)
 				}
 			})
 		})
 	}
+}
+
+// slowly returns a step that takes a second.
+func slowly(step inferencetest.Step) inferencetest.Step {
+	return inferencetest.Func(func(ctx context.Context, req inference.Request,
+		onDelta func(inference.Delta)) (inference.Response, error) {
+		time.Sleep(time.Second)
+		return step(ctx, req, onDelta)
+	})
 }
 
 // stream returns a step that sends text pieces with pauses between them.

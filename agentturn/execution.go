@@ -96,12 +96,10 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 	return e.execute, nil
 }
 
-// ask makes the model call of the next round, after it has written what is pending.
+// ask makes the model call of the next round, after it has written what must be on record.
 func (e *execution) ask(ctx context.Context) (state, error) {
-	if e.pending.Round != nil || len(e.pending.Results) > 0 {
-		if err := e.commit(ctx); err != nil {
-			return nil, err
-		}
+	if err := e.recordForModel(ctx); err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -121,7 +119,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 }
 
 // plan turns an answer into a round: it checks every call and denies it, skips it, or
-// plans it to run. The round becomes durable before any of its calls runs.
+// plans it to run.
 func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 	round := turnkeeper.Round{
 		Number:       a.number,
@@ -155,8 +153,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 }
 
 // execute runs the open calls in order: adjacent calls of effect none in parallel, the
-// others one at a time. Results are written with the next start, or before the next
-// model call.
+// others one at a time. Results are written with the next start, or as recordForModel says.
 func (e *execution) execute(ctx context.Context) (state, error) {
 	// the round's answer came in an earlier dispatch
 	if n := len(e.calls.Rounds); e.round.number != n && len(e.calls.Runnable()) > 0 {
@@ -288,8 +285,8 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
-	if len(last.Calls) == 0 && len(e.calls.Runs()) > 0 { // write the answer before waiting
-		if err := e.commit(ctx); err != nil {
+	if len(e.calls.Runs()) > 0 {
+		if err := e.recordRound(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -318,6 +315,9 @@ func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (st
 		if len(e.calls.Runs()) == 0 {
 			e.end = e.waiting()
 			return nil, nil
+		}
+		if err := e.recordRound(ctx); err != nil {
+			return nil, err
 		}
 		if err := e.awaitRun(ctx); err != nil {
 			return nil, err
@@ -371,7 +371,6 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	}
 	e.pending.Outcome = &outcome
 	if err := e.commit(ctx); err != nil {
-		e.pending.Outcome = nil
 		return turnlog.Outcome{}, err
 	}
 	e.endings().logEnd(outcome)

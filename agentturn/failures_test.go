@@ -172,6 +172,15 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	})
+	t.Run("of an answer alone counts", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, inferStep(inference.Response{Text: "yes", Usage: turnkeeper.Usage{OutputTokens: 5}}))
+			b.run(t.Context())
+			if u := b.store.rounds()[0].Usage; u != (turnkeeper.Usage{OutputTokens: 5}) {
+				t.Errorf("%+v", u)
+			}
+		})
+	})
 	t.Run("of failed attempts counts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport,
@@ -215,12 +224,15 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, c.step, says("hello"))
+				b := newBench(t, slowly(c.step), says("hello"))
 				b.run(t.Context())
 				if len(b.store.failed()) != 1 {
 					t.Fatalf("%d failed attempts are kept", len(b.store.failed()))
 				}
 				f := b.store.failed()[0]
+				if f.Latency < time.Second {
+					t.Errorf("it took %s", f.Latency)
+				}
 				if f.Round != 1 || f.Attempt != 1 || f.Class != c.class || f.Usage.Estimated != c.worked ||
 					(f.Usage.InputTokens > 0) != c.worked {
 					t.Errorf("%+v", f)

@@ -345,6 +345,7 @@ var hangingTurns = map[string]func(t *testing.T) *bench{
 	},
 	"a lost worker that had other tools": func(t *testing.T) *bench {
 		b := newBench(t, asks("look")).with(read("look"))
+		b.def.Durability = "step"
 		b.lose(agentturn.PointModelBefore, 2)
 		b.script.Add(says("Done."))
 		return b.with(read("new"))

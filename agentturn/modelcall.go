@@ -66,6 +66,9 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
 	}
+	if err := e.recordRound(ctx); err != nil { // before the stream is complete, which the end would else not roll back
+		return answer{}, err
+	}
 	e.models.answered(&e.pending, call.answered)
 	e.stream.Complete(res)
 	e.stream = nil
@@ -162,6 +165,15 @@ func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duratio
 	c.exec.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt+c.again),
 		zap.String("class", string(err.Class)), zap.Duration("wait", wait), zap.Error(err))
 	c.stream.Rollback(string(err.Class))
+	c.writeBefore()
+}
+
+// writeBefore writes an answer and results that wait, before a pause or a model call of another kind, which may take
+// long.
+func (c *modelCall) writeBefore() {
+	if c.unwritable == nil && c.exec.pending.hasStep() {
+		c.write()
+	}
 }
 
 // failed returns err, as a *silentError if the model gave no usable answer in the
@@ -415,7 +427,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
-	later := c.exec.events.Due(progressInterval)
+	later := c.exec.behindDue()
 	for {
 		select {
 		case d := <-deltas:
@@ -423,8 +435,8 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 		case <-c.overdue():
 			c.flush()
 		case <-later:
-			if later = nil; c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
-				c.flush()
+			if later = nil; c.unwritable == nil && c.exec.unrecorded() {
+				c.write()
 			}
 		case <-done:
 			for len(deltas) > 0 {
@@ -456,6 +468,11 @@ func (c *modelCall) delta(d inference.Delta) {
 // flush writes the stream's events. An error stops the call.
 func (c *modelCall) flush() {
 	c.stream.Flush()
+	c.write()
+}
+
+// write writes what is pending. An error stops the call.
+func (c *modelCall) write() {
 	if err := c.exec.commit(c.ctx); err != nil {
 		c.unwritable = err
 		c.stop(err)

@@ -31,6 +31,7 @@ func (a *attempt) probe(ctx context.Context) error {
 	if _, asked := health.asked[a.model.ref]; !asked {
 		health.asked[a.model.ref] = 0 // the model is asked, but not by the turn's request
 	}
+	a.writeBefore()
 	err := a.askProbe(ctx)
 	failure, failed := errors.AsType[*inference.Error](err)
 	switch {

@@ -11,11 +11,11 @@ import (
 // progressInterval is the time between two writes of progress while a turn waits for a call.
 const progressInterval = 500 * time.Millisecond
 
-// awaitDone waits for done, and meanwhile writes the progress of calls, and events that have waited for the next write.
+// awaitDone waits for done, and meanwhile writes the progress of calls, and what has waited for the next write.
 // If the fence refuses a write, awaitDone calls kill, waits for done, and returns turnkeeper.ErrFenced. After any other
 // failed write it writes no more: the next commit writes the same entry, and returns the error.
 func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
-	news, pause := e.tooling.progress.Bell(), e.events.Due(progressInterval)
+	news, pause := e.tooling.progress.Bell(), e.behindDue()
 	for {
 		select {
 		case <-done:
@@ -23,7 +23,7 @@ func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill fu
 		case <-news:
 		case <-pause:
 			news, pause = e.tooling.progress.Bell(), nil
-			if len(e.events.Unwritten()) == 0 {
+			if !e.unrecorded() {
 				continue
 			}
 		}

@@ -69,7 +69,7 @@ func troupe(b *bench) []tools.Tool {
 		return tools.Result{}, fmt.Errorf("no answer: %w", tools.ErrInDoubt)
 	})
 	return []tools.Tool{
-		lasting("look", turnkeeper.EffectNone, 20*time.Millisecond),
+		lasting("look", turnkeeper.EffectNone, 25*time.Millisecond),
 		lasting("put", turnkeeper.EffectKeyed, 30*time.Millisecond),
 		lasting("send", turnkeeper.EffectOnce, 50*time.Millisecond), note, broken, doubt,
 	}

@@ -142,7 +142,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 			b.lose(agentturn.PointEffectDone, 1)
 			b.script.Add(says("done"))
 			b.run(t.Context())
-			want := []string{"answer+start", "verdict", "results", "answer+outcome"}
+			want := []string{"answer+start", "verdict", "answer+results+outcome"}
 			if diff := cmp.Diff(want, b.store.writes); diff != "" {
 				t.Error(diff)
 			}

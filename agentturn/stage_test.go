@@ -18,6 +18,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	askings "turnkeeper/asks"
+	"turnkeeper/inference"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
@@ -40,6 +41,7 @@ type way struct {
 	fresh      bool          // each dispatch has a new worker, which has read the agents' files again
 	lost       uint64        // the seed by which answers of the store are lost; 0: none is
 	backwards  bool          // people answer the newest ask first
+	stepwise   bool          // each step is on record before the next one
 	flaky      bool          // each request to a model fails once
 	ahead      time.Duration // how far the database's clock is ahead
 	strikes    []strike      // where a worker dies
@@ -68,9 +70,10 @@ type stage struct {
 	mu      sync.Mutex
 	points  map[string]int // fault points passed
 	runs    []toolRun
-	decided []policy.Call // what rules were asked about
-	faults  []string      // broken promises
-	bells   int           // that were rung for the scheduler
+	said    map[turnkeeper.TurnID][]inference.Call // the newest answer's calls, which may not be on record
+	decided []policy.Call                          // what rules were asked about
+	faults  []string                               // broken promises
+	bells   int                                    // that were rung for the scheduler
 }
 
 // A toolRun is a call as a tool received it.
@@ -92,7 +95,8 @@ type worker struct {
 const stageLease = time.Hour
 
 func newStage(p play, w way) *stage {
-	s := &stage{play: p, way: w, asked: map[askings.ID]bool{}, points: map[string]int{}}
+	s := &stage{play: p, way: w, asked: map[askings.ID]bool{}, points: map[string]int{},
+		said: map[turnkeeper.TurnID][]inference.Call{}}
 	s.meter = newMeter(s)
 	s.mem = memory.New(memory.Options{
 		LeaseTTL: stageLease, Now: func() time.Time { return time.Now().Add(w.ahead) }, Ring: func(b memory.Bell) {
@@ -121,6 +125,9 @@ func (s *stage) file(agent string) string {
 		names = append(names, s.nameOf(p.name))
 	}
 	fmt.Fprintf(&b, "tools: [%s]\n", strings.Join(names, ", "))
+	if s.stepwise {
+		b.WriteString("durability: step\n")
+	}
 	if s.settles {
 		b.WriteString("on_unknown: ask\n")
 	}

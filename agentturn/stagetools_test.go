@@ -103,6 +103,9 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 			journaled = c
 		}
 	}
+	if journaled.Name == "" {
+		journaled = p.s.unrecorded(p.prop, call)
+	}
 	p.s.mu.Lock()
 	p.s.runs = append(p.s.runs, toolRun{p.name, call, journaled.State})
 	p.s.mu.Unlock()
@@ -144,6 +147,19 @@ func (p *propTool) Run(ctx context.Context, call tools.Call) (tools.Result, erro
 		}
 	}
 	return result, nil
+}
+
+// unrecorded returns a call that runs before its answer is on record, as the model has written it. Only a read may that
+// no rule asks about, and that sends nothing out.
+func (s *stage) unrecorded(p prop, call tools.Call) turnkeeper.ToolCall {
+	if rule := s.rules[p.name]; s.stepwise || p.effect != turnkeeper.EffectNone || len(p.flow.Sinks) > 0 ||
+		rule != "" && rule != policy.Never && rule != policy.Always {
+		s.fault("%s runs call %s before the answer that asks for it is on record", p.name, call.Key)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return turnkeeper.ToolCall{Key: call.Key, WireID: s.said[call.TurnID][call.Key.Ordinal-1].ID,
+		State: turnkeeper.CallPlanned}
 }
 
 var seatSchema = json.RawMessage(`{"type":"object","properties":{"seat":{"type":"integer"}},"required":["seat"]}`)
@@ -229,6 +245,9 @@ func (a actor) Generate(_ context.Context, r inference.Request,
 		return res, nil
 	}
 	res.Text, res.Calls = a.act(r)
+	a.s.mu.Lock()
+	a.s.said[turn] = res.Calls
+	a.s.mu.Unlock()
 	if len(res.Calls) > 0 {
 		res.FinishReason = "tool_calls"
 	}

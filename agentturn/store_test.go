@@ -44,6 +44,7 @@ type store struct {
 	workers   int
 	entries   []turnlog.Entry // all entries written, those of transactions included
 	writes    []string        // kinds of the entries
+	within    []time.Duration // of transactions
 	arrived   []turnkeeper.Output
 	lateCalls []turnlog.CallResult
 	effects   []string // effects of committed transactional tools
@@ -427,6 +428,7 @@ func (j *journal) Append(ctx context.Context, e turnlog.Entry) error {
 
 func (j *journal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
 	run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
+	j.s.within = append(j.s.within, within)
 	result, err := j.Journal.Transact(ctx, start, within, run)
 	if err == nil {
 		j.s.wrote(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}},

@@ -46,6 +46,7 @@ func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prom
 
 // summarise asks the model for a summary of the turns.
 func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.Summary, error) {
+	a.writeBefore()
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
 	request := a.exec.prompt.SummaryRequest(a.model.Model, a.moment(), turns)

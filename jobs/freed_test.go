@@ -135,3 +135,13 @@ func TestAFetchKeepsTheSlotsOfItsJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestWhichGrantsAreForgotten checks that a worker forgets the grants that it has given back, and no others: not those
+// that it works, and not those that it left since.
+func TestWhichGrantsAreForgotten(t *testing.T) {
+	w := &Worker{away: map[turnkeeper.GrantID]bool{"given": true, "works": true, "left since": true}}
+	w.forgetAway([]turnkeeper.GrantID{"given", "works"}, []turnkeeper.GrantID{"works", "another"})
+	if w.away["given"] || !w.away["works"] || !w.away["left since"] {
+		t.Errorf("%v", w.away)
+	}
+}

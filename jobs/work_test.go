@@ -17,6 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/inference"
 	"turnkeeper/internal/bounds"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -326,7 +327,10 @@ func TestTheJobOfACallThatCannotBeRead(t *testing.T) {
 }
 
 // An observed is an Observer that records the previous grant of each dispatch.
-type observed struct{ before []turnkeeper.Dispatch }
+type observed struct {
+	before   []turnkeeper.Dispatch
+	requests []inference.Request
+}
 
 func (o *observed) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context,
 	func(agentturn.DispatchEnd)) {
@@ -338,7 +342,8 @@ func (*observed) Round(ctx context.Context, _ agentturn.RoundBegin) (context.Con
 	return ctx, func(agentturn.RoundEnd) {}
 }
 
-func (*observed) ModelCall(ctx context.Context, _ agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
+func (o *observed) ModelCall(ctx context.Context, m agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
+	o.requests = append(o.requests, m.Request)
 	return ctx, func(agentturn.ModelEnd) {}
 }
 
@@ -385,6 +390,39 @@ func TestATurnIsCancelledAsItIsRead(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWhatAModelCallMayTake checks the limits of a model call that come with the turn's record: the tokens that the
+// message's sender allows for an answer, and the time until the end of the lease as it was when the record was read,
+// however long the worker takes until it begins.
+func TestWhatAModelCallMayTake(t *testing.T) {
+	s := newSite(t)
+	id := s.enqueue("clerk", "", "hello")
+	s.exec(`insert into turnkeeper.responses (message_id, background, drafts, metadata, max_output_tokens, preface,
+		request_sha256) values ($1, true, false, '{}', 77, 0, '')`, id)
+	job := s.grant()
+	s.exec("update turnkeeper.turns set lease_until = clock_timestamp() + interval '20 s'")
+	leased := time.Now().Add(20 * time.Second) // or a little earlier
+	var deadline time.Time
+	seen := &observed{}
+	worker, _ := s.turnWorker(nil, func(w *jobs.WorkerConfig) {
+		w.Fault = atPoint{jobs.PointLoaded, func() { time.Sleep(300 * time.Millisecond) }}
+		m := model(func(ctx context.Context, body string) (string, error) {
+			deadline, _ = ctx.Deadline()
+			return echo(ctx, body)
+		})
+		w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds,
+			Budget: &jobs.Spend{Grants: s.Grants}, Observer: seen})
+	})
+	if err := worker.Work(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen.requests) != 1 || seen.requests[0].MaxOutputTokens != 77 {
+		t.Errorf("the requests are %+v", seen.requests)
+	}
+	if deadline.IsZero() || deadline.After(leased) {
+		t.Errorf("the model may answer until %s, %s after the end of the lease", deadline, deadline.Sub(leased))
 	}
 }
 

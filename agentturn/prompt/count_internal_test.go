@@ -36,3 +36,22 @@ func TestSizeOfAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestACountIsCached checks that a text is counted once for a model and a kind of text, unless it is short.
+func TestACountIsCached(t *testing.T) {
+	var c Cache
+	counted := 0
+	count := func(model, text string, json bool) int {
+		return c.count(model, memoKey{text, json}, func() int { counted++; return counted })
+	}
+	long, short := strings.Repeat("x", 256), strings.Repeat("x", 255)
+	for i, got := range []int{
+		count("a", long, false), count("a", long, false), count("b", long, false), count("a", long, true),
+		count("a", long+"y", false), count("a", long, false), count("b", long, false),
+		count("a", short, false), count("a", short, false),
+	} {
+		if want := []int{1, 1, 2, 3, 4, 1, 2, 5, 6}[i]; got != want {
+			t.Errorf("count %d is %d, want %d", i, got, want)
+		}
+	}
+}

@@ -39,13 +39,6 @@ func (o Offer) MayGoOn(tool string) bool {
 	return o.Retrieves() && o.Bounds.AsyncTimeout > 0 && spec.MayGoOn()
 }
 
-// Guarded reports whether a call must not run directly after an equal one that succeeded.
-// The tool's current spec decides.
-func (o Offer) Guarded(call turnkeeper.ToolCall) bool {
-	spec, known := o.Spec(call.Name)
-	return known && spec.Guarded()
-}
-
 // HasHandles reports whether the arguments of a call may contain handles.
 func (o Offer) HasHandles(call *turnkeeper.ToolCall) bool {
 	return o.Bounds.OutputHandles && o.Stored && !call.Paging && strings.Contains(call.Arguments, `"output:`)

@@ -103,7 +103,7 @@ const giveUpAfter = 365 * 24 * time.Hour
 var sources = map[string]string{
 	"clerk": "---\ndescription: d\nsub_agents: [desk, watch]\ntools: [look, put, fire, ask, book, send, shoot]\nask_timeout: 10m\n---\nYou are the clerk.\n",
 	"desk":  "---\ndescription: d\nlane: conversation\nsub_agents: [clerk, watch]\nmax_tree_sub_agents: 3\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\nask_timeout: 10m\n---\nYou are the desk.\n",
-	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\nschedule: {cron: \"@every 17m\"}\nask_timeout: 10m\nwhile_asking: go_on\n---\nYou are the watch.\n",
+	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\nschedule: {cron: \"@every 17m\"}\nask_timeout: 10m\nwhile_asking: go_on\ndurability: step\n---\nYou are the watch.\n",
 }
 
 var agentNames = []string{"clerk", "desk", "watch"}

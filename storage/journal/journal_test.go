@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper"
+	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/storagetest"
 )
@@ -208,6 +209,23 @@ func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
 		t.Errorf("a round twice: %v", err)
 	}
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
+}
+
+// TestACallIsStoredBriefly checks that the row of an answer does not repeat what follows from the rest of it.
+func TestACallIsStoredBriefly(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	round := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone)
+	round.Calls[0].ProviderID, round.Calls[0].ArgsHash = round.Calls[0].WireID, arguments.Hash("tool", "{}")
+	round.Calls[1].ProviderID = "other"
+	d.Write(t, turnlog.Entry{Round: round})
+	got := storagetest.One[string](h.DB, "select calls::text from turnkeeper.journal where calls is not null")
+	want := `[{"ordinal":1,"wire_id":"round-1-tool-1","name":"tool","arguments":"{}","effect":"none","state":"planned"},` +
+		`{"ordinal":2,"wire_id":"round-1-tool-2","provider_id":"other","name":"tool","arguments":"{}","args_hash":"hash",` +
+		`"effect":"none","state":"planned"}]`
+	if got != want {
+		t.Error(got)
+	}
 }
 
 func TestStarts(t *testing.T) {

@@ -200,7 +200,7 @@ func (s *Views) Transcript(ctx context.Context, p Page,
 				return nil, 0, err
 			}
 		}
-		if replies[m.ID] == nil && m.TurnID != 0 {
+		if replies[m.ID] == nil {
 			open = append(open, int64(m.TurnID))
 		}
 	}

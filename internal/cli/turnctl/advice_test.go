@@ -1,6 +1,8 @@
 package turnctl
 
 import (
+	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,6 +11,7 @@ import (
 
 	"turnkeeper/internal/words"
 	"turnkeeper/storage"
+	"turnkeeper/tools/mcp"
 )
 
 // TestEachCauseHasAdvice checks the advice on each cause that package storage names, and on the server's codes of
@@ -42,5 +45,18 @@ func TestEachCauseHasAdvice(t *testing.T) {
 			t.Errorf("the advice on %s is to start Postgres, which runs: %s", cause, advice)
 		}
 		seen[advice] = cause
+	}
+}
+
+// TestAdviceOnAServer checks what the check of MCP servers advises on an error.
+func TestAdviceOnAServer(t *testing.T) {
+	for want, err := range map[string]error{
+		"logs in: turnctl mcp login docs":   &mcp.AuthError{Login: "docs", Why: "expired"},
+		"until it has a token; check oauth": &mcp.AuthError{Why: "expired"},
+		"until it answers":                  errors.New("connection refused"),
+	} {
+		if got := adviceOf(fmt.Errorf("listing its tools: %w", err)); !strings.Contains(got, want) {
+			t.Errorf("on %v: %q, want %q", err, got, want)
+		}
 	}
 }
