@@ -199,7 +199,7 @@ func (b *bench) sections() []func(context.Context, *Report) error {
 		b.scale, b.retention}
 }
 
-var allSystems = []string{Turnkeeper, River, Floor, GroupFloor}
+var allSystems = []string{Turnkeeper, Stepwise, River, Floor, GroupFloor}
 
 // standard is a load of standard turns. Half of the turns are the first of their lane, half the second.
 func standard(name string, lanes, turns int) load {

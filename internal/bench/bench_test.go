@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for section, want := range map[string]int{
-		bench.SectionIdle: 4, bench.SectionLanes: 4, bench.SectionWatched: 2, bench.SectionHistory: 2,
+		bench.SectionIdle: 5, bench.SectionLanes: 5, bench.SectionWatched: 2, bench.SectionHistory: 2,
 	} {
 		if sections[section] != want {
 			t.Errorf("the section %q has %d figures, want %d", section, sections[section], want)

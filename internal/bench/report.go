@@ -30,6 +30,7 @@ type Report struct {
 // The systems that are compared.
 const (
 	Turnkeeper = "turnkeeper"
+	Stepwise   = "turnkeeper, step" // with durability step: each step on record before the next one
 	River      = "river job"
 	Floor      = "floor"
 	GroupFloor = "floor, group commit"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,7 +24,8 @@ type system struct {
 }
 
 // databases are created when they are first used.
-var databases = map[string]string{Turnkeeper: "standard", River: "river", Floor: "floor", GroupFloor: "group"}
+var databases = map[string]string{Turnkeeper: "standard", Stepwise: "stepwise", River: "river", Floor: "floor",
+	GroupFloor: "group"}
 
 // start starts systems, all at the same time, for a number of turns at a time.
 func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*system, err error) {
@@ -51,7 +53,7 @@ func (b *bench) makeDatabase(ctx context.Context, s *system) error {
 		return nil
 	}
 	b.made[s.database] = true
-	if s.name == Turnkeeper {
+	if s.own() {
 		return b.newDatabase(ctx, s.database)
 	}
 	return createDatabase(ctx, b.server, s.database, "")
@@ -67,7 +69,8 @@ func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err e
 		return p, err
 	}
 	switch s.name {
-	case Turnkeeper:
+	case Turnkeeper, Stepwise:
+		set.Agents = filepath.Join(b.agents, databases[s.name])
 		if s.runs, err = start("worker"); err != nil {
 			return err
 		}
@@ -86,6 +89,9 @@ func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err e
 	s.runs = s.driver
 	return err
 }
+
+// own reports whether the system is Turnkeeper.
+func (s *system) own() bool { return s.name == Turnkeeper || s.name == Stepwise }
 
 // stop stops the processes of the system, but not the model server.
 func (s *system) stop() (err error) {
@@ -245,7 +251,7 @@ func (c *contest) finish() {
 		f.CPU[process] = per
 		f.CPU[total] += per
 	}
-	if c.system.name == Turnkeeper && c.sum.Requested > 0 {
+	if c.system.own() && c.sum.Requested > 0 {
 		f.RequestBytes = float64(c.sum.Requested) / turns
 		f.Repeated = float64(c.sum.Repeated) / float64(c.sum.Requested)
 	}

@@ -35,6 +35,7 @@ const agentFile = `---
 description: The standard turn of the benchmark.
 model: bench/instant
 lane: conversation
+durability: barrier
 tools: [noop]
 ---
 Call the tools, then answer.
@@ -43,14 +44,19 @@ Call the tools, then answer.
 // The agents. The first runs the standard turn, the answers of the second are streamed slowly, the third has one round.
 const benchAgent, streamedAgent, trivialAgent = "bench", "streamed", "trivial"
 
-// writeAgents writes the agents' files.
+// writeAgents writes the agents' files of both durabilities, each into the folder of its system.
 func writeAgents(dir string) error {
+	return errors.Join(writeAgentsFor(filepath.Join(dir, databases[Turnkeeper]), "barrier"),
+		writeAgentsFor(filepath.Join(dir, databases[Stepwise]), "step"))
+}
+
+func writeAgentsFor(dir, durability string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for name, model := range map[string]string{benchAgent: "instant", streamedAgent: "streamed",
 		trivialAgent: "trivial"} {
-		text := strings.Replace(agentFile, "bench/instant", "bench/"+model, 1)
+		text := strings.NewReplacer("bench/instant", "bench/"+model, "barrier", durability).Replace(agentFile)
 		if err := os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o600); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 		writes.Add(name, fmt.Sprintf("%.1f", f.Transactions), measured(fmt.Sprintf("%.1f", f.Statements),
 			f.Statements > 0),
 			fmt.Sprintf("%.1f", f.WAL/1000), measured(fmt.Sprintf("%.1f", f.DeadTuples),
-				f.DeadTuples > 0 || f.System != bench.Turnkeeper),
+				f.DeadTuples > 0 || f.System != bench.Turnkeeper && f.System != bench.Stepwise),
 			measured(fmt.Sprintf("%.0f", f.Blocks), f.Blocks > 0),
 			measured(fmt.Sprintf("%.1f", f.RequestBytes/1000), f.RequestBytes > 0),
 			measured(fmt.Sprintf("%.1f %%", 100*f.Repeated), f.RequestBytes > 0), rest[0], rest[1], peak[0], peak[1])
