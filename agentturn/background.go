@@ -106,8 +106,13 @@ func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
 	}
 }
 
-// awaitRun waits until a background run is over, and collects.
+// awaitRun waits until a background run is over, and collects. It first writes an answer that waits.
 func (e *execution) awaitRun(ctx context.Context) error {
+	if e.pending.Round != nil {
+		if err := e.commit(ctx); err != nil {
+			return err
+		}
+	}
 	if err := e.calls.Runs().Await(ctx); err != nil {
 		return err
 	}

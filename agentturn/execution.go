@@ -98,8 +98,10 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 
 // ask makes the model call of the next round, after it has written what must be on record.
 func (e *execution) ask(ctx context.Context) (state, error) {
-	if err := e.recordForModel(ctx); err != nil {
-		return nil, err
+	if e.pending.hasStep() && (!e.def.WritesBehind() || e.pending.mustRecord(e.calls)) {
+		if err := e.commit(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -153,7 +155,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 }
 
 // execute runs the open calls in order: adjacent calls of effect none in parallel, the
-// others one at a time. Results are written with the next start, or as recordForModel says.
+// others one at a time. Results are written with the next start, or as ask says.
 func (e *execution) execute(ctx context.Context) (state, error) {
 	// the round's answer came in an earlier dispatch
 	if n := len(e.calls.Rounds); e.round.number != n && len(e.calls.Runnable()) > 0 {
@@ -285,11 +287,6 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
-	if len(e.calls.Runs()) > 0 {
-		if err := e.recordRound(ctx); err != nil {
-			return nil, err
-		}
-	}
 	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
@@ -315,9 +312,6 @@ func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (st
 		if len(e.calls.Runs()) == 0 {
 			e.end = e.waiting()
 			return nil, nil
-		}
-		if err := e.recordRound(ctx); err != nil {
-			return nil, err
 		}
 		if err := e.awaitRun(ctx); err != nil {
 			return nil, err

@@ -66,8 +66,10 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
 	}
-	if err := e.recordRound(ctx); err != nil { // before the stream is complete, which the end would else not roll back
-		return answer{}, err
+	if e.pending.Round != nil { // an entry has one; and the end rolls back only a stream that is not complete
+		if err := e.commit(ctx); err != nil {
+			return answer{}, err
+		}
 	}
 	e.models.answered(&e.pending, call.answered)
 	e.stream.Complete(res)
@@ -427,7 +429,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
-	later := c.exec.behindDue()
+	later := c.exec.pending.due(c.exec.def, c.exec.events)
 	for {
 		select {
 		case d := <-deltas:
@@ -435,7 +437,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 		case <-c.overdue():
 			c.flush()
 		case <-later:
-			if later = nil; c.unwritable == nil && c.exec.unrecorded() {
+			if later = nil; c.unwritable == nil && c.exec.pending.waits(c.exec.def, c.exec.events) {
 				c.write()
 			}
 		case <-done:

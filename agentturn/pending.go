@@ -41,9 +41,6 @@ func (p *pending) dropStarts() bool {
 	return len(p.Starts) < all
 }
 
-// hasStep reports whether an answer of the model, or the result of a call, waits to be written.
-func (p *pending) hasStep() bool { return p.Round != nil || len(p.Results) > 0 }
-
 // hasOutput reports whether an output waits to be written, which a call may read.
 func (p *pending) hasOutput() bool {
 	return slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Output != nil })

@@ -46,7 +46,8 @@ func (b *bench) scale(ctx context.Context, r *Report) error {
 // startScheduler starts a process that only schedules, on a new database.
 func (b *bench) startScheduler(ctx context.Context, database string) (*system, setup, error) {
 	set := setup{
-		Database: databaseURL(b.server, database), Model: b.model.url, Agents: filepath.Join(b.agents, databases[Turnkeeper]), Slots: minSlots,
+		Database: databaseURL(b.server, database), Model: b.model.url,
+		Agents: filepath.Join(b.agents, databases[Turnkeeper]), Slots: minSlots,
 		Roles: []string{config.RoleScheduler},
 	}
 	if err := b.newDatabase(ctx, database); err != nil {

@@ -180,7 +180,7 @@ func TestSearchesUseIndexes(t *testing.T) {
 			"source": "'" + source + "'", "agent": "'" + agent[source] + "'", "user_name": "'" + user[source] + "'",
 			"conversation": "'" + conversation[source] + "'", "state": "'" + state + "'", "words": "'" + words + "'",
 			"ids":    "'" + ids + "'",
-			"before": "2900", "from_id": "1", "most": fmt.Sprint(looks), "skip": fmt.Sprint(looks - 1),
+			"before": "2900", "from_id": "1", "scan": fmt.Sprint(looks), "skip": fmt.Sprint(looks - 1),
 			"max_rows": "25", "error_class": "''",
 			"since": "null", "until": "null", "at": "now() - interval '12 hours'",
 		}
@@ -240,7 +240,7 @@ func (h *env) explainUnknowing(name string, values map[string]string) storagetes
 	_, sql, _ = strings.Cut(sql, "\n")
 	sql, _, _ = strings.Cut(sql, "-- name: ")
 	types := map[string]string{
-		"before": "bigint", "from_id": "bigint", "most": "integer", "skip": "integer", "max_rows": "integer",
+		"before": "bigint", "from_id": "bigint", "scan": "integer", "skip": "integer", "max_rows": "integer",
 		"ids":   "bigint[]",
 		"since": "timestamptz", "until": "timestamptz", "at": "timestamptz",
 	}

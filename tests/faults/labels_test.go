@@ -90,7 +90,7 @@ func TestKillsAroundLabels(t *testing.T) {
 			t.Parallel()
 			e := env.NewCrash(t, env.Crash{Point: "none"})
 			e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+env.LabelSettings)
-			const tools = "tools: [mark_none, mark_keyed, mark_once, mark_far_none, note_write, note_read]\nnotes: agent"
+			const tools = "tools: [mark_none, mark_keyed, mark_once, mark_far_none, note_write, note_read]\nnotes: agent\ndurability: step"
 			e.WriteAgent("clerk", append(story.settings, tools, "sub_agents: [scout]", "max_rounds: 8")...)
 			e.WriteAgent("scout", tools, "description: Reads.")
 			e.RegisterFile("clerk")
