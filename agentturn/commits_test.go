@@ -138,14 +138,14 @@ func TestWhenAnAnswerIsOnRecord(t *testing.T) {
 		read  func(note func())
 		want  []string
 	}{
-		{"during a read", nil, func(note func()) { time.Sleep(soon); note(); time.Sleep(2); note() },
+		{"during a read", nil, func(note func()) { time.Sleep(soon); note(); time.Sleep(2 * time.Nanosecond); note() },
 			[]string{"0 of 0", "1 of 0"}},
 		{"during a model call", func(note func()) []inferencetest.Step {
 			return []inferencetest.Step{inferencetest.Func(func(ctx context.Context, req inference.Request,
 				onDelta func(inference.Delta)) (inference.Response, error) {
 				time.Sleep(soon)
 				note()
-				time.Sleep(2)
+				time.Sleep(2 * time.Nanosecond)
 				note()
 				return says("done")(ctx, req, onDelta)
 			})}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/turnlog"
@@ -34,14 +33,9 @@ func (p *pending) mustRecord(all *calls.List) bool {
 
 // due returns a channel that fires when the turn has waited for a model or a tool for so long that what waits to be
 // written must be on record. It is nil if nothing waits.
-func (p *pending) due(def *agentdef.Definition, events *turnevents.Builder) <-chan time.Time {
-	if def.WritesBehind() && p.hasStep() {
+func (p *pending) due(events *turnevents.Builder) <-chan time.Time {
+	if p.hasStep() {
 		return time.After(behindTime)
 	}
 	return events.Due(progressInterval)
-}
-
-// waits reports whether anything waits to be written when due has fired.
-func (p *pending) waits(def *agentdef.Definition, events *turnevents.Builder) bool {
-	return len(events.Unwritten()) > 0 || def.WritesBehind() && p.hasStep()
 }

@@ -429,7 +429,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
-	later := c.exec.pending.due(c.exec.def, c.exec.events)
+	later := c.exec.pending.due(c.exec.events)
 	for {
 		select {
 		case d := <-deltas:
@@ -437,7 +437,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 		case <-c.overdue():
 			c.flush()
 		case <-later:
-			if later = nil; c.unwritable == nil && c.exec.pending.waits(c.exec.def, c.exec.events) {
+			if later = nil; c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
 				c.write()
 			}
 		case <-done:

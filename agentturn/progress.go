@@ -15,7 +15,7 @@ const progressInterval = 500 * time.Millisecond
 // If the fence refuses a write, awaitDone calls kill, waits for done, and returns turnkeeper.ErrFenced. After any other
 // failed write it writes no more: the next commit writes the same entry, and returns the error.
 func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
-	news, pause := e.tooling.progress.Bell(), e.pending.due(e.def, e.events)
+	news, pause := e.tooling.progress.Bell(), e.pending.due(e.events)
 	for {
 		select {
 		case <-done:
@@ -23,7 +23,7 @@ func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill fu
 		case <-news:
 		case <-pause:
 			news, pause = e.tooling.progress.Bell(), nil
-			if !e.pending.waits(e.def, e.events) {
+			if len(e.events.Unwritten()) == 0 {
 				continue
 			}
 		}

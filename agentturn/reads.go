@@ -71,9 +71,8 @@ func (e *execution) remember(call *calls.Call) string {
 
 // runReads runs calls of effect none in parallel. The results go into the next write.
 func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
-	asked := slices.ContainsFunc(reads, e.rules.seeLabels)
-	if e.pending.hasEffect() || e.pending.hasOutput() || asked && (e.pending.hasStep() || e.pending.hasLabels()) ||
-		e.pending.Round != nil && !e.def.WritesBehind() {
+	if e.pending.hasEffect() || e.pending.hasOutput() || !e.def.WritesBehind() ||
+		slices.ContainsFunc(reads, e.rules.seeLabels) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}

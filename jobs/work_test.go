@@ -19,6 +19,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/bounds"
+	"turnkeeper/internal/pause"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
@@ -407,7 +408,7 @@ func TestWhatAModelCallMayTake(t *testing.T) {
 	var deadline time.Time
 	seen := &observed{}
 	worker, _ := s.turnWorker(nil, func(w *jobs.WorkerConfig) {
-		w.Fault = atPoint{jobs.PointLoaded, func() { time.Sleep(300 * time.Millisecond) }}
+		w.Fault = atPoint{jobs.PointLoaded, func() { _ = pause.For(t.Context(), 300*time.Millisecond) }}
 		m := model(func(ctx context.Context, body string) (string, error) {
 			deadline, _ = ctx.Deadline()
 			return echo(ctx, body)

@@ -116,6 +116,14 @@ var targets = []Target{
 		Tests: []string{"./policy", "./agentturn", "./internal/memory", "./tools/builtin"},
 	},
 	{
+		Name: "durability",
+		Go: []Code{
+			{File: "agentturn/durability.go"}, {"agentturn/reads.go", []string{"execution.runReads"}},
+			{"agentturn/execution.go", []string{"execution.ask"}},
+		},
+		Tests: []string{"./agentturn"},
+	},
+	{
 		Name: "approvals",
 		Go: []Code{
 			{"agentturn/asks.go", []string{"extensions", "turnState.withdraw", "turnState.putAll",

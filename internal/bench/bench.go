@@ -3,8 +3,8 @@
 // for each step or with a writer that commits the steps of many turns together.
 //
 // The standard turn is one message and three rounds against a model server that answers at once over
-// HTTP, with two no-op tools of 200 bytes in each of the first two rounds. Every answer and every pair of
-// results is durable before the next step.
+// HTTP, with two no-op tools of 200 bytes in each of the first two rounds. It runs with both
+// durabilities of an agent's file; the other systems commit every answer and every pair of results.
 //
 // The files: bench.go says what is measured, systems.go how; processes.go runs the parts as processes of
 // their own; turnkeeper.go, river.go, floor.go, groupcommit.go and model.go are these parts, lanes.go

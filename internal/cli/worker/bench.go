@@ -18,7 +18,8 @@ import (
 
 const benchHelp = `bench measures the standard turn: one message, three rounds against a model
 server that answers at once over HTTP, two no-op tools of 200 bytes in each of
-the first two rounds, every answer and result durable before the next step.
+the first two rounds. It runs with durability barrier, which writes an answer and
+its results together, and with durability step ("turnkeeper, step").
 
 In the same run, in alternating blocks, it measures three other systems with the
 same turn: a lean River job that inserts one row per step, and two floors, which
