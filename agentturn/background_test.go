@@ -451,6 +451,24 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	}
 }
 
+// TestAResultIsAwaitedAndReadInOneAnswer checks that the result of a background call is stored before the next call of
+// the answer that waits for it reads it.
+func TestAResultIsAwaitedAndReadInOneAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := read("worker").does(func(context.Context, tools.Call) (tools.Result, error) {
+			time.Sleep(20 * time.Second)
+			return tools.Result{Text: strings.Repeat("words ", 20_000)}, nil
+		}).withBackground()
+		b := asyncBench(t, asks("worker", "quick"), asks("wait_for_tool_output {}",
+			`get_continuation {"tool_call_id":"call_worker_1","offset":0}`), says("Done.")).with(slow, read("quick"))
+		b.run(t.Context())
+		got := b.store.calls()[3]
+		if got.State != turnkeeper.CallSucceeded || !strings.HasPrefix(got.Shown, "words words ") {
+			t.Errorf("%s: %.200s", got.State, got.Shown)
+		}
+	})
+}
+
 // TestNoTimeForACallThatRanInTheBackground checks that a call which a lost worker ran in the background does not run
 // again if too little time is left.
 func TestNoTimeForACallThatRanInTheBackground(t *testing.T) {

@@ -271,9 +271,10 @@ func (r *reading) end(fits bool) {
 	same(r, "number of rounds", data.Rounds, len(r.rounds))
 	same(r, "number of calls", data.Calls, len(callsOf(r.rounds)))
 	same(r, "number", r.at.Seq, r.turn.LastSeq)
-	// A scheduler that ends the turn of a lost worker withdraws its open asks without events (docs/events.md,
-	// ask_closed).
-	if len(r.asking) > 0 && r.turn.StopReason != turnkeeper.StopWorkerLost {
+	// An end that no worker writes, of the turn of a lost worker or of a turn that waits and is cancelled, withdraws
+	// its open asks without events (docs/events.md, ask_closed).
+	if stop := r.turn.StopReason; len(r.asking) > 0 && stop != turnkeeper.StopWorkerLost &&
+		stop != turnkeeper.StopCancelled {
 		r.wrong("no event tells the end of the asks %v", slices.Sorted(maps.Keys(r.asking)))
 	}
 	if !data.Retry && r.reply != data.Reply {

@@ -68,6 +68,7 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	}
 	if e.pending.Round != nil { // an entry has one; and the end rolls back only a stream that is not complete
 		if err := e.commit(ctx); err != nil {
+			call.lost(res)
 			return answer{}, err
 		}
 	}
@@ -77,6 +78,16 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	res.Attempts += call.again
 	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent,
 		Response: res}, nil
+}
+
+// lost adds an answer that cannot be taken, because the write before it failed, to the last write of the dispatch.
+func (c *modelCall) lost(res inference.Response) {
+	c.exec.pending.Failed = append(c.exec.pending.Failed, turnlog.FailedAttempt{
+		Round: c.number, Attempt: c.sends, Provider: outputs.Clean(res.Provider), Model: outputs.Clean(res.Model),
+		Class: "interrupted", Error: "the turn stopped before the answer was on record",
+		Text:      prompt.Ends(outputs.Clean(res.Text), keptChars),
+		Reasoning: prompt.Ends(outputs.Clean(res.Reasoning), keptChars), Usage: res.Usage,
+	})
 }
 
 // A modelCall is the model call of one round, through all its attempts.
@@ -430,25 +441,45 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 		})
 	}()
 	later := c.exec.pending.due(c.exec.events)
-	for {
+	for !isReady(done) {
+		select {
+		case d := <-deltas:
+			onDelta(d)
+			continue
+		default:
+		}
 		select {
 		case d := <-deltas:
 			onDelta(d)
 		case <-c.overdue():
 			c.flush()
 		case <-later:
-			if later = nil; c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
+			later = nil
+			if c.unwritable == nil && isReady(c.overdue()) {
+				c.flush()
+			} else if c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
 				c.write()
 			}
 		case <-done:
-			for len(deltas) > 0 {
-				onDelta(<-deltas)
-			}
-			if panicked != nil {
-				panic(panicked)
-			}
-			return res, err
 		}
+	}
+	for len(deltas) > 0 {
+		onDelta(<-deltas)
+	}
+	if panicked != nil {
+		panic(panicked)
+	}
+	return res, err
+}
+
+// isReady reports whether a channel is closed or has a value, which it takes. What has happened comes before what is
+// due, so that a turn that was slow does the same each time.
+func isReady[T any](c <-chan T) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -57,7 +57,7 @@ var mutations = []mutation{
 	{name: "event numbers lost", seed: 2, want: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
 	{name: "waiting for a completed call", seed: 15, want: memory.WaitsForResult,
 		bugs: []memory.Bug{memory.BugWaitsInVain}},
-	{name: "call claimed twice", seed: 179, want: "of effect once, ran 2 times",
+	{name: "call claimed twice", seed: 138, want: "of effect once, ran 2 times",
 		bugs: []memory.Bug{memory.BugClaimTwice}},
 	{name: "two messages for one spawn", want: memory.OneMessage, bugs: []memory.Bug{memory.BugSpawnTwice}},
 	{name: "sub-agent's reply not delivered", want: memory.RepliesDelivered,
