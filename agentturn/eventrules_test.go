@@ -23,6 +23,7 @@ type reading struct {
 	byName map[string]*turnkeeper.ToolCall
 
 	at      turnkeeper.Event
+	waited  bool                   // the event before it says that the turn waits: it holds no worker
 	open    int                    // the round that streams; 0: none
 	epoch   turnkeeper.EpochReason // of which its start tells
 	block   int                    // the block that is open; 0: none
@@ -41,7 +42,7 @@ func misplacedEvents(
 	r := &reading{turn: turn, rounds: rounds, asks: asks, reply: reply, stopped: map[int]int{},
 		results: map[turnkeeper.CallKey]int{}, asking: map[string]bool{}}
 	for i, e := range events {
-		r.at = e
+		r.waited, r.at = r.at.Type == turnkeeper.EventTurnWaiting, e
 		rule, known := eventRules[e.Type]
 		switch {
 		case !known:
@@ -274,7 +275,7 @@ func (r *reading) end(fits bool) {
 	// An end that no worker writes, of the turn of a lost worker or of a turn that waits and is cancelled, withdraws
 	// its open asks without events (docs/events.md, ask_closed).
 	if stop := r.turn.StopReason; len(r.asking) > 0 && stop != turnkeeper.StopWorkerLost &&
-		stop != turnkeeper.StopCancelled {
+		(stop != turnkeeper.StopCancelled || !r.waited) {
 		r.wrong("no event tells the end of the asks %v", slices.Sorted(maps.Keys(r.asking)))
 	}
 	if !data.Retry && r.reply != data.Reply {

@@ -149,7 +149,9 @@ func (s *stage) checkEnd(c scene, call turnkeeper.ToolCall) {
 	// the events of its transaction come with the next write
 	within := propOf(strings.TrimPrefix(call.Name, "server__")).within && ends == 0
 	// closed without a worker, as the turn of a lost one, or a sub-agent that nobody waits for; or lost before
-	if c.Losses > 2 || c.StopReason == turnkeeper.StopCancelled || c.Losses > 0 && within {
+	n := len(c.events)
+	waited := n > 1 && c.events[n-2].Type == turnkeeper.EventTurnWaiting
+	if c.Losses > 2 || waited && c.StopReason == turnkeeper.StopCancelled || c.Losses > 0 && within {
 		ends = 1
 	}
 	if !call.State.Answered() || ends != 1 {
