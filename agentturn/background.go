@@ -15,10 +15,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// overOrSlow returns a channel that is closed when a run is over or, if it may continue in
+// overOrSlow returns a channel that is closed when a run of a call is over or, if it may continue in
 // the background, has run for async_timeout.
-func (w *tooling) overOrSlow(r *toolrun.Run) <-chan struct{} {
-	if !w.task.offered.MayGoOn(r.Call.Name) {
+func (w *tooling) overOrSlow(call *calls.Call, r *toolrun.Run) <-chan struct{} {
+	if !w.task.offered.MayGoOn(call.Spec) {
 		return r.Over()
 	}
 	return r.OverOrAfter(w.task.bounds.AsyncTimeout)

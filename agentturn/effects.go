@@ -38,7 +38,7 @@ func (e *execution) run(ctx context.Context, call *calls.Call) error {
 		return context.Cause(ctx)
 	}
 	run := e.tooling.launch(ctx, call)
-	err := e.awaitDone(ctx, e.tooling.overOrSlow(run), run.Cancel)
+	err := e.awaitDone(ctx, e.tooling.overOrSlow(call, run), run.Cancel)
 	if !run.IsOver() {
 		e.toBackground(call, run)
 		return err

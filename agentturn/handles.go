@@ -49,7 +49,7 @@ func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
 // outputsBefore returns the stored results of the calls before a call.
 func (w *tooling) outputsBefore(call *calls.Call) *toolrun.OutputStore {
 	return &toolrun.OutputStore{Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs,
-		PageOf: w.task.offered.MaxChars, Calls: w.calls.Earlier(call)}
+		PageOf: w.task.offered.MaxCharsOf, Calls: w.calls.Earlier(call)}
 }
 
 // values resolves the handles of one call.

@@ -89,7 +89,7 @@ func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			runs[i] = e.tooling.launch(running, call)
-			<-e.tooling.overOrSlow(runs[i])
+			<-e.tooling.overOrSlow(call, runs[i])
 		})
 	}
 	done := make(chan struct{})

@@ -32,7 +32,7 @@ func (w *tooling) callResult(call *calls.Call, raw tools.Result, id turnkeeper.O
 		raw.Text = "tool error: " + raw.Text
 	}
 	raw, attached := w.attach(call, raw)
-	taken, drafted := w.prepareOutput(raw, w.task.offered.Limits(call.ToolCall, id))
+	taken, drafted := w.prepareOutput(raw, w.task.offered.Limits(call.ToolCall, call.Spec, id))
 	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached,
 		Labels: w.calls.ResultLabels(call, raw.Labels)}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
@@ -49,7 +49,7 @@ func (w *tooling) callResult(call *calls.Call, raw tools.Result, id turnkeeper.O
 
 // attach prepares a result's attachments to be stored, and names them in its text.
 func (w *tooling) attach(call *calls.Call, raw tools.Result) (tools.Result, []turnkeeper.Output) {
-	return attach(w.task.record.Turn.ID, call.Key, raw, w.task.offered.MaxChars(call.Name))
+	return attach(w.task.record.Turn.ID, call.Key, raw, w.task.offered.MaxChars(call.Spec))
 }
 
 // attach names the attachments below the text, or above a text of more than maxChars
@@ -100,20 +100,20 @@ func rawOf(r tools.Result) outputs.Raw {
 // toolCall returns the call as its tool gets it. The usage of model calls that the tool
 // makes is added to used.
 func (w *tooling) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun.Meter) tools.Call {
-	turn := w.task.record.Turn
+	turn, labels := w.task.record.Turn, w.calls.LabelsOf(call)
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane,
 		Key:            call.Key,
 		Arguments:      call.Args(),
 		Outputs:        stored,
-		Labels:         w.calls.LabelsOf(call),
+		Labels:         labels,
 		SharedNotes:    w.task.def.SharedNotes,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       w.progress.Of(call.Key, call.Name),
 		Sample:         w.sampler(call, used),
 		Input:          call.InputForRun(),
 
-		CheckDestination: w.calls.DestinationsOf(call),
+		CheckDestination: call.DestinationsOf(labels),
 	}
 }
 

@@ -35,7 +35,7 @@ func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Res
 	tool, used := call.Tool, &toolrun.Meter{}
 	asked, options := w.toolCall(call, w.outputs(used), used), w.executeOptions(call)
 	if w.drafts != nil && !call.Spec.Transactional { // a draft would be written outside the transaction
-		options.Collect = toolrun.Collect(w.drafts, w.task.offered.Limits(call.ToolCall, id), id, w.task.log)
+		options.Collect = toolrun.Collect(w.drafts, w.task.offered.Limits(call.ToolCall, call.Spec, id), id, w.task.log)
 	} else {
 		options.Collect = tools.Collect
 	}
@@ -87,7 +87,7 @@ func (w *tooling) outputs(used *toolrun.Meter) tools.Outputs {
 	return &toolrun.OutputStore{
 		Turn: w.task.record.Turn.ID, Stored: w.task.cfg.Outputs, Calls: w.calls.All(), Runs: w.calls.Runs(),
 		Past:     w.task.record.History,
-		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxChars,
+		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxCharsOf,
 		MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
 			return w.extract(ctx, from, query, used)

@@ -68,10 +68,8 @@ func newTask(r *Runner, a Assignment) *task {
 	if t.lease.IsZero() {
 		t.lease = now.Add(a.Record.Remaining)
 	}
-	t.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),
-		Bounds:   bounds, Stored: cfg.Outputs != nil,
-	}
+	t.offered = prompt.NewOffer(withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents), bounds,
+		cfg.Outputs != nil)
 	return t
 }
 

@@ -211,14 +211,14 @@ func (w *tooling) inline(r *turnlog.CallResult) {
 		r.Shown = attachedLine("the result", late)
 	default:
 		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType},
-			outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Name)}).Shown
+			outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Spec)}).Shown
 	}
 }
 
 // backgroundResult prepares the result of a background call. The text is shown only if the model
 // can no longer retrieve it by its handle.
 func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
-	if !w.task.offered.Retrieves() {
+	if !w.task.offered.Retrieves {
 		return w.callResult(call, raw, call.OutputID)
 	}
 	// also where the model reads it by its handle
@@ -226,7 +226,7 @@ func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.C
 		raw.Text = note + "\n\n" + raw.Text
 	}
 	raw, attached := w.attach(call, raw)
-	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Name)})
+	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Spec)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, w.task.record.Turn.ID, call.Key
 	w.sizes[call.OutputID] = taken.Output.Tokens
 	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output,

@@ -107,10 +107,10 @@ func choicesOf(spec tools.Spec) map[string][]arguments.Value {
 	return choices
 }
 
-// DestinationsOf returns the function that checks further destinations of a call; nil: none needs a check. An approval
-// does not cover them.
-func (l *List) DestinationsOf(c *Call) func(to string) error {
-	from := policy.Only(policy.Private, l.LabelsOf(c))
+// DestinationsOf returns the function that checks further destinations of a call with these labels; nil: none needs a
+// check. An approval does not cover them.
+func (c *Call) DestinationsOf(labels []policy.Mark) func(to string) error {
+	from := policy.Only(policy.Private, labels)
 	if len(from) == 0 || !slices.Contains(c.Spec.Flow.Sinks, policy.Sends) {
 		return nil
 	}

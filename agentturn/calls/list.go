@@ -79,15 +79,17 @@ func (l *List) Open(ask asks.Ask) {
 
 // Withdraw removes the open asks about a call that was answered without them, and returns them.
 func (l *List) Withdraw(c *Call) (withdrawn []asks.Ask) {
-	open := func(a *asks.Ask) bool { return a.Call == c.Key && !a.Closed() }
-	for _, a := range l.Asks {
-		if open(a) {
+	for _, a := range c.Asks {
+		if !a.Closed() {
 			gone := *a
 			gone.State = asks.Withdrawn
 			withdrawn = append(withdrawn, gone)
 		}
 	}
-	l.Asks, c.Asks = slices.DeleteFunc(l.Asks, open), slices.DeleteFunc(c.Asks, open)
+	if len(withdrawn) > 0 {
+		open := func(a *asks.Ask) bool { return a.Call == c.Key && !a.Closed() }
+		l.Asks, c.Asks = slices.DeleteFunc(l.Asks, open), slices.DeleteFunc(c.Asks, open)
+	}
 	return withdrawn
 }
 

@@ -12,31 +12,29 @@ import (
 // An Offer holds the tools that a model may call, and the settings that apply to them.
 type Offer struct {
 	*tools.Registry
-	Bounds turnkeeper.Bounds
-	Stored bool // results are stored and can be read again
+	Bounds    turnkeeper.Bounds
+	Stored    bool // results are stored and can be read again
+	Pages     bool // the model can read the rest of a shortened result
+	Retrieves bool // the model can retrieve an output by its handle
+}
+
+// NewOffer returns the offer of these tools. No tool may be added to them afterwards.
+func NewOffer(registry *tools.Registry, bounds turnkeeper.Bounds, stored bool) Offer {
+	return Offer{
+		Registry: registry, Bounds: bounds, Stored: stored,
+		Pages: stored && bounds.Paging && registry.Has(turnkeeper.ToolGetContinuation),
+		Retrieves: stored && bounds.Async && registry.Has(turnkeeper.ToolGetToolOutput) &&
+			registry.Has(turnkeeper.ToolWaitForToolOutput),
+	}
 }
 
 // Readers are the tools that read stored results. Every request of an agent that has other tools
 // offers them, if the agent's settings allow it, so that its list of tools does not change.
 var Readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
-// Pages reports whether the model can read the rest of a shortened result.
-func (o Offer) Pages() bool {
-	_, known := o.Get(turnkeeper.ToolGetContinuation)
-	return known && o.Bounds.Paging && o.Stored
-}
-
-// Retrieves reports whether the model can retrieve an output by its handle.
-func (o Offer) Retrieves() bool {
-	_, reads := o.Get(turnkeeper.ToolGetToolOutput)
-	_, waits := o.Get(turnkeeper.ToolWaitForToolOutput)
-	return reads && waits && o.Bounds.Async && o.Stored
-}
-
 // MayGoOn reports whether a call of the tool may continue in the background.
-func (o Offer) MayGoOn(tool string) bool {
-	spec, _ := o.Spec(tool)
-	return o.Retrieves() && o.Bounds.AsyncTimeout > 0 && spec.MayGoOn()
+func (o Offer) MayGoOn(tool tools.Spec) bool {
+	return o.Retrieves && o.Bounds.AsyncTimeout > 0 && tool.MayGoOn()
 }
 
 // HasHandles reports whether the arguments of a call may contain handles.
@@ -46,9 +44,14 @@ func (o Offer) HasHandles(call *turnkeeper.ToolCall) bool {
 
 // MaxChars returns the maximum number of characters of a tool's result that the model is
 // shown at once.
-func (o Offer) MaxChars(tool string) int {
-	spec, _ := o.Spec(tool)
-	return cmp.Or(spec.MaxResultChars, o.Bounds.MaxToolResultChars)
+func (o Offer) MaxChars(tool tools.Spec) int {
+	return cmp.Or(tool.MaxResultChars, o.Bounds.MaxToolResultChars)
+}
+
+// MaxCharsOf is like MaxChars, for the tool of a name, which the offer may lack.
+func (o Offer) MaxCharsOf(name string) int {
+	tool, _ := o.Spec(name)
+	return o.MaxChars(tool)
 }
 
 // largestPage returns the largest MaxChars of all tools.
@@ -60,11 +63,11 @@ func (o Offer) largestPage() int {
 	return chars
 }
 
-// Limits returns the limits of a call's result, which would be stored under the id. A
+// Limits returns the limits of the result of a call of a tool, which would be stored under the id. A
 // paging call is never answered with a handle.
-func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs.Limits {
-	limits := outputs.Limits{MaxChars: o.MaxChars(call.Name)}
-	if o.Retrieves() && !call.Paging {
+func (o Offer) Limits(call *turnkeeper.ToolCall, tool tools.Spec, id turnkeeper.OutputID) outputs.Limits {
+	limits := outputs.Limits{MaxChars: o.MaxChars(tool)}
+	if o.Retrieves && !call.Paging {
 		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
 		limits.PlaceholderAbove = int64(o.Bounds.AsyncTokenThreshold)
 	}
@@ -77,7 +80,7 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 		limits.MaxChars = o.largestPage() + outputs.PageMarkerChars
 	case mode == "raw": // the tool applies the threshold itself
 		limits.MaxChars = turnkeeper.MaxOutputBytes
-	case o.Pages():
+	case o.Pages:
 		limits.CallID = call.WireID
 	}
 	return limits
