@@ -22,7 +22,7 @@ type prefixKey struct {
 }
 
 type prefix[T any] struct {
-	messages kept.List[inference.Message]
+	messages []inference.Message // of the request, which nobody changes
 	written  T
 }
 
@@ -30,32 +30,27 @@ type prefix[T any] struct {
 // only messages that it does not begin with. settings is a comparable value with everything else that the text of
 // messages depends on.
 func (p *Prefixes[T]) Of(req inference.Request, settings any) (written T, n int) {
-	known, ok := p.begin(req, settings)
-	if !ok {
+	known := p.all.Get(prefixKey{req.CacheKey, settings})
+	if !begins(req.Messages, known.messages) {
 		return written, 0
 	}
-	return known.written, known.messages.Len()
+	return known.written, len(known.messages)
 }
 
-// begin returns what is kept of the conversation of a request, and whether the request begins with it.
-func (p *Prefixes[T]) begin(req inference.Request, settings any) (known prefix[T], ok bool) {
-	known = p.all.Get(prefixKey{req.CacheKey, settings})
-	n := known.messages.Len()
-	return known, n <= len(req.Messages) &&
-		slices.EqualFunc(known.messages.Items(), req.Messages[:n], inference.Message.Equal)
+// begins reports whether messages begin with others. The requests of a conversation usually share their memory, so that
+// nothing has to be compared.
+func begins(messages, with []inference.Message) bool {
+	n := len(with)
+	if n == 0 || n > len(messages) {
+		return n == 0
+	}
+	return &messages[0] == &with[0] || slices.EqualFunc(messages[:n], with, inference.Message.Equal)
 }
 
 // Keep keeps what was written of the messages of a request, which takes size bytes, in place of what was kept of its
 // conversation. It keeps nothing for a request without a CacheKey, or if this is more than a quarter of what it keeps.
 func (p *Prefixes[T]) Keep(req inference.Request, settings any, written T, size int) {
-	if req.CacheKey == "" {
-		return
+	if req.CacheKey != "" {
+		p.all.Put(prefixKey{req.CacheKey, settings}, prefix[T]{req.Messages, written}, size, maxPrefixes)
 	}
-	known, ok := p.begin(req, settings)
-	if !ok {
-		known = prefix[T]{}
-	}
-	known.messages = known.messages.Append(req.Messages[known.messages.Len():]...)
-	known.written = written
-	p.all.Put(prefixKey{req.CacheKey, settings}, known, size, maxPrefixes)
 }
