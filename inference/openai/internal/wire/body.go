@@ -1,11 +1,11 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 
@@ -42,11 +42,8 @@ func (b Body) Bytes() []byte { return slices.Concat(b.parts...) }
 func (b Body) SetIn(r *http.Request) {
 	r.ContentLength = int64(b.Len())
 	r.GetBody = func() (io.ReadCloser, error) {
-		readers := make([]io.Reader, len(b.parts))
-		for i, part := range b.parts {
-			readers[i] = bytes.NewReader(part)
-		}
-		return io.NopCloser(io.MultiReader(readers...)), nil
+		unread := net.Buffers(slices.Clone(b.parts))
+		return io.NopCloser(&unread), nil // io.MultiReader would allocate 32 KiB when its end is sought
 	}
 	r.Body, _ = r.GetBody() // it never fails
 }
