@@ -60,7 +60,9 @@ func FinishOf(reason string) Finish {
 	return FinishUnknown
 }
 
+var underscores = strings.NewReplacer("-", "_", " ", "_")
+
 // normal returns a finish reason in lower case and with underscores.
 func normal(reason string) string {
-	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(strings.TrimSpace(reason)))
+	return underscores.Replace(strings.ToLower(strings.TrimSpace(reason)))
 }
