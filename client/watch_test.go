@@ -61,6 +61,8 @@ func TestWatch(t *testing.T) {
 			"message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{""}},
 		"it breaks off": {[]*http.Response{streams(waits, delta), streams(args), streams(closed)},
 			"message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2", "7.3"}},
+		"it breaks off after an event without an id": {[]*http.Response{streams(delta, waits), streams(closed)},
+			"block_delta Hel, message_waiting, message_closed Hello", "", []string{"", "7.2"}},
 		"too many requests": {[]*http.Response{says(429, ""), says(503, ""), streams(closed)},
 			"message_closed Hello", "", []string{"", "", ""}},
 		"an event that is cut": {[]*http.Response{streams(delta, args[:30]), streams(args, closed)},

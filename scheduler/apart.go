@@ -26,12 +26,12 @@ func (s *Scheduler) step(ctx context.Context, t Tick, sit granting.Snapshot, rep
 	if !s.apart {
 		return work(ctx, t, sit, report)
 	}
-	before, reclaimed := *report, s.reclaimed
+	before := *report
 	failed, err := t.Try(ctx, []granting.Subject{{Kind: granting.AsideStep, ID: name}}, func() error {
 		return work(ctx, t, sit, report)
 	})
 	if failed != nil {
-		*report, s.reclaimed = before, reclaimed
+		*report = before
 		report.Failed = true
 		if name == stepGrants {
 			s.release() // what it reserved is not granted

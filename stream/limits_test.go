@@ -25,6 +25,7 @@ type tape struct {
 	reads  []time.Duration // of events
 	looks  []time.Duration // at messages
 	asked  int             // the most messages of one look
+	turn   turnkeeper.TurnID
 }
 
 func (s *tape) Events(_ context.Context, _ turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
@@ -41,12 +42,20 @@ func (s *tape) WatchedMessages(_ context.Context, ids []turnkeeper.MessageID) ([
 	s.looks, s.asked = append(s.looks, time.Since(s.began)), max(s.asked, len(ids))
 	var found []waiting.Message
 	for _, id := range ids {
-		found = append(found, waiting.Message{Message: turnkeeper.Message{ID: id, State: turnkeeper.MessageWaiting}})
+		found = append(found, waiting.Message{Message: turnkeeper.Message{ID: id, State: turnkeeper.MessageWaiting,
+			TurnID: s.turn}})
 	}
 	return found, nil
 }
 
 func (*tape) Subscribe() (<-chan struct{}, func()) { return nil, func() {} }
+
+// begin gives the messages a turn.
+func (s *tape) begin(turn turnkeeper.TurnID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = turn
+}
 
 // say adds n events, the last of which may be the turn's last.
 func (s *tape) say(n int, last turnkeeper.EventType) {
@@ -118,7 +127,7 @@ func drain[E any](events iter.Seq2[E, error]) {
 }
 
 // TestHowOftenASourceIsRead checks when a turn and a message are read without a doorbell: less and less often while
-// nothing happens.
+// nothing happens, and often again once something did.
 func TestHowOftenASourceIsRead(t *testing.T) {
 	ms := func(all ...float64) (times []time.Duration) {
 		for _, n := range all {
@@ -145,9 +154,11 @@ func TestHowOftenASourceIsRead(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		go drain(NewHub(s, nil).Message(ctx, 1, Cursor{}))
 		time.Sleep(4 * time.Second)
+		s.begin(7)
+		time.Sleep(1200 * time.Millisecond)
 		end()
 		synctest.Wait()
-		want := ms(0, 100, 250, 475, 812.5, 1318.75, 2078.125, 3078.125)
+		want := ms(0, 100, 250, 475, 812.5, 1318.75, 2078.125, 3078.125, 4078.125, 4178.125, 4328.125)
 		if !slices.Equal(s.looks[:min(len(s.looks), len(want))], want) {
 			t.Errorf("a message is read at %v", s.looks)
 		}
