@@ -180,21 +180,23 @@ type connectionHog struct {
 	held []*pgx.Conn
 }
 
-// fill takes connections until the worker has none and can get none.
+// fill takes connections until the server has no other sessions than those of the test, and no room for more.
 func (c *connectionHog) fill() {
-	for empty := 0; empty < 3; empty++ {
+	for full := false; !full; {
 		for conn, err := pgx.Connect(context.Background(), c.h.DatabaseURL); err == nil; conn,
 			err = pgx.Connect(context.Background(), c.h.DatabaseURL) {
 			c.held = append(c.held, conn)
 		}
-		n, err := env.TryQuery[int](c.h,
-			`select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'turnkeeper%'`)
+		var err error
+		full, err = env.TryQuery[bool](c.h, `
+			select count(*) filter (where application_name like 'turnkeeper%' and pg_terminate_backend(pid)) = 0 and
+				count(*) = current_setting('max_connections')::integer - case when (
+					select rolsuper from pg_roles where rolname = current_user
+				) then 0 else current_setting('superuser_reserved_connections')::integer end
+			from pg_stat_activity where backend_type = 'client backend'`)
 		if err != nil {
 			c.h.T.Error(err)
 			return
-		}
-		if n > 0 {
-			empty = 0
 		}
 	}
 }
