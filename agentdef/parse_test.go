@@ -350,7 +350,9 @@ func TestCheckOfABudgetThatCanRunNothing(t *testing.T) {
 		{"budget: {turn_tokens: 4096}",
 			"agents/x.md: budget.turn_tokens is 4096: it must be more than the 4096 tokens reserved for each answer (max_output_tokens), or no turn can run"},
 		{"budget: {turn_tokens: 4097, day_tokens: 5000}", ""},
-		{"budget: {turn_calls: 1, day_calls: 1}", ""},
+		{"budget: {tree_tokens: 4096}",
+			"agents/x.md: budget.tree_tokens is 4096: it must be more than the 4096 tokens reserved for each answer (max_output_tokens), or no turn can run"},
+		{"budget: {turn_calls: 1, day_calls: 1, tree_calls: 1, tree_tokens: 4097}", ""},
 		{"max_output_tokens: 100\nbudget: {day_tokens: 101}", ""},
 		{"max_output_tokens: 500\nbudget: {day_tokens: 500, turn_tokens: 20}",
 			"agents/x.md: budget.turn_tokens is 20: it must be more than the 500 tokens reserved for each answer (max_output_tokens), or no turn can run\n" +

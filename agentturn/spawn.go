@@ -195,7 +195,7 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	}
 	e.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
-	if args.Async && e.offered.Retrieves {
+	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
 		handle = call.WithNotes(handle)

@@ -68,8 +68,10 @@ func newTask(r *Runner, a Assignment) *task {
 	if t.lease.IsZero() {
 		t.lease = now.Add(a.Record.Remaining)
 	}
-	t.offered = prompt.NewOffer(withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents), bounds,
-		cfg.Outputs != nil)
+	t.offered = prompt.Offer{
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),
+		Bounds:   bounds, Stored: cfg.Outputs != nil,
+	}
 	return t
 }
 

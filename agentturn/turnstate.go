@@ -218,7 +218,7 @@ func (w *tooling) inline(r *turnlog.CallResult) {
 // backgroundResult prepares the result of a background call. The text is shown only if the model
 // can no longer retrieve it by its handle.
 func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
-	if !w.task.offered.Retrieves {
+	if !w.task.offered.Retrieves() {
 		return w.callResult(call, raw, call.OutputID)
 	}
 	// also where the model reads it by its handle

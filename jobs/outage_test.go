@@ -28,7 +28,7 @@ func (s *site) beats(p *process, k kind) {
 	must(s, heart.Beat(s.t.Context()))
 	ctx, stop := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { heart.Run(ctx, func() { p.worker.Stop(lease.ErrSilent) }) })
+	group.Go(func() { heart.Run(ctx, p.worker.Stop) })
 	group.Go(func() { p.worker.GiveBackOverlooked(ctx) })
 	s.t.Cleanup(func() {
 		stop()

@@ -67,7 +67,7 @@ func TestHeartGivesUpInTimeOnADriftingClock(t *testing.T) {
 				defer stop()
 				time.AfterFunc(20*time.Second, func() { fails.Store(true) })
 				gaveUp := time.Duration(0)
-				heart.Run(ctx, func() { gaveUp = time.Since(last) })
+				heart.Run(ctx, func(error) { gaveUp = time.Since(last) })
 				if shows := elapsed(gaveUp, drift); gaveUp == 0 || shows >= silence {
 					t.Errorf("gave its turns up when the database's clock showed a silence of %v of %v", shows, silence)
 				}

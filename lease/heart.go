@@ -53,9 +53,9 @@ func (h *Heart) Beat(ctx context.Context) error {
 const patienceNum, patienceDen = 2, 3
 
 // Run beats until ctx ends. If no beat has succeeded for two thirds of the takeover time, it
-// calls lost, which must end the process's turns. lost is called once until a beat succeeds
-// again. Beat must have succeeded once before Run.
-func (h *Heart) Run(ctx context.Context, lost func()) {
+// calls lost with ErrSilent. lost must end the process's turns with this cause. It is called once until
+// a beat succeeds again. Beat must have succeeded once before Run.
+func (h *Heart) Run(ctx context.Context, lost func(cause error)) {
 	tick := time.NewTicker(h.interval)
 	defer tick.Stop()
 	silent := false
@@ -78,7 +78,7 @@ func (h *Heart) Run(ctx context.Context, lost func()) {
 }
 
 // await waits for a beat, and calls lost if the deadline passes meanwhile.
-func (h *Heart) await(ctx context.Context, beating <-chan error, silent *bool, lost func()) error {
+func (h *Heart) await(ctx context.Context, beating <-chan error, silent *bool, lost func(cause error)) error {
 	for {
 		var over <-chan time.Time
 		if h.silence > 0 && !*silent {
@@ -90,14 +90,14 @@ func (h *Heart) await(ctx context.Context, beating <-chan error, silent *bool, l
 		case err := <-beating:
 			if err != nil && h.silence > 0 && !*silent && !time.Now().Before(h.deadline()) {
 				*silent = true
-				lost()
+				lost(ErrSilent)
 			}
 			return err
 		case <-over:
 			*silent = true
 			h.log.Error("cannot write the heartbeat for too long; giving up this worker's turns",
 				zap.Duration("silent", h.Silent()), zap.Duration("takeover_after", h.silence))
-			lost()
+			lost(ErrSilent)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -38,7 +38,7 @@ func TestHowOftenAHeartBeats(t *testing.T) {
 				if err := heart.Beat(ctx); err != nil {
 					t.Fatal(err)
 				}
-				heart.Run(ctx, func() { t.Error("lost") })
+				heart.Run(ctx, func(error) { t.Error("lost") })
 				synctest.Wait()
 				for _, pause := range beats[1:] {
 					if pause != c.every {
@@ -99,7 +99,7 @@ func TestASilenceIsToldOnce(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer stop()
 			var lost []time.Duration
-			heart.Run(ctx, func() { lost = append(lost, at()) })
+			heart.Run(ctx, func(error) { lost = append(lost, at()) })
 			synctest.Wait()
 			// Beats succeed until 9 s, and from 60 s to 69 s. They are sent every 3 s.
 			if len(lost) != 2 || lost[0] != 21*time.Second || lost[1] != 81*time.Second {
@@ -127,7 +127,7 @@ func TestWhatAHeartLogs(t *testing.T) {
 					}
 					return errAway
 				}, 0, zap.New(core))
-				heart.Run(ctx, func() {})
+				heart.Run(ctx, func(error) {})
 				synctest.Wait()
 				if logs.Len() != c.want {
 					t.Errorf("logged %v", logs.All())

@@ -68,7 +68,7 @@ func TestHeart(t *testing.T) {
 				var lostAfter time.Duration
 				ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer stop()
-				heart.Run(ctx, func() {
+				heart.Run(ctx, func(error) {
 					lost.Add(1)
 					lostAfter = time.Since(lastGood)
 				})

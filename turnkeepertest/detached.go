@@ -8,7 +8,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/turnlog"
-	"turnkeeper/lease"
 )
 
 // takeCalls takes the jobs of detached calls until the process ends.
@@ -101,8 +100,8 @@ var errVoid = errors.Join(turnkeeper.ErrFenced, errors.New("the call is not awai
 
 // silentCalls gives up all detached calls, because other workers may have taken them
 // over.
-func (p *process) silentCalls() {
+func (p *process) silentCalls(cause error) {
 	for _, c := range p.calls {
-		c.cancel(lease.ErrSilent)
+		c.cancel(cause)
 	}
 }

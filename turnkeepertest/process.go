@@ -89,7 +89,7 @@ func (p *process) beat(ctx context.Context) error {
 const afterWaking = time.Millisecond
 
 // silent gives up all turns, because other workers may have taken them over.
-func (p *process) silent() {
+func (p *process) silent(cause error) {
 	p.gate()
 	timer := time.NewTimer(afterWaking)
 	defer timer.Stop()
@@ -101,9 +101,9 @@ func (p *process) silent() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, cancel := range p.running {
-		cancel(lease.ErrSilent)
+		cancel(cause)
 	}
-	p.silentCalls()
+	p.silentCalls(cause)
 }
 
 // work takes jobs until the process ends.

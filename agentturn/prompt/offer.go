@@ -12,29 +12,27 @@ import (
 // An Offer holds the tools that a model may call, and the settings that apply to them.
 type Offer struct {
 	*tools.Registry
-	Bounds    turnkeeper.Bounds
-	Stored    bool // results are stored and can be read again
-	Pages     bool // the model can read the rest of a shortened result
-	Retrieves bool // the model can retrieve an output by its handle
-}
-
-// NewOffer returns the offer of these tools. No tool may be added to them afterwards.
-func NewOffer(registry *tools.Registry, bounds turnkeeper.Bounds, stored bool) Offer {
-	return Offer{
-		Registry: registry, Bounds: bounds, Stored: stored,
-		Pages: stored && bounds.Paging && registry.Has(turnkeeper.ToolGetContinuation),
-		Retrieves: stored && bounds.Async && registry.Has(turnkeeper.ToolGetToolOutput) &&
-			registry.Has(turnkeeper.ToolWaitForToolOutput),
-	}
+	Bounds turnkeeper.Bounds
+	Stored bool // results are stored and can be read again
 }
 
 // Readers are the tools that read stored results. Every request of an agent that has other tools
 // offers them, if the agent's settings allow it, so that its list of tools does not change.
 var Readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
+// Pages reports whether the model can read the rest of a shortened result.
+func (o Offer) Pages() bool {
+	return o.Stored && o.Bounds.Paging && o.Has(turnkeeper.ToolGetContinuation)
+}
+
+// Retrieves reports whether the model can retrieve an output by its handle.
+func (o Offer) Retrieves() bool {
+	return o.Stored && o.Bounds.Async && o.Has(turnkeeper.ToolGetToolOutput) && o.Has(turnkeeper.ToolWaitForToolOutput)
+}
+
 // MayGoOn reports whether a call of the tool may continue in the background.
 func (o Offer) MayGoOn(tool tools.Spec) bool {
-	return o.Retrieves && o.Bounds.AsyncTimeout > 0 && tool.MayGoOn()
+	return o.Retrieves() && o.Bounds.AsyncTimeout > 0 && tool.MayGoOn()
 }
 
 // HasHandles reports whether the arguments of a call may contain handles.
@@ -67,7 +65,7 @@ func (o Offer) largestPage() int {
 // paging call is never answered with a handle.
 func (o Offer) Limits(call *turnkeeper.ToolCall, tool tools.Spec, id turnkeeper.OutputID) outputs.Limits {
 	limits := outputs.Limits{MaxChars: o.MaxChars(tool)}
-	if o.Retrieves && !call.Paging {
+	if o.Retrieves() && !call.Paging {
 		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
 		limits.PlaceholderAbove = int64(o.Bounds.AsyncTokenThreshold)
 	}
@@ -80,7 +78,7 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, tool tools.Spec, id turnkeeper.
 		limits.MaxChars = o.largestPage() + outputs.PageMarkerChars
 	case mode == "raw": // the tool applies the threshold itself
 		limits.MaxChars = turnkeeper.MaxOutputBytes
-	case o.Pages:
+	case o.Pages():
 		limits.CallID = call.WireID
 	}
 	return limits

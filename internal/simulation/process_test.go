@@ -108,9 +108,9 @@ func (p *process) run(a *actor) {
 		}
 	}
 	n := uint64(p.n)
-	go heart.Run(p.env.actor(p, kindHeartbeat, n).in(p.ctx), func() {
+	go heart.Run(p.env.actor(p, kindHeartbeat, n).in(p.ctx), func(cause error) {
 		p.env.note(p, "silent", "", 0, 0)
-		p.stopTurns(lease.ErrSilent)
+		p.stopTurns(cause)
 	})
 	go p.pump(p.env.actor(p, kindPump, n))
 	scheduling := p.env.actor(p, kindScheduler, n).in(p.ctx)

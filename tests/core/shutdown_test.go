@@ -95,10 +95,11 @@ func TestSIGHUPReadsTheAgentsAgain(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Rounds(inferencetest.Text("done")))
 	w := e.StartWorker()
-	e.WriteAgent("scribe")
+	e.WriteAgent("scribe", "model: test/another")
 	e.WriteAgent("broken", "no_such_key: 1")
 	w.Signal(syscall.SIGHUP)
 	w.Await("the agents of these files keep their old version")
+	w.Await(`"model": "test/another"`) // a warning: the endpoint does not tell its context window
 	w.Await("reloaded the agents")
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Hello")), "succeeded", "none", 1)
 	// one bad file does not hold up the others
