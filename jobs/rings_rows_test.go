@@ -53,9 +53,7 @@ var ringings = []ringing{
 	}},
 	{"a turn that waits for its time is retried", "", []string{"retry_message inbox"}, func(b *bells) func() {
 		d := b.Turn("x")
-		b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
-			Error:   "later",
-			Backoff: time.Hour}}, turnlog.DispatchEnd{Log: "deferred"}))
+		b.deferred(d)
 		return b.retry(d.Record.Message.ID)
 	}},
 	{"a message that waits for its lane is retried", "operate.tryModelsOf", []string{"retry_message inbox"},
@@ -146,6 +144,11 @@ var ringings = []ringing{
 		}},
 	{"a waiting turn is to finish", "", []string{"ask_end cancels", "hurry_turn inbox"}, func(b *bells) func() {
 		d, _ := b.asked(true)
+		return b.end(d, turnlog.EndFinish)
+	}},
+	{"a turn that is put off is to finish", "", []string{"ask_end cancels", "hurry_turn inbox"}, func(b *bells) func() {
+		d := b.Turn("x")
+		b.deferred(d)
 		return b.end(d, turnlog.EndFinish)
 	}},
 

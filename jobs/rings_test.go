@@ -156,6 +156,12 @@ func (b *bells) failed(d *storagetest.Dispatch) {
 	b.fatal(err)
 }
 
+// deferred ends the dispatch of a turn that waits for its time.
+func (b *bells) deferred(d *storagetest.Dispatch) {
+	b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
+		Error: "later", Backoff: time.Hour}}, turnlog.DispatchEnd{Log: "deferred"}))
+}
+
 // sent sends a message as a database role does.
 func (b *bells) sent() turnkeeper.MessageID {
 	return storagetest.One[turnkeeper.MessageID](b.DB, "select turnkeeper.enqueue('clerk', 'hello')")
