@@ -13,6 +13,7 @@ import (
 
 var labelProperties = []property{
 	{"the labels of a result are those of its turn, and of later turns of the conversation", labelsOfResults},
+	{"a reply has the labels of all attempts of its message", labelsOfAttempts},
 	{"a summary has labels", labelsOfSummary},
 	{"a message to a sub-agent has labels, and its reply those of the sub-agent's turn", labelsOfSpawn},
 	{"each of two sub-agents has its own labels", labelsOfTwoSpawns},
@@ -72,6 +73,21 @@ func labelsOfResults(e *env) {
 	d.append(turnlog.Entry{Labels: d.record.Labels.Before, Round: round(1)})
 	e.finish(d, succeeded("done"))
 	e.turn().wantBefore("of the turn after that", untrusted, private)
+}
+
+// The second attempt need not see what the first has seen. Its reply may be written from what the first has kept.
+func labelsOfAttempts(e *env) {
+	d := e.turn()
+	d.append(turnlog.Entry{Labels: []policy.Mark{private}, Round: round(1)})
+	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+		Error: "unavailable", Retry: true})
+	e.Pass(3 * time.Minute)
+	d = e.next(first)
+	equal(e, "attempt", d.record.Turn.Attempt, 2)
+	d.append(turnlog.Entry{Labels: []policy.Mark{untrusted}, Round: round(1)})
+	e.finish(d, succeeded("done"))
+	reply, _ := e.Reply(d.record.Message.ID)
+	equal(e, "labels of the reply", strings.Join(reply.Labels, " "), "private untrusted")
 }
 
 func labelsOfSummary(e *env) {
