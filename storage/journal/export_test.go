@@ -11,3 +11,11 @@ func (s *Store) HoldGroup() (waiting func() int, release func()) {
 		return len(s.group.waiting)
 	}, s.group.next
 }
+
+// Appoint lets a write that waits lead, as the end of the one before it does. giveUp ends its context.
+func (s *Store) Appoint() (waiting func() int, giveUp func()) {
+	waiting, release := s.HoldGroup()
+	m := s.group.join(&change{}, nil)
+	release()
+	return waiting, func() { s.group.leave(m) }
+}

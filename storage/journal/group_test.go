@@ -358,6 +358,23 @@ func TestAWriteThatIsGivenUp(t *testing.T) {
 	}
 }
 
+// A write whose context ends just when it is to be sent lets the next one be sent.
+func TestAWriteThatIsGivenUpAsItIsSent(t *testing.T) {
+	h := newEnv(t)
+	d := h.TurnOf("clerk", "worker-1")
+	waiting, giveUp := h.Appoint()
+	b := &batch{env: h, results: []chan error{make(chan error, 1)}}
+	go func() {
+		b.results[0] <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
+	}()
+	awaitWaiting(t, waiting, 1)
+	giveUp()
+	if err := b.result(0); err != nil {
+		t.Error(err)
+	}
+	d.Finish(t, "done") // nothing is in flight
+}
+
 func TestAStartWithoutItsApprovalFailsAlone(t *testing.T) {
 	h := newEnv(t)
 	for i := range 3 {
