@@ -269,6 +269,10 @@ func TestRetries(t *testing.T) {
 		"failed": {func(name string) {
 			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
 		}, "new, repeated", "message"},
+		"failed, with a priority that no sender may use": {func(name string) {
+			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
+			h.Exec("update turnkeeper.messages set priority = 1000, sent_by = 'token:ops' where conversation = $1", name)
+		}, "new, repeated", "message"},
 		"answered": {func(name string) {
 			end(begin(name), *storagetest.Succeeded("done"), storagetest.Answered)
 		}, "refused, refused", ""},
@@ -342,8 +346,14 @@ func TestRetries(t *testing.T) {
 			if told := strings.Join(rings, " ") == "inbox"; told != (len(rows) > 0) {
 				t.Errorf("%s: changed %v, and it rings %q", name, rows, rings)
 			}
-			if what == "new" {
+			if what == "new" && err == nil {
 				made = done.Message
+				const of = `select jsonb_build_array(agent, user_name, body, conversation, priority, sent_by)::text
+					from turnkeeper.messages where id = $1`
+				if first, second := storagetest.One[string](h, of, id), storagetest.One[string](h, of,
+					made); first != second {
+					t.Errorf("%s: %s is retried as %s", name, first, second)
+				}
 			}
 			if made != 0 && err == nil && (done.Message != made || made == id) || err == nil && made == 0 &&
 				done.Message != id {

@@ -64,6 +64,22 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 	if claim(kept.Revision, "d", time.Hour) {
 		t.Error("what was read before the renewal could be claimed")
 	}
+	if !claim(renewed.Revision, "e", time.Hour) {
+		t.Error("what was renewed could not be claimed")
+	}
+	if err := h.SaveMCPLogin(t.Context(), first); err != nil { // e renews the old login still
+		t.Fatal(err)
+	}
+	anew, err := h.MCPLogin(t.Context(), "s")
+	if err != nil || anew.Revision <= renewed.Revision || !anew.RenewedAt.IsZero() {
+		t.Errorf("a new login: %+v, %v", anew, err)
+	}
+	if err := h.ReleaseMCPLogin(t.Context(), "s", "e", "refused"); err != nil {
+		t.Fatal(err)
+	}
+	if renew(5, "e") || !claim(anew.Revision, "f", time.Hour) {
+		t.Error("the claim of the old login holds for the new one")
+	}
 }
 
 func TestALoginThatHasLapsedIsMadeAnew(t *testing.T) {

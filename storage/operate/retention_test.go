@@ -15,7 +15,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// keptTurn runs a turn of a conversation of desk with a round, an output in chunks, events and a label.
+// keptTurn runs a turn of a conversation of desk with a round, an output in chunks, an extraction from it, events and a
+// label.
 func keptTurn(t *testing.T, h *env, conversation string) *storagetest.Dispatch {
 	t.Helper()
 	h.Submit("desk", conversation, "x")
@@ -31,6 +32,10 @@ func keptTurn(t *testing.T, h *env, conversation string) *storagetest.Dispatch {
 			Chars: int64(len(text)), SHA256: "s"},
 	}}})
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
+	part := turnlog.ExtractionKey{SourceSHA256: "s of " + conversation, Query: "numbers", Model: "m", Prompt: 1}
+	if err := h.KeepExtraction(t.Context(), d.Grant.TurnID, part, []byte(`["0123"]`)); err != nil {
+		t.Fatal(err)
+	}
 	return d
 }
 
@@ -47,9 +52,10 @@ func finish(t *testing.T, d *storagetest.Dispatch) {
 // stored counts what is stored of the classes of a turn.
 func stored(h *env, turn turnkeeper.TurnID) string {
 	return storagetest.One[string](h, fmt.Sprintf(
-		`select format('%%s outputs, %%s chunks, %%s events, %%s grants, %%s messages',
+		`select format('%%s outputs, %%s chunks, %%s extractions, %%s events, %%s grants, %%s messages',
 		(select count(*) from turnkeeper.outputs where turn_id = %[1]d and expired_at is null),
 		(select count(*) from turnkeeper.output_chunks c join turnkeeper.outputs o on o.id = c.output_id where o.turn_id = %[1]d),
+		(select count(*) from turnkeeper.extractions where turn_id = %[1]d),
 		(select count(*) from turnkeeper.turn_events where turn_id = %[1]d),
 		(select count(*) from turnkeeper.ended_grants where turn_id = %[1]d),
 		(select count(*) from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id where t.id = %[1]d))`, turn))
@@ -58,12 +64,12 @@ func stored(h *env, turn turnkeeper.TurnID) string {
 // TestEachClassAtItsLimit deletes each class just before, at and just after the age of its limit, by the times in the
 // database.
 func TestEachClassAtItsLimit(t *testing.T) {
-	const whole = "1 outputs, 2 chunks, 5 events, 1 grants, 1 messages"
+	const whole = "1 outputs, 2 chunks, 1 extractions, 5 events, 1 grants, 1 messages"
 	for class, gone := range map[retention.Class]string{
-		retention.Outputs:  "0 outputs, 0 chunks, 5 events, 1 grants, 1 messages",
-		retention.Events:   "1 outputs, 2 chunks, 2 events, 1 grants, 1 messages",
-		retention.Leases:   "1 outputs, 2 chunks, 5 events, 0 grants, 1 messages",
-		retention.Messages: "0 outputs, 0 chunks, 0 events, 0 grants, 0 messages",
+		retention.Outputs:  "0 outputs, 0 chunks, 0 extractions, 5 events, 1 grants, 1 messages",
+		retention.Events:   "1 outputs, 2 chunks, 1 extractions, 2 events, 1 grants, 1 messages",
+		retention.Leases:   "1 outputs, 2 chunks, 1 extractions, 5 events, 0 grants, 1 messages",
+		retention.Messages: "0 outputs, 0 chunks, 0 extractions, 0 events, 0 grants, 0 messages",
 	} {
 		t.Run(string(class), func(t *testing.T) {
 			h := newEnv(t)
@@ -125,7 +131,7 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 			}
 		}
 	}
-	if got := stored(h, closed.Grant.TurnID); got != "0 outputs, 0 chunks, 2 events, 0 grants, 1 messages" {
+	if got := stored(h, closed.Grant.TurnID); got != "0 outputs, 0 chunks, 0 extractions, 2 events, 0 grants, 1 messages" {
 		t.Errorf("of the closed turn are left %s", got)
 	}
 	for turn, want := range open {

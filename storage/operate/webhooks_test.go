@@ -262,6 +262,9 @@ func TestEndsOfAttempts(t *testing.T) {
 	if n, err := h.RedeliverDead(t.Context(), "shop"); n != 1 || err != nil {
 		t.Error(n, err)
 	}
+	if _, d := view(); d.Attempts != 0 || !d.FirstAt.IsZero() { // its age counts anew
+		t.Errorf("a dead delivery that begins again: %+v", d)
+	}
 	c = claim()
 	if done, err := h.Redeliver(t.Context(), "shop", c.Reply.ID); done || err != nil {
 		t.Errorf("while it is sent: %v, %v", done, err)
@@ -288,6 +291,10 @@ func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
 	}
 	if h.end(c, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
 		t.Error("the older attempt has ended it")
+	}
+	if all, err := h.Deliveries(t.Context(), "shop", operate.Page{}); err != nil || len(all) != 1 ||
+		all[0].Attempts != 0 || !all[0].FirstAt.IsZero() {
+		t.Errorf("a delivery that begins again: %+v, %v", all, err)
 	}
 	again := h.claim("shop", "w", 1, 1)
 	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0],
