@@ -11,9 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -472,3 +475,41 @@ func TestARetiredAgentGetsNoSlot(t *testing.T) {
 
 // closed is SQL that closes all waiting messages.
 const closed = "update turnkeeper.messages set state = 'cancelled', closed_at = clock_timestamp() where state = 'waiting'"
+
+// TestAHeldScheduleIsRunNow runs a schedule whose message waits in another lane, because something holds it.
+func TestAHeldScheduleIsRunNow(t *testing.T) {
+	for name, hold := range map[string]func(h *env, before *storagetest.Dispatch) error{
+		"the level of the agent": func(h *env, _ *storagetest.Dispatch) error {
+			h.Exec(`update turnkeeper.agents set levels = '{"low": {"min_priority": 9}}'`)
+			err := h.PinLevel(h.T.Context(), operate.Pin{Agent: "clerk", Level: survival.Low, By: "ann"})
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error { _, err := tick.MoveLevels(ctx); return err })
+			return err
+		},
+		"a turn that waits for a person": func(h *env, before *storagetest.Dispatch) error {
+			before.Write(h.T, turnlog.Entry{Asks: []asks.Question{{Call: storagetest.Key(1, 1), Kind: asks.KindQuestion,
+				N: 1, Tool: "ask", Arguments: "{}", Terms: asks.Terms{Hold: true, Timeout: time.Hour}}}})
+			before.Wait(h.T)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			h.Register("clerk", false, morning)
+			before := h.Turn("x")
+			first, waiting, err := h.RunSchedule(t.Context(), "clerk", "morning")
+			if err != nil || waiting {
+				t.Fatalf("waiting %t, %v", waiting, err)
+			}
+			if err := hold(h, before); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := h.Message(t.Context(), first); err != nil || m.Lane == "clerk" {
+				t.Errorf("the message is not held: %+v, %v", m, err)
+			}
+			if id, waiting, err := h.RunSchedule(t.Context(), "clerk", "morning"); err != nil || !waiting ||
+				id != first {
+				t.Errorf("message %d is held, and the run is %d, waiting %t, %v", first, id, waiting, err)
+			}
+		})
+	}
+}
