@@ -49,6 +49,18 @@ func TestACancelledReplyKeepsWhatWasShown(t *testing.T) {
 		"not private": {[]inferencetest.Step{writes}, func(b *bench) {
 			b.def.ReplySink = policy.ReplyWithhold
 		}, marked + "The tap drips "},
+		"its last result is private, may be sent": {[]inferencetest.Step{looks, writes}, secret(policy.ReplyAllow),
+			marked + "Let me look.\n\nThe tap drips "},
+		"its last result is private, is withheld": {[]inferencetest.Step{looks, writes}, secret(policy.ReplyWithhold),
+			"This turn was cancelled."},
+		"its last result is private, to ask about": {[]inferencetest.Step{looks, writes}, secret(policy.ReplyAsk),
+			"This turn was cancelled."},
+		"an earlier result is private": {[]inferencetest.Step{looks, asks("list"), writes},
+			secret(policy.ReplyWithhold), "This turn was cancelled."},
+		"private, of a sub-agent": {[]inferencetest.Step{looks, writes}, func(b *bench) {
+			secret(policy.ReplyWithhold)(b)
+			b.store.lineage.Parent = 9
+		}, marked + "Let me look.\n\nThe tap drips "},
 		"a schedule": {[]inferencetest.Step{writes}, func(b *bench) {
 			b.store.trigger = turnkeeper.TriggerSchedule
 		}, ""},
@@ -58,7 +70,7 @@ func TestACancelledReplyKeepsWhatWasShown(t *testing.T) {
 				b := newBench(t, test.steps...).with(read("look").does(func(context.Context,
 					tools.Call) (tools.Result, error) {
 					return tools.Result{Text: "seen"}, nil
-				}))
+				}), read("list"))
 				test.set(b)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(agentturn.ErrCancelled) })
@@ -85,4 +97,11 @@ func TestACancelledReplyLeavesTheRoundsAlone(t *testing.T) {
 // private makes the message private, with a reply_sink.
 func private(sink string) func(*bench) {
 	return func(b *bench) { b.def.InboxLabels, b.def.ReplySink = []string{"private"}, sink }
+}
+
+// secret makes the results of the tool "look" private, with a reply_sink.
+func secret(sink string) func(*bench) {
+	return func(b *bench) {
+		b.tools[0].(*tool).spec.Flow.Labels, b.def.ReplySink = []policy.Label{policy.Private}, sink
+	}
 }
