@@ -256,6 +256,47 @@ func TestATurnIsCancelledWhileACallWaitsForInput(t *testing.T) {
 	})
 }
 
+// TestInputComesWithTooLittleTime checks that a call goes on with its input only if the lease outlasts a run of it, also
+// after the write that uses the input.
+func TestInputComesWithTooLittleTime(t *testing.T) {
+	const notUsed = "not finished: the turn was stopped before the call went on with the input that it had asked for."
+	for name, c := range map[string]struct {
+		lease time.Duration // a minute for the tool, 30 s of margin, and the rest
+		write time.Duration // how long the write takes
+		state turnkeeper.CallState
+		shown string // prefix of the result
+		used  bool
+	}{
+		"just enough":          {90*time.Second + 1, 0, turnkeeper.CallSucceeded, `{"seat":1}`, true},
+		"enough for the write": {100 * time.Second, 10*time.Second - 1, turnkeeper.CallSucceeded, `{"seat":1}`, true},
+		"too little":           {90 * time.Second, 0, turnkeeper.CallUnknown, "outcome unknown: ", false},
+		"used up by the write": {100 * time.Second, 10 * time.Second, turnkeeper.CallFailed, notUsed, true},
+	} {
+		for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed,
+			turnkeeper.EffectOnce} {
+			t.Run(name+", "+string(effect), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					book := newTool("book", effect).asksFor(1)
+					b := newBench(t, asks("book"), says("Done.")).with(book)
+					b.waits()
+					b.answer(seat(1))
+					b.lease, b.fault = c.lease, at(agentturn.PointStartAfter, 1, func() { time.Sleep(c.write) })
+					b.run(t.Context())
+					call, runs := b.store.calls()[0], 1
+					if c.state == turnkeeper.CallSucceeded {
+						runs = 2
+					}
+					if call.State != c.state || !strings.HasPrefix(call.Shown, c.shown) || book.runs.count() != runs ||
+						b.store.asked()[0].Used != c.used {
+						t.Errorf("the call is %s, %q, after %d runs; its input is used: %t", call.State, call.Shown,
+							book.runs.count(), b.store.asked()[0].Used)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A worker is lost after the call went on. A person says that it did not happen, and it goes on again with the same
 // input.
 func TestAPersonSettlesACallThatGotItsInput(t *testing.T) {
