@@ -1,6 +1,7 @@
 package agentturn_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -10,11 +11,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	askings "turnkeeper/asks"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -218,4 +222,63 @@ func TestToolTakenAway(t *testing.T) {
 			t.Errorf("%s, %q", call.State, call.Shown)
 		}
 	})
+}
+
+// A lookUp is a tool that can look up a call, and records the calls that it is asked about.
+type lookUp struct {
+	*tool
+	asked ledger
+}
+
+func (l *lookUp) Reconcile(_ context.Context, call tools.Call) (tools.Result, bool, error) {
+	l.asked.add(call)
+	return tools.Result{Text: "It was paid."}, true, nil
+}
+
+// TestACallIsLookedUpAsItRan checks that a tool is asked about the call with which it ran, not about the one that the
+// model has written.
+func TestACallIsLookedUpAsItRan(t *testing.T) {
+	edited := askings.Answer{Decision: askings.Approved, Edited: `{"text":"five"}`}
+	for name, c := range map[string]struct {
+		change func(pay *tool) // nil: nothing
+		asks   string
+		answer askings.Answer // to what it waits for; zero: it does not wait
+		want   string         // its arguments
+	}{
+		"as planned":                   {nil, `pay {"text":"four"}`, askings.Answer{}, `{"text":"four"}`},
+		"approved":                     {func(pay *tool) { pay.needsApproval() }, `pay {"text":"four"}`, yes, `{"text":"four"}`},
+		"edited":                       {func(pay *tool) { pay.needsApproval() }, `pay {"text":"four"}`, edited, `{"text":"five"}`},
+		"with the text of a handle":    {nil, withHandle, askings.Answer{}, `{"text":"seen"}`},
+		"edited, with a handle before": {func(pay *tool) { pay.needsApproval() }, withHandle, edited, `{"text":"five"}`},
+		"with input":                   {func(pay *tool) { pay.asksFor(1) }, `pay {"text":"four"}`, seat(4), `{"text":"four"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pay := &lookUp{tool: payText()}
+				if c.change != nil {
+					c.change(pay.tool)
+				}
+				b := newBench(t, asks("page"), asks(c.asks), says("Paid.")).with(labelled("page", "seen",
+					policy.Untrusted), pay)
+				b.bounds.OutputHandles = true
+				if c.answer.Decision != "" {
+					b.waits()
+					b.answer(c.answer)
+				}
+				b.lose(agentturn.PointEffectDone, 1)
+				b.succeeds("Paid.")
+				if len(pay.asked.calls) != 1 || b.states()[1] != turnkeeper.CallSucceeded {
+					t.Fatalf("it was asked about %+v, and is %s", pay.asked.calls, b.states()[1])
+				}
+				ran, asked := pay.runs.calls[len(pay.runs.calls)-1], pay.asked.calls[0]
+				if diff := cmp.Diff(ran, asked, cmpopts.IgnoreFields(tools.Call{}, "Outputs", "Progress", "Sample",
+					"CheckDestination")); diff != "" {
+					t.Errorf("it is asked about another call than ran (-ran +asked):\n%s", diff)
+				}
+				if string(asked.Arguments) != c.want || len(asked.Labels) == 0 {
+					t.Errorf("it is asked about %s, with labels %v", asked.Arguments, asked.Labels)
+				}
+			})
+		})
+	}
 }
