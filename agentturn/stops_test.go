@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -284,6 +285,101 @@ func TestShutdown(t *testing.T) {
 					t.Error("an effect was run again")
 				}
 				b.requests()
+			})
+		})
+	}
+}
+
+// TestAHandBackUndoesWhatHasNotBegun hands a turn back because its worker stops while the start of a call is written.
+// The journal must not have a trace of it, and the next worker begins the call once.
+func TestAHandBackUndoesWhatHasNotBegun(t *testing.T) {
+	done := []inferencetest.Step{says("Done.")}
+	background := []inferencetest.Step{asks("wait_for_tool_output {}"), says("Done.")}
+	for name, c := range map[string]struct {
+		tool  *tool // nil: it sends a task to a sub-agent
+		until func(b *bench)
+		then  []inferencetest.Step
+		state turnkeeper.CallState // of the call when the turn was handed back
+		runs  int                  // in all
+	}{
+		"once":  {tool: once("way"), then: done, state: turnkeeper.CallPlanned, runs: 1},
+		"keyed": {tool: newTool("way", turnkeeper.EffectKeyed), then: done, state: turnkeeper.CallPlanned, runs: 1},
+		"approved": {tool: once("way").needsApproval(), until: func(b *bench) {
+			b.waits()
+			b.answer(yes)
+		}, then: done, state: turnkeeper.CallPlanned, runs: 1},
+		"with input": {tool: once("way").asksFor(1), until: func(b *bench) {
+			b.waits()
+			b.answer(seat(4))
+		}, then: done, state: turnkeeper.CallStarted, runs: 2},
+		"a read with input": {tool: read("way").asksFor(1), until: func(b *bench) {
+			b.waits()
+			b.answer(seat(4))
+		}, then: done, state: turnkeeper.CallStarted, runs: 2},
+		"again in the background": {
+			tool:  lasting("way", turnkeeper.EffectKeyed, 20*time.Second).withBackground(),
+			until: func(b *bench) { b.lose(agentturn.PointModelBefore, 2) },
+			then:  background, state: turnkeeper.CallRunning, runs: 2,
+		},
+		// the model answers before the result arrives, and after
+		"detached": {tool: far("way", turnkeeper.EffectOnce), then: slices.Repeat(done, 2),
+			state: turnkeeper.CallPlanned},
+		"a sub-agent": {then: done, state: turnkeeper.CallPlanned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := asyncBench(t, asks("way", "quick"))
+				if c.tool == nil {
+					b = team(t, asks(charges("scout", "find it"), "quick"))
+				} else {
+					b.with(c.tool)
+				}
+				b.with(read("quick"))
+				if c.until != nil {
+					c.until(b)
+				}
+				ctx, stop := context.WithCancelCause(t.Context())
+				b.before = func(e turnlog.Entry) error {
+					if e.Outcome == nil && len(e.Starts)+len(e.Inputs) > 0 {
+						stop(agentturn.ErrShutdown)
+						return context.Canceled
+					}
+					return nil
+				}
+				before := b.store.calls()
+				if o := b.run(ctx); o.State != turnkeeper.TurnQueued {
+					t.Fatalf("the turn is %s", o.State)
+				}
+				last := b.store.entries[len(b.store.entries)-1]
+				if len(last.Starts)+len(last.Inputs)+len(last.Results) > 0 || b.states()[0] != c.state {
+					t.Errorf("the call is %s; the write has %+v, %v, %+v", b.states()[0], last.Starts, last.Inputs,
+						last.Results)
+				}
+				if diff := cmp.Diff(before, b.store.calls()); diff != "" && len(before) > 0 {
+					t.Errorf("the calls have changed: %s", diff)
+				}
+				for _, ask := range b.store.asked() {
+					if ask.Used {
+						t.Errorf("%s %d counts as used", ask.Kind, ask.N)
+					}
+				}
+				b.before = nil
+				b.script.Add(c.then...)
+				if c.tool == nil || c.tool.spec.Detached {
+					b.waits()
+					if c.tool == nil {
+						b.store.reply(farKey, good("found"))
+					} else {
+						b.store.arrive(farKey, turnkeeper.CallSucceeded, "found")
+					}
+				}
+				b.succeeds("Done.")
+				if b.states()[0] != turnkeeper.CallSucceeded {
+					t.Errorf("the call is %s", b.states()[0])
+				}
+				if c.tool != nil && c.tool.runs.count() != c.runs {
+					t.Errorf("%d runs, want %d", c.tool.runs.count(), c.runs)
+				}
 			})
 		})
 	}
