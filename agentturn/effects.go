@@ -71,10 +71,14 @@ func (e *execution) runTransactional(ctx context.Context, call *calls.Call) erro
 	}
 	e.at(ctx, pointTransactEnter)
 	start := newStart(call)
+	var held leases // of the newest run; the transaction records its result
+	defer func() { held.release() }()
 	result, err := e.journal.Transact(ctx, start, e.timeout(call.Spec)+tools.DefaultGrace,
 		func(ctx context.Context) turnlog.CallResult {
+			held.release()
 			execute, id := e.tooling.prepare(call)
 			done := execute(ctx)
+			held = append(held, done.Memory)
 			result := e.tooling.callResult(call, done.Result, id)
 			result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
 			result = call.WithNotes(result)
