@@ -256,8 +256,8 @@ func TestATurnIsCancelledWhileACallWaitsForInput(t *testing.T) {
 	})
 }
 
-// TestInputComesWithTooLittleTime checks that a call goes on with its input only if the lease outlasts a run of it, also
-// after the write that uses the input.
+// TestInputComesWithTooLittleTime checks that a call goes on with its input only if the lease outlasts a run of it,
+// also after the write that uses the input.
 func TestInputComesWithTooLittleTime(t *testing.T) {
 	const notUsed = "not finished: the turn was stopped before the call went on with the input that it had asked for."
 	for name, c := range map[string]struct {
@@ -268,7 +268,7 @@ func TestInputComesWithTooLittleTime(t *testing.T) {
 		used  bool
 	}{
 		"just enough":          {90*time.Second + 1, 0, turnkeeper.CallSucceeded, `{"seat":1}`, true},
-		"enough for the write": {100 * time.Second, 10*time.Second - 1, turnkeeper.CallSucceeded, `{"seat":1}`, true},
+		"enough to write":      {100 * time.Second, 10*time.Second - 1, turnkeeper.CallSucceeded, `{"seat":1}`, true},
 		"too little":           {90 * time.Second, 0, turnkeeper.CallUnknown, "outcome unknown: ", false},
 		"used up by the write": {100 * time.Second, 10 * time.Second, turnkeeper.CallFailed, notUsed, true},
 	} {

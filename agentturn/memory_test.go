@@ -89,8 +89,8 @@ func TestEachWayGivesItsMemoryBack(t *testing.T) {
 		"run":               {way: once("way").does(give)},
 		"read":              {way: read("way").does(give)},
 		"in the background": {way: once("way").does(later).withBackground(), more: wait},
-		"again in the background": {way: newTool("way", turnkeeper.EffectKeyed).does(later).withBackground(), more: wait,
-			until: func(b *bench) { b.lose(agentturn.PointModelBefore, 2) }},
+		"again in the background": {way: newTool("way", turnkeeper.EffectKeyed).does(later).withBackground(),
+			more: wait, until: func(b *bench) { b.lose(agentturn.PointModelBefore, 2) }},
 		"in a transaction": {way: within},
 		"resumed with input": {way: asksFirst, until: func(b *bench) {
 			b.waits()

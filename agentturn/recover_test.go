@@ -238,6 +238,7 @@ func (l *lookUp) Reconcile(_ context.Context, call tools.Call) (tools.Result, bo
 // TestACallIsLookedUpAsItRan checks that a tool is asked about the call with which it ran, not about the one that the
 // model has written.
 func TestACallIsLookedUpAsItRan(t *testing.T) {
+	approved := func(pay *tool) { pay.needsApproval() }
 	edited := askings.Answer{Decision: askings.Approved, Edited: `{"text":"five"}`}
 	for name, c := range map[string]struct {
 		change func(pay *tool) // nil: nothing
@@ -245,12 +246,12 @@ func TestACallIsLookedUpAsItRan(t *testing.T) {
 		answer askings.Answer // to what it waits for; zero: it does not wait
 		want   string         // its arguments
 	}{
-		"as planned":                   {nil, `pay {"text":"four"}`, askings.Answer{}, `{"text":"four"}`},
-		"approved":                     {func(pay *tool) { pay.needsApproval() }, `pay {"text":"four"}`, yes, `{"text":"four"}`},
-		"edited":                       {func(pay *tool) { pay.needsApproval() }, `pay {"text":"four"}`, edited, `{"text":"five"}`},
-		"with the text of a handle":    {nil, withHandle, askings.Answer{}, `{"text":"seen"}`},
-		"edited, with a handle before": {func(pay *tool) { pay.needsApproval() }, withHandle, edited, `{"text":"five"}`},
-		"with input":                   {func(pay *tool) { pay.asksFor(1) }, `pay {"text":"four"}`, seat(4), `{"text":"four"}`},
+		"as planned":       {nil, `pay {"text":"four"}`, askings.Answer{}, `{"text":"four"}`},
+		"approved":         {approved, `pay {"text":"four"}`, yes, `{"text":"four"}`},
+		"edited":           {approved, `pay {"text":"four"}`, edited, `{"text":"five"}`},
+		"a handle":         {nil, withHandle, askings.Answer{}, `{"text":"seen"}`},
+		"an edited handle": {approved, withHandle, edited, `{"text":"five"}`},
+		"with input":       {func(pay *tool) { pay.asksFor(1) }, `pay {"text":"four"}`, seat(4), `{"text":"four"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

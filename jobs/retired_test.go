@@ -17,8 +17,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A household is the models of two agents: the boss gives each message to the helper, who pays for it. Each answers with
-// the result of its call.
+// A household is the models of two agents: the boss gives each message to the helper, who pays for it. Each answers
+// with the result of its call.
 type household struct{}
 
 func (household) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
