@@ -170,7 +170,8 @@ end $$;
 create trigger push_reply after insert on turnkeeper.replies for each row execute function turnkeeper.push_reply();
 
 -- Claim due deliveries, oldest first, for p_hold. All workers together claim at most p_slots at a time. Each claim
--- counts as an attempt; claims of dead workers are void. The lock on the webhook's row serialises the counting.
+-- counts as an attempt; claims of dead workers are void. The lock on the webhook's row serialises the counting. Whoever
+-- changes both locks the webhook before its deliveries, and this waits for no delivery that another changes.
 -- Deliveries of asks that were closed meanwhile are deleted: nobody needs to answer them. A delivery that fails is set
 -- aside, and stops no other.
 create function turnkeeper.claim_deliveries(p_webhook text, p_worker text, p_slots integer, p_limit integer,
@@ -194,10 +195,11 @@ begin
         where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp()
           and turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after)
               and not turnkeeper.is_aside('delivery', d.id::text)
+        for update of d skip locked -- the end of an attempt may still run, although its worker is gone
     loop
         begin
             update turnkeeper.webhook_deliveries d set claim = null, due_at = clock_timestamp()
-            where d.id = v_id and d.claim is not null and d.due_at > clock_timestamp();
+            where d.id = v_id;
         exception when others then
             perform turnkeeper.put_aside_or_raise('delivery', v_id::text, sqlstate, sqlerrm);
         end;

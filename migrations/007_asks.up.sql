@@ -505,10 +505,10 @@ begin
         where d.webhook = p_webhook and d.state = 'pending' and d.ask_id is not null and d.due_at <= clock_timestamp()
             and a.state <> 'open'
           and not turnkeeper.is_aside('delivery', d.id::text)
+        for update of d skip locked
     loop
         begin
-            delete from turnkeeper.webhook_deliveries where id = v_id and state = 'pending'
-                and due_at <= clock_timestamp();
+            delete from turnkeeper.webhook_deliveries where id = v_id;
         exception when others then
             perform turnkeeper.put_aside_or_raise('delivery', v_id::text, sqlstate, sqlerrm);
         end;

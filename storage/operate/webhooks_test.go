@@ -373,6 +373,58 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// The end of an attempt and a claim lock in the same order, and a claim waits for no delivery. Otherwise the end of an
+// attempt that a killed worker left behind and the claim of another worker would wait for each other.
+func TestAnEndAndAClaimDoNotWaitForEachOther(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	h.reply("one")
+	h.reply("two")
+	c := h.claim("shop", "worker-1", 3, 1)[0]
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	lock := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("select from turnkeeper.webhooks for no key update") // as a claim begins
+	ended := make(chan bool)
+	go func() {
+		held, err := h.EndDelivery(t.Context(), c, outbox.DeliveryEnd{State: outbox.DeliveryPending, Wait: time.Hour})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- held
+	}()
+	h.AwaitLockWaits(1)
+	lock("select from turnkeeper.webhook_deliveries where id = $1 for update nowait", c.ID)
+	if err := tx.Commit(t.Context()); err != nil || !<-ended {
+		t.Errorf("the attempt's result was not recorded, error %v", err)
+	}
+	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp()")
+	c = h.claim("shop", "worker-1", 3, 1)[0]
+	h.HeartBeat("worker-1", 1, 0)
+	h.Exec("update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp() where worker_id = 'worker-1'")
+	if tx, err = h.Pool().Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lock("select from turnkeeper.webhook_deliveries where id = $1 for update", c.ID) // as its worker may still do
+	if claimed := h.claim("shop", "worker-2", 3, 3); len(claimed) != 1 || claimed[0].ID == c.ID {
+		t.Errorf("beside delivery %d, %v was claimed", c.ID, claimed)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if claimed := h.claim("shop", "worker-2", 3, 3); len(claimed) != 1 || claimed[0].ID != c.ID {
+		t.Errorf("after it, %v was claimed", claimed)
+	}
+}
+
 // The pause that an endpoint asked for applies after every result of a concurrent attempt.
 func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 	for name, later := range map[string]outbox.DeliveryEnd{

@@ -28,8 +28,13 @@ where w.name = @webhook and w.paused_at is null and d.due_at is not null;
 -- name: EndDelivery :one
 -- Records the result of an attempt if the claim is still valid. A pause that the endpoint asked for applies to all
 -- its deliveries, even if a concurrent attempt succeeds. An interrupted attempt does not count, and says nothing
--- about the endpoint.
-with ended as (
+-- about the endpoint. The webhook is locked first: see claim_deliveries.
+with locked as materialized (
+    select w.name from turnkeeper.webhooks w
+    where w.name = @webhook and not @uncounted::boolean and (@state::text <> 'delivered' or w.not_before is not null
+        or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
+    for no key update
+), ended as (
     update turnkeeper.webhook_deliveries set state = @state, claim = null, attempts = attempts - case
         when @uncounted::boolean then 1 else 0 end,
         due_at = case when @state = 'pending' then clock_timestamp() + @wait::interval end,
@@ -37,7 +42,7 @@ with ended as (
         duration_ms = case when @uncounted then duration_ms else @duration_ms::bigint end,
         status = case when @uncounted then status else sqlc.narg(status)::integer end,
         error = case when @uncounted then error else sqlc.narg(error)::text end
-    where id = @id and claim = @claim::text
+    where id = @id and claim = @claim::text and (select count(*) from locked) >= 0
     returning state
 ), endpoint as (
     update turnkeeper.webhooks w set
@@ -50,9 +55,8 @@ with ended as (
         paused_at = case when @gone::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
         paused_reason = case when @gone::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone')
             else w.paused_reason end
-    from ended
-    where w.name = @webhook and not @uncounted and (ended.state <> 'delivered' or w.not_before is not null
-        or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
+    from ended, locked
+    where w.name = locked.name
 )
 select count(*) from ended;
 

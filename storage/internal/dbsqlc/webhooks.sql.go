@@ -67,37 +67,42 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 }
 
 const EndDelivery = `-- name: EndDelivery :one
-with ended as (
-    update turnkeeper.webhook_deliveries set state = $1, claim = null, attempts = attempts - case
+with locked as materialized (
+    select w.name from turnkeeper.webhooks w
+    where w.name = $1 and not $2::boolean and ($3::text <> 'delivered' or w.not_before is not null
+        or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
+    for no key update
+), ended as (
+    update turnkeeper.webhook_deliveries set state = $3, claim = null, attempts = attempts - case
         when $2::boolean then 1 else 0 end,
-        due_at = case when $1 = 'pending' then clock_timestamp() + $3::interval end,
+        due_at = case when $3 = 'pending' then clock_timestamp() + $4::interval end,
         last_at = case when $2 then last_at else clock_timestamp() end,
-        duration_ms = case when $2 then duration_ms else $4::bigint end,
-        status = case when $2 then status else $5::integer end,
-        error = case when $2 then error else $6::text end
-    where id = $7 and claim = $8::text
+        duration_ms = case when $2 then duration_ms else $5::bigint end,
+        status = case when $2 then status else $6::integer end,
+        error = case when $2 then error else $7::text end
+    where id = $8 and claim = $9::text and (select count(*) from locked) >= 0
     returning state
 ), endpoint as (
     update turnkeeper.webhooks w set
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,
-        last_error = coalesce($6::text, w.last_error),
-        not_before = case when $9::interval > interval '0' then greatest(w.not_before,
-            clock_timestamp() + $9::interval)
+        last_error = coalesce($7::text, w.last_error),
+        not_before = case when $10::interval > interval '0' then greatest(w.not_before,
+            clock_timestamp() + $10::interval)
             when ended.state = 'delivered' and w.not_before <= clock_timestamp() then null else w.not_before end,
-        paused_at = case when $10::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
-        paused_reason = case when $10::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone')
+        paused_at = case when $11::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
+        paused_reason = case when $11::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone')
             else w.paused_reason end
-    from ended
-    where w.name = $11 and not $2 and (ended.state <> 'delivered' or w.not_before is not null
-        or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
+    from ended, locked
+    where w.name = locked.name
 )
 select count(*) from ended
 `
 
 type EndDeliveryParams struct {
-	State      string
+	Webhook    string
 	Uncounted  bool
+	State      string
 	Wait       time.Duration
 	DurationMs int64
 	Status     *int32
@@ -106,16 +111,16 @@ type EndDeliveryParams struct {
 	Claim      string
 	Rest       time.Duration
 	Gone       bool
-	Webhook    string
 }
 
 // Records the result of an attempt if the claim is still valid. A pause that the endpoint asked for applies to all
 // its deliveries, even if a concurrent attempt succeeds. An interrupted attempt does not count, and says nothing
-// about the endpoint.
+// about the endpoint. The webhook is locked first: see claim_deliveries.
 func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EndDelivery,
-		arg.State,
+		arg.Webhook,
 		arg.Uncounted,
+		arg.State,
 		arg.Wait,
 		arg.DurationMs,
 		arg.Status,
@@ -124,7 +129,6 @@ func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64
 		arg.Claim,
 		arg.Rest,
 		arg.Gone,
-		arg.Webhook,
 	)
 	var count int64
 	err := row.Scan(&count)
