@@ -224,7 +224,7 @@ func TestToolTakenAway(t *testing.T) {
 	})
 }
 
-// A lookUp is a tool that can look up a call, and records the calls that it is asked about.
+// A lookUp is a tools.Reconciler that records the calls it is asked to reconcile.
 type lookUp struct {
 	*tool
 	asked ledger
@@ -235,8 +235,8 @@ func (l *lookUp) Reconcile(_ context.Context, call tools.Call) (tools.Result, bo
 	return tools.Result{Text: "It was paid."}, true, nil
 }
 
-// TestACallIsLookedUpAsItRan checks that a tool is asked about the call with which it ran, not about the one that the
-// model has written.
+// TestACallIsLookedUpAsItRan checks that Reconcile gets the arguments with which the call ran, not those that the model
+// wrote.
 func TestACallIsLookedUpAsItRan(t *testing.T) {
 	approved := func(pay *tool) { pay.needsApproval() }
 	edited := askings.Answer{Decision: askings.Approved, Edited: `{"text":"five"}`}

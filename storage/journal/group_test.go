@@ -358,7 +358,7 @@ func TestAWriteThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// A write whose context ends just when it is to be sent lets the next one be sent.
+// A write that is cancelled when it becomes the leader of its group makes the next one the leader.
 func TestAWriteThatIsGivenUpAsItIsSent(t *testing.T) {
 	h := newEnv(t)
 	d := h.TurnOf("clerk", "worker-1")
