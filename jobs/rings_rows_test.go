@@ -66,8 +66,24 @@ var ringings = []ringing{
 		b.Submit("clerk", "", "x")
 		b.Exec(`insert into turnkeeper.set_aside (kind, id, code, error, next_try)
 			select 'message', id, 'XX000', 'x', now() + interval '1 hour' from turnkeeper.messages`)
-		return func() { _, err := b.RetryAside(b.t.Context(), granting.Subject{}); b.fatal(err) }
+		return func() { b.retryAside(granting.Subject{Kind: "message", ID: b.one("messages")}) }
 	}},
+	{"all that is set aside is retried", "operate.RetryAside", []string{"go inbox", "go turns"}, func(b *bells) func() {
+		return func() { b.retryAside(granting.Subject{}) }
+	}},
+	{"a delivery that is set aside is retried", "operate.RetryAside", []string{"go inbox", "go turns"},
+		func(b *bells) func() {
+			b.delivered()
+			b.Exec(`insert into turnkeeper.set_aside (kind, id, code, error, next_try)
+				select 'delivery', id, 'XX000', 'x', now() + interval '1 hour' from turnkeeper.webhook_deliveries`)
+			return func() { b.retryAside(granting.Subject{Kind: "delivery", ID: b.one("webhook_deliveries")}) }
+		}},
+	{"a pause before a delivery is shortened", "operate.SweepDeliveries operate.ringIfDue", []string{"go turns"},
+		func(b *bells) func() {
+			b.delivered()
+			b.Exec("update turnkeeper.webhook_deliveries set due_at = now() + interval '1 day'")
+			return func() { b.fatal(b.SweepDeliveries(b.t.Context())) }
+		}},
 
 	{"a turn is granted to a worker", "", []string{"go river_insert"}, func(b *bells) func() {
 		b.Submit("clerk", "", "x")

@@ -210,6 +210,16 @@ func (b *bells) reply() turnkeeper.ReplyID {
 	return storagetest.One[turnkeeper.ReplyID](b.DB, "select max(id) from turnkeeper.replies")
 }
 
+// one returns the id of the only row of a table.
+func (b *bells) one(table string) string {
+	return storagetest.One[string](b.DB, "select id::text from turnkeeper."+table)
+}
+
+func (b *bells) retryAside(one granting.Subject) {
+	_, err := b.RetryAside(b.t.Context(), one)
+	b.fatal(err)
+}
+
 func (b *bells) lose(d *storagetest.Dispatch) {
 	b.Exec(`update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()
 		where grant_id = $1`, d.Grant.GrantID)

@@ -79,11 +79,12 @@ func TestRunLooksAgain(t *testing.T) {
 			set:   func(w *testEnv) { w.sit.Waiting, w.messages = 1, inLanes(1) },
 			freed: seconds(0.3), rings: seconds(0.5), for_: 4 * time.Second, want: seconds(0, 0.5),
 		},
-		"by the poll when it cannot know what is due": {
+		"soon when it cannot know what is due, as no doorbell announces it": {
 			set: func(w *testEnv) {
 				w.nextDue = func(time.Time) (time.Duration, error) { return 0, errors.New("no database") }
 			},
-			for_: 6 * time.Second, want: seconds(0, 5),
+			for_: 2500 * time.Millisecond, config: scheduler.Config{PollInterval: time.Hour},
+			want: seconds(0, 1.02, 2.04),
 		},
 		"soon after one that failed": {
 			set:  func(w *testEnv) { w.fail = errors.New("no database") },

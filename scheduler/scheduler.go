@@ -277,7 +277,7 @@ func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration 
 	}
 	due, err := s.Store.NextDue(ctx, report.Looked)
 	if err != nil {
-		return poll
+		return min(poll, afterError)
 	}
 	return max(min(poll, due), time.Millisecond)
 }

@@ -28,6 +28,7 @@ func TestLimits(t *testing.T) {
 		"seeEvery":        {Test: "TestWhenTheStoreIsAsked"},
 		"pace":            {Test: "TestWhenTheStoreIsAsked"},
 		"fullPause":       {Test: "TestWhenTheStoreIsAsked"},
+		"afterError":      {Test: "TestWhenTheStoreIsAsked"},
 		"maxHeaderBytes":  {Test: "TestAnswers"},
 		"maxExcerptChars": {Test: "TestExcerpt"},
 		"maxDrainBytes":   {Test: "TestAnswers"},
@@ -47,6 +48,8 @@ type diary struct {
 	ends    []outbox.DeliveryEnd
 	give    []outbox.DeliveryClaim // with the next query
 	due     time.Duration          // when the next delivery is due; 0: there is none
+	away    bool                   // queries fail
+	lost    bool                   // queries of when the next delivery is due fail
 	noNotes time.Duration          // until then no result can be recorded
 	gone    bool                   // the webhook was removed
 }
@@ -68,6 +71,9 @@ func (d *diary) ClaimDeliveries(_ context.Context, _ string, _ turnkeeper.Worker
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.claims, d.hold = append(d.claims, time.Since(d.began)), hold
+	if d.away {
+		return nil, errAway
+	}
 	given := d.give
 	d.give = nil
 	return given, nil
@@ -76,6 +82,9 @@ func (d *diary) ClaimDeliveries(_ context.Context, _ string, _ turnkeeper.Worker
 func (d *diary) NextDelivery(context.Context, string) (time.Duration, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.lost {
+		return 0, false, errAway
+	}
 	return max(0, d.due-time.Since(d.began)), d.due > 0, nil
 }
 
@@ -120,8 +129,8 @@ func wantTimes(t *testing.T, what string, got []time.Duration, want ...time.Dura
 
 const ms = time.Millisecond
 
-// TestWhenTheStoreIsAsked checks the times of queries without a doorbell: at each poll, when a delivery is due, and
-// twice a second while one is due that other workers hold up.
+// TestWhenTheStoreIsAsked checks the times of queries without a doorbell: at each poll, when a delivery is due, twice a
+// second while one is due that other workers hold up, and after a failure.
 func TestWhenTheStoreIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
@@ -139,6 +148,20 @@ func TestWhenTheStoreIsAsked(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		synctest.Wait()
 		wantTimes(t, "queries with a delivery in 20 s", d.claims, 0, 20*time.Second+50*ms, 20*time.Second+600*ms)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{away: true}
+		d.keep(t, zap.NewNop())
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		wantTimes(t, "queries of a database that is away", d.claims, 0, 5*time.Second, 10*time.Second)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{lost: true}
+		d.keep(t, zap.NewNop())
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		wantTimes(t, "queries without a time of the next", d.claims, 0, 5*time.Second+50*ms, 10*time.Second+100*ms)
 	})
 }
 

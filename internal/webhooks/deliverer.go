@@ -95,6 +95,8 @@ const (
 	seeEvery  = 10 * time.Second      // interval of recording that the endpoints are served
 	pace      = 50 * time.Millisecond // minimum between queries: hundreds of turns may end per second
 	fullPause = 500 * time.Millisecond
+
+	afterError = 5 * time.Second // maximum between queries while they fail: no doorbell says that they would succeed
 )
 
 // New returns a Deliverer.
@@ -197,7 +199,11 @@ func (e *endpoint) run(ctx, sending context.Context) {
 				e.add(-1)
 			})
 		}
-		e.wait(ctx, err == nil && len(claims) == 0)
+		if err != nil {
+			_ = pause.For(ctx, min(e.PollInterval, afterError))
+			continue
+		}
+		e.wait(ctx, len(claims) == 0)
 	}
 }
 
@@ -232,7 +238,10 @@ func (e *endpoint) claim(ctx context.Context) ([]outbox.DeliveryClaim, error) {
 func (e *endpoint) wait(ctx context.Context, idle bool) {
 	wait := e.PollInterval
 	if idle && e.room() > 0 {
-		if next, ok, err := e.Store.NextDelivery(ctx, e.Name); err == nil && ok {
+		switch next, ok, err := e.Store.NextDelivery(ctx, e.Name); {
+		case err != nil:
+			wait = min(wait, afterError)
+		case ok:
 			wait = min(wait, max(next, fullPause)) // due already: other workers use all of Concurrency
 		}
 		_ = pause.For(ctx, pace)

@@ -45,5 +45,8 @@ func (s *Control) RetryAside(ctx context.Context, one granting.Subject) (int, er
 	if err == nil {
 		err = s.db.Q.RingInbox(ctx)
 	}
+	if err == nil && (one.Kind == "" || one.Kind == granting.AsideDelivery) {
+		err = s.db.Q.RingTurns(ctx)
+	}
 	return int(n), pg.Translate(err)
 }

@@ -313,8 +313,9 @@ const longestWait = 9 * time.Hour
 // SweepDeliveries deletes deliveries whose webhook was removed while their turn ended, and
 // shortens pauses that became too long because the clock was set back.
 func (s *WebhookStore) SweepDeliveries(ctx context.Context) error {
-	if _, err := s.db.Q.MendDeliveries(ctx, longestWait); err != nil {
-		return pg.Translate(err)
+	n, err := s.db.Q.MendDeliveries(ctx, longestWait)
+	if err := s.ringIfDue(ctx, n, err); err != nil {
+		return err
 	}
 	return s.removeDeliveries(ctx)
 }

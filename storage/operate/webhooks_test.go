@@ -131,6 +131,47 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// NextDelivery returns when the next delivery is to be claimed: when it is due, when the next try of one that is set
+// aside begins, when a claim expires, or when the endpoint's pause ends.
+func TestNextDelivery(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	h.hook("desk")
+	want := func(what string, least, most time.Duration) {
+		t.Helper()
+		if wait, ok, err := h.NextDelivery(t.Context(), "shop"); err != nil || !ok || wait < least || wait > most {
+			t.Errorf("%s: in %s, %t, error %v", what, wait, ok, err)
+		}
+	}
+	none := func(what string) {
+		t.Helper()
+		if wait, ok, err := h.NextDelivery(t.Context(), "shop"); err != nil || ok {
+			t.Errorf("%s: in %s, %t, error %v", what, wait, ok, err)
+		}
+	}
+	none("no delivery")
+	h.reply("one")
+	want("one is due", 0, 0)
+	h.Exec(`select turnkeeper.put_aside('delivery', id::text, '40P01', 'deadlock detected')
+		from turnkeeper.webhook_deliveries where webhook = 'shop'`)
+	want("it is set aside", time.Second, 5*time.Second)
+	h.reply("two")
+	want("another is due", 0, 0)
+	c := h.claim("shop", "worker-1", 3, 3)
+	want("the other is claimed", time.Second, 5*time.Second)
+	h.Exec("update turnkeeper.set_aside set next_try = clock_timestamp() + interval '1 hour'")
+	want("the claim expires first", hold-20*time.Second, hold)
+	h.end(c[0], outbox.DeliveryEnd{State: outbox.DeliveryDelivered})
+	want("only the one set aside is left", 50*time.Minute, time.Hour)
+	h.Exec(`update turnkeeper.webhook_deliveries set due_at = clock_timestamp() + interval '2 hours'
+		where webhook = 'shop' and state = 'pending'`)
+	want("it is due after that", 110*time.Minute, 2*time.Hour)
+	h.Exec("update turnkeeper.webhooks set not_before = clock_timestamp() + interval '3 hours'")
+	want("the endpoint rests", 170*time.Minute, 3*time.Hour)
+	h.Exec("update turnkeeper.webhook_deliveries set state = 'dead', due_at = null where webhook = 'shop'")
+	none("none is pending")
+}
+
 // Many workers claim deliveries concurrently while turns end. Each delivery is claimed once, and
 // never more at a time than there are slots.
 func TestClaimsBesideEachOther(t *testing.T) {

@@ -15,13 +15,19 @@ select id::bigint as id, claim::text as claim, attempts::integer as attempts, tr
 from turnkeeper.claim_deliveries(@webhook::text, @worker::text, @slots::integer, @max_rows::integer, @hold::interval);
 
 -- name: NextDelivery :one
--- The time until a delivery of a webhook is due, or a claim expires. No row: none is pending. Zero if a
--- delivery is due, even if all slots are claimed.
+-- The time until a delivery of a webhook is due, a claim expires, or one that is set aside is to be tried again.
+-- No row: none is pending. Zero if a delivery is due, even if all slots are claimed.
 select greatest(extract(epoch from greatest(d.due_at, w.not_before) - clock_timestamp()), 0)::float8 as seconds
 from turnkeeper.webhooks w, lateral (
-    select p.due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
-      and not turnkeeper.is_aside('delivery', p.id::text)
-    order by p.due_at limit 1
+    select min(due_at)::timestamptz as due_at from (
+        (select p.due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
+          and not turnkeeper.is_aside('delivery', p.id::text)
+        order by p.due_at limit 1)
+        union all
+        select greatest(p.due_at, s.next_try) from turnkeeper.set_aside s
+            join turnkeeper.webhook_deliveries p on p.id = case when s.kind = 'delivery' then s.id::bigint end
+        where s.kind = 'delivery' and p.webhook = w.name and p.state = 'pending'
+    ) o
 ) d
 where w.name = @webhook and w.paused_at is null and d.due_at is not null;
 

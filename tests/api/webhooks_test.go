@@ -397,6 +397,28 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 	}
 }
 
+// A delivery that failed in the database and was set aside is tried again when its pause ends: no poll and no doorbell
+// is needed.
+func TestADeliveryThatWasSetAside(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.Model.Then(env.Echo("Done: "))
+	shop := env.NewWebhookReceiver(t, nil)
+	e.AddWebhook("shop", shop.URL)
+	e.Exec("create sequence claims")
+	e.Exec(`create function fail_once() returns trigger language plpgsql as $$ begin
+		if new.claim is not null and nextval('claims') = 1 then raise deadlock_detected; end if; return new; end $$`)
+	e.Exec("create trigger fail_once before update on webhook_deliveries for each row execute function fail_once()")
+	e.StartWorker()
+	e.AwaitClosed(e.Send("clerk", "first"))
+	e.Await("the delivery is set aside", "select exists (select from set_aside where kind = 'delivery')")
+	e.AwaitDeliveries("shop", "delivered", 1)
+	if n := len(shop.Deliveries()); n != 1 {
+		t.Errorf("%d deliveries came", n)
+	}
+}
+
 var receiverLine = regexp.MustCompile(`(?m)^listening at (http://\S+)$`)
 
 // The example receiver of the documentation accepts a worker's deliveries once, and nothing else.

@@ -320,15 +320,21 @@ func (q *Queries) MendDeliveries(ctx context.Context, longest time.Duration) (in
 const NextDelivery = `-- name: NextDelivery :one
 select greatest(extract(epoch from greatest(d.due_at, w.not_before) - clock_timestamp()), 0)::float8 as seconds
 from turnkeeper.webhooks w, lateral (
-    select p.due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
-      and not turnkeeper.is_aside('delivery', p.id::text)
-    order by p.due_at limit 1
+    select min(due_at)::timestamptz as due_at from (
+        (select p.due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
+          and not turnkeeper.is_aside('delivery', p.id::text)
+        order by p.due_at limit 1)
+        union all
+        select greatest(p.due_at, s.next_try) from turnkeeper.set_aside s
+            join turnkeeper.webhook_deliveries p on p.id = case when s.kind = 'delivery' then s.id::bigint end
+        where s.kind = 'delivery' and p.webhook = w.name and p.state = 'pending'
+    ) o
 ) d
 where w.name = $1 and w.paused_at is null and d.due_at is not null
 `
 
-// The time until a delivery of a webhook is due, or a claim expires. No row: none is pending. Zero if a
-// delivery is due, even if all slots are claimed.
+// The time until a delivery of a webhook is due, a claim expires, or one that is set aside is to be tried again.
+// No row: none is pending. Zero if a delivery is due, even if all slots are claimed.
 func (q *Queries) NextDelivery(ctx context.Context, webhook string) (float64, error) {
 	row := q.db.QueryRow(ctx, NextDelivery, webhook)
 	var seconds float64
