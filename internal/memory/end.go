@@ -210,7 +210,9 @@ func (j *Journal) attemptApart(ctx context.Context, id string, e turnlog.Entry) 
 				return err
 			}
 			j.s.state.setTurn(draft)
-			j.s.spawn(draft.ID, e.Starts, rings)
+			for _, part := range e.Sequence() {
+				j.s.spawn(draft.ID, part.Starts, rings)
+			}
 			j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
 			return nil
 		})

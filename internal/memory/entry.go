@@ -10,9 +10,25 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// entry writes an entry to a draft of its turn, in the order of the entry's fields. rings may be nil
-// if the entry has no outcome.
+// entry writes an entry to a draft of its turn, after the earlier ones of its write. The draft has the write's id for
+// the first of them. rings may be nil if the entry has no outcome.
 func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
+	lastSeq, id := j.lastSeq, t.writes[len(t.writes)-1]
+	for i, part := range e.Sequence() {
+		if i > 0 {
+			t.writes = append(t.writes, id)
+		}
+		j.remember(part.Round)
+		if err := j.fields(t, part, lastSeq, rings); err != nil {
+			return err
+		}
+		lastSeq += int64(len(part.Events))
+	}
+	return nil
+}
+
+// fields writes the fields of an entry in their order. lastSeq is the number of the last event before it.
+func (j *Journal) fields(t *turnRow, e turnlog.Entry, lastSeq int64, rings *[]Bell) error {
 	t.ExecutedCalls += j.executed(e)
 	if !j.s.bugs.has(BugVerdictForgotten) {
 		if err := j.answer(t, e.Verdicts); err != nil {
@@ -44,7 +60,7 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	if err := j.answer(t, e.Results); err != nil {
 		return err
 	}
-	if err := j.addEvents(t, e.Events); err != nil {
+	if err := j.addEvents(t, lastSeq, e.Events); err != nil {
 		return err
 	}
 	labels{&j.s.state}.add(j.s.bugs, e.LabelRows(t.ID))
@@ -201,10 +217,10 @@ func (j *Journal) answer(t *turnRow, results []turnlog.CallResult) error {
 	return nil
 }
 
-// addEvents appends events after the last event that this writer knows.
-func (j *Journal) addEvents(t *turnRow, events []turnkeeper.Event) error {
+// addEvents appends events after the one with the number last.
+func (j *Journal) addEvents(t *turnRow, last int64, events []turnkeeper.Event) error {
 	for i, e := range events {
-		e.TurnID, e.Seq, e.At = t.ID, j.lastSeq+int64(i)+1, j.s.now()
+		e.TurnID, e.Seq, e.At = t.ID, last+int64(i)+1, j.s.now()
 		if e.Seq != int64(len(t.events))+1 && !j.s.bugs.has(BugNumbersLost) {
 			return fmt.Errorf("%w: event %d", errKeyTaken, e.Seq)
 		}

@@ -66,19 +66,27 @@ func (j *Journal) Append(ctx context.Context, e turnlog.Entry) error {
 		defer cancel()
 	}
 	again := false
-	err := j.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+	entries := int64(len(e.Earlier)) + 1
+	err := j.write(ctx, commit.Write{Entries: entries, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
 		id string) error {
 		if again && j.s.has(BugNumbersLost) {
-			j.lastSeq += int64(len(e.Events))
+			j.lastSeq += eventsOf(e)
 		}
 		again = true
 		return j.attempt(ctx, id, e)
 	}})
 	if err == nil {
-		j.lastSeq += int64(len(e.Events))
-		j.remember(e.Round)
+		j.lastSeq += eventsOf(e)
 	}
 	return err
+}
+
+// eventsOf returns the number of events of a write.
+func eventsOf(e turnlog.Entry) (n int64) {
+	for _, part := range e.Sequence() {
+		n += int64(len(part.Events))
+	}
+	return n
 }
 
 // attempt tries once to write an entry.
@@ -132,8 +140,10 @@ func (j *Journal) apply(id string, e turnlog.Entry, rings *[]Bell) error {
 		return err
 	}
 	j.s.state.setTurn(draft)
-	j.s.spawn(draft.ID, e.Starts, rings)
-	j.s.state.finish(e.Results)
+	for _, part := range e.Sequence() {
+		j.s.spawn(draft.ID, part.Starts, rings)
+		j.s.state.finish(part.Results)
+	}
 	j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
 	return nil
 }

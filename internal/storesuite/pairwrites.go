@@ -74,7 +74,7 @@ func (c *side) resultsFor(d *dispatch, state turnkeeper.CallState) (all []turnlo
 	return all
 }
 
-// entry composes an entry of up to three parts.
+// entry composes a write: an entry of up to three parts, and sometimes further rounds that go with it.
 func (c *side) entry(d *dispatch) (e turnlog.Entry, what string) {
 	var names []string
 	for range 1 + c.choose(2) {
@@ -90,7 +90,32 @@ func (c *side) entry(d *dispatch) (e turnlog.Entry, what string) {
 		e.Events = events([]turnkeeper.EventType{turnkeeper.EventRoundStart, turnkeeper.EventToolStarted,
 			turnkeeper.EventToolResult}[:n]...)
 	}
+	for c.choose(4) == 3 {
+		e = further(c, d, e)
+		names = append(names, "a further round")
+	}
 	return e, strings.Join(names, ", ")
+}
+
+// further adds an entry to a write: a round, and results of the round before.
+func further(c *side, d *dispatch, e turnlog.Entry) turnlog.Entry {
+	next, number := turnlog.Entry{Earlier: e.Sequence()}, len(c.rounds(d))
+	for _, part := range next.Earlier {
+		if part.Round != nil {
+			number = part.Round.Number
+		}
+	}
+	if e.Round != nil {
+		for _, call := range e.Round.Calls {
+			if call.Effect == turnkeeper.EffectNone && call.State == turnkeeper.CallPlanned && c.choose(3) > 0 {
+				next.Results = append(next.Results, result(call.Key, "", turnkeeper.CallSucceeded, "read "+c.tag()))
+			}
+		}
+	}
+	addRoundOf(c, d, &next, number+1)
+	next.Events = events([]turnkeeper.EventType{turnkeeper.EventToolResult,
+		turnkeeper.EventRoundStart}[:c.choose(3)]...)
+	return next
 }
 
 // sizeOf returns the number of things in an entry.
@@ -135,14 +160,17 @@ func writeCutOp(c *side) {
 }
 
 func addRound(c *side, d *dispatch, e *turnlog.Entry) {
-	if e.Round != nil {
-		return
+	if e.Round == nil {
+		addRoundOf(c, d, e, len(c.rounds(d))+1)
 	}
+}
+
+func addRoundOf(c *side, d *dispatch, e *turnlog.Entry, number int) {
 	effects := [][]turnkeeper.Effect{
 		{turnkeeper.EffectOnce}, {turnkeeper.EffectNone, turnkeeper.EffectKeyed}, {turnkeeper.EffectKeyed,
 			turnkeeper.EffectOnce, turnkeeper.EffectNone}, {},
 	}[c.choose(4)]
-	r := round(len(c.rounds(d))+1, effects...)
+	r := round(number, effects...)
 	tag := c.tag()
 	r.Charged, r.Latency, r.Usage = c.choose(3) > 0, 10*time.Minute, turnkeeper.Usage{InputTokens: 10, OutputTokens: 5,
 		CachedTokens: 2, CacheWriteTokens: 3, ReasoningTokens: 1}

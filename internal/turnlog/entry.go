@@ -16,6 +16,10 @@ import (
 // all, and only while the writer holds the turn's grant. The store applies the
 // fields in their order.
 type Entry struct {
+	// Earlier are entries of the same write, oldest first, that come before this one: an entry has at most one Round.
+	// They have neither Earlier entries nor an Outcome.
+	Earlier []Entry
+
 	// Verdicts are started calls of a lost worker with an unknown outcome. They
 	// go to CallUnknown. If one of them is no longer started, the whole entry
 	// fails with ErrJournalMoved.
@@ -75,6 +79,13 @@ type Entry struct {
 
 	// Outcome ends this dispatch. nil: the turn continues.
 	Outcome *Outcome
+}
+
+// Sequence returns the entries of the write in their order: the earlier ones, and last e without them.
+func (e Entry) Sequence() []Entry {
+	last := e
+	last.Earlier = nil
+	return append(slices.Clip(e.Earlier), last)
 }
 
 // A CallStart records that a call is about to run.

@@ -23,18 +23,13 @@ type step struct {
 // A change is an entry in the form in which it is sent: its journal row, the starts of its calls, the end of its
 // dispatch, and additional statements.
 type change struct {
+	earlier  []*change // of the same write, which come before it
 	grant    turnkeeper.Grant
 	write    string
 	expected int64
 	counts   [countsOfWrite]int64
 	events   storedEvents
-	round    int32 // 0: no answer
-	answer   string
-	calls    string
-	text     string
-	reason   string
-	raw      string
-	request  string
+	round    storedRound
 	results  string
 	starts   []start
 	answered answers               // of models
@@ -44,6 +39,12 @@ type change struct {
 	before func(context.Context, *dbsqlc.Queries) error // statements before the end; nil: none
 	end    *end                                         // nil: the dispatch continues
 	after  func(context.Context, *dbsqlc.Queries) error // statements after the end; nil: none
+}
+
+// A storedRound is an answer of the model as the columns of the table journal.
+type storedRound struct {
+	number                                    int32 // 0: no answer
+	answer, calls, text, reason, raw, request string
 }
 
 // countsOfWrite is the number of counts that append_many takes for a write, without those of its events.
@@ -86,7 +87,26 @@ func answersOf(e turnlog.Entry, turn turnkeeper.TurnID) answers {
 	return a
 }
 
-// change returns the change for an entry. It fails if the state of the turn's calls does not allow the entry.
+// whole returns the change for a write: its last entry, with the earlier ones.
+func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.DispatchEnd) (c *change, err error) {
+	before := w.calls
+	defer func() { w.calls = before }()
+	var earlier []*change
+	for i, part := range e.Sequence() {
+		if c, err = w.change(step{id: id, after: int64(i)}, part, ending); err != nil {
+			return nil, err
+		}
+		if i < len(e.Earlier) {
+			earlier = append(earlier, c)
+		}
+		w.calls = c.states
+	}
+	c.earlier = earlier
+	return c, nil
+}
+
+// change returns the change for an entry without its earlier ones. It fails if the state of the turn's calls does not
+// allow the entry.
 func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.DispatchEnd) (*change, error) {
 	calls, err := w.calls.with(e, w.clean)
 	if err != nil {
@@ -163,19 +183,20 @@ func (w *Writer) setBefore(c *change, e turnlog.Entry) {
 // setRound sets the answer of a change: the newest of the rounds.
 func (w *Writer) setRound(c *change, calls callStates) {
 	r := calls.rounds[len(calls.rounds)-1]
-	c.round, c.text, c.reason = int32(r.Number), w.clean(r.Text), w.clean(r.Reasoning) //nolint:gosec // at most 20
-	c.answer = encode(storedAnswer{
+	c.round.number = int32(r.Number) //nolint:gosec // at most 20
+	c.round.text, c.round.reason = w.clean(r.Text), w.clean(r.Reasoning)
+	c.round.answer = encode(storedAnswer{
 		Version: journalVersion, Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model),
 		Attempts:  r.Attempts,
 		LatencyMS: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason),
 		storedUsage: usageOf(r.Usage),
 	})
-	c.calls = plannedJSON(calls.planned)
+	c.round.calls = plannedJSON(calls.planned)
 	if r.Raw != nil {
-		c.raw = w.clean(string(r.Raw))
+		c.round.raw = w.clean(string(r.Raw))
 	}
 	if r.Recipe != nil {
-		c.request = w.clean(recipeJSON(*r.Recipe))
+		c.round.request = w.clean(recipeJSON(*r.Recipe))
 	}
 }
 

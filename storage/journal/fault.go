@@ -22,7 +22,7 @@ func FaultPoints() []string {
 }
 
 // pointSent returns the point of a write to the journal, by the most important part of
-// the entry.
+// its last entry.
 func pointSent(e turnlog.Entry) string {
 	switch {
 	case e.Outcome != nil:

@@ -53,11 +53,11 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.Dis
 	}
 	var c *change // of the newest attempt
 	events := e.Events
-	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+	err := w.write(ctx, commit.Write{Entries: int64(len(e.Earlier)) + 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
 		id string) (err error) {
 		e.Events = w.noteWait(events)
 		if c == nil || len(e.Events) > len(events) { // each attempt has the same id
-			if c, err = w.change(step{id: id}, e, ending); err != nil {
+			if c, err = w.whole(id, e, ending); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,9 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.Dis
 	}})
 	if err == nil {
 		w.calls = c.states
-		w.store.parts.add(c.parts)
+		for _, row := range c.rows() {
+			w.store.parts.add(row.parts)
+		}
 	}
 	return err
 }

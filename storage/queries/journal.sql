@@ -1,8 +1,8 @@
 -- name: AppendMany :many
--- Returns the writes that were refused, or skipped because the turn's row is locked: none if alone. See the function.
+-- Returns the rows that were refused, or skipped because the turn's row is locked: none if alone. See the function.
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[], @turns::bigint[], @tokens::bigint[],
-    @grants::uuid[], @workers::text[], @expected::bigint[],
+from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[], @first::integer[],
+    @turns::bigint[], @tokens::bigint[], @grants::uuid[], @workers::text[], @expected::bigint[],
     @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
     @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[],
     @requests::text[], @results::text[],
