@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,10 +228,20 @@ func TestACancellationWaitsForATick(t *testing.T) {
 	}
 }
 
-// TestRetries retries a message in each state. Other messages, turns and lanes that wait for a time
-// must not change.
+// TestRetries retries a message in each state, while the models of its agent are up and while they are down. A message
+// that waits for them is due too, and they are tried at once.
 func TestRetries(t *testing.T) {
+	t.Run("the models are up", func(t *testing.T) { testRetries(t, false) })
+	t.Run("the models are down", func(t *testing.T) { testRetries(t, true) })
+}
+
+// testRetries retries a message in each state. Other messages, turns, lanes and models that wait for a time must not
+// change.
+func testRetries(t *testing.T, down bool) {
 	h := newEnv(t)
+	h.Exec("update turnkeeper.agents set models = case name when 'desk' then '{m/a,m/b}' else '{m/other}' end::text[]")
+	const modelsDown = `insert into turnkeeper.model_health (model, down_since, until, failures)
+		select m, now(), clock_timestamp() + interval '1 h', 1 from unnest('{m/a,m/b,m/other}'::text[]) m`
 	begin := func(name string) *storagetest.Dispatch {
 		h.Submit("desk", name, "x")
 		for _, d := range h.Dispatch("worker-1") {
@@ -309,6 +320,10 @@ func TestRetries(t *testing.T) {
 		"deferred": {func(name string) {
 			end(begin(name), deferred, turnlog.DispatchEnd{Log: "deferred"})
 		}, "due, refused", "turn"},
+		"waits for its models": {func(name string) {
+			end(begin(name), turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{"m/a", "m/b"},
+				Backoff: time.Hour}, turnlog.DispatchEnd{Log: "waiting"})
+		}, "due, refused", "turn"},
 		"deferred until now": {func(name string) {
 			end(begin(name), deferred, turnlog.DispatchEnd{Log: "deferred"})
 			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() where conversation = $1", name)
@@ -317,6 +332,12 @@ func TestRetries(t *testing.T) {
 		c.before(name)
 		id := storagetest.One[turnkeeper.MessageID](h, "select id from turnkeeper.messages where conversation = $1",
 			name)
+		if down {
+			h.Exec(modelsDown)
+			if storagetest.One[bool](h, "select state = 'waiting' from turnkeeper.messages where id = $1", id) {
+				c.want = "due, refused"
+			}
+		}
 		var got, kinds []string
 		var made turnkeeper.MessageID
 		for _, anyway := range []bool{false, true} {
@@ -343,7 +364,8 @@ func TestRetries(t *testing.T) {
 				kind, _, _ := strings.Cut(row, " ")
 				kinds = append(kinds, kind)
 			}
-			if told := strings.Join(rings, " ") == "inbox"; told != (len(rows) > 0) {
+			told := strings.Join(slices.Compact(rings), " ") == "inbox"
+			if told != (len(rows) > 0 || what == "due") {
 				t.Errorf("%s: changed %v, and it rings %q", name, rows, rings)
 			}
 			if what == "new" && err == nil {
@@ -362,6 +384,14 @@ func TestRetries(t *testing.T) {
 		}
 		if strings.Join(got, ", ") != c.want || strings.Join(kinds, " ") != c.changed {
 			t.Errorf("%s: %v, changed %v; want %s, %s", name, got, kinds, c.want, c.changed)
+		}
+		tried, wantTried := storagetest.One[string](h, `with past as (delete from turnkeeper.model_health returning *)
+			select coalesce(string_agg(model, ' ' order by model), '') from past where until <= clock_timestamp()`), ""
+		if down && slices.Contains(got, "due") {
+			wantTried = "m/a m/b"
+		}
+		if tried != wantTried {
+			t.Errorf("%s: the models %q are tried, want %q", name, tried, wantTried)
 		}
 	}
 	if _, err := h.Retry(t.Context(), 1_000_000, true); !errors.Is(err, turnkeeper.ErrNotFound) {
