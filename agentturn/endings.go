@@ -372,11 +372,11 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 	}
 }
 
-// duration returns the time from the first grant until now, using the database's clock for
-// the time before this dispatch.
+// duration returns the time from the first grant until now, waits and lost workers included. It uses the database's
+// clock for the time before this execution.
 func (t *endings) duration() time.Duration {
 	turn := t.record.Turn
-	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
+	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.began)
 }
 
 func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {

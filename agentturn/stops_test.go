@@ -455,6 +455,67 @@ func TestLogOfATurnThatEndedWell(t *testing.T) {
 	})
 }
 
+// TestTheLogTellsHowLongATurnTook checks that the duration of a turn is the time from its first grant to its end. The
+// turn waits for a person, loses a worker, and starts some time after each grant. What its message waited before does
+// not count, and the clocks of the database and the worker need not agree.
+func TestTheLogTellsHowLongATurnTook(t *testing.T) {
+	const accepted, late, parked, lost, later, run = time.Hour, 2 * time.Second, 48 * time.Hour, time.Minute,
+		3 * time.Second, 4 * time.Second
+	for name, c := range map[string]struct {
+		ahead  time.Duration // of the database's clock
+		change time.Duration // of that clock, while the turn waits
+		want   time.Duration
+	}{
+		"one clock":                        {0, 0, late + parked + lost + later + run},
+		"the database's clock is ahead":    {7 * time.Hour, 0, late + parked + lost + later + run},
+		"the database's clock is behind":   {-7 * time.Hour, 0, late + parked + lost + later + run},
+		"it is set back behind the start":  {0, -72 * time.Hour, later + run},
+		"it is set forward, and not ahead": {-time.Hour, time.Hour, late + parked + time.Hour + lost + later + run},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pay := once("pay").needsApproval().does(func(context.Context, tools.Call) (tools.Result, error) {
+					time.Sleep(run)
+					return tools.Result{Text: "paid"}, nil
+				})
+				b := newBench(t, asks("pay"), says("Paid.")).with(pay)
+				b.store.ahead, b.store.waited = c.ahead, accepted // for a model
+				b.store.accept()
+				dispatch := func(startsAfter time.Duration) turnlog.Outcome {
+					grant := b.store.grant(b.store.message)
+					time.Sleep(startsAfter)
+					record, journal := b.store.load(grant)
+					outcome, err := b.resume(t.Context(), record, journal)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return outcome
+				}
+				time.Sleep(accepted)
+				if o := dispatch(late); o.State != turnkeeper.TurnWaiting {
+					t.Fatalf("the turn is %s", o.State)
+				}
+				time.Sleep(parked)
+				b.store.ahead += c.change
+				b.answer(yes)
+				b.store.grant(b.store.message) // its worker is lost
+				time.Sleep(lost)
+				if o := dispatch(later); o.State != turnkeeper.TurnSucceeded {
+					t.Fatalf("the turn is %s: %s", o.State, o.Error)
+				}
+				b.check()
+				ended := b.log.FilterMessage("turn ended").All()
+				if len(ended) != 1 {
+					t.Fatalf("%d lines", len(ended))
+				}
+				if got := ended[0].ContextMap()["turn_duration_ms"]; got != c.want.Milliseconds() {
+					t.Errorf("the turn took %v ms, want %d", got, c.want.Milliseconds())
+				}
+			})
+		})
+	}
+}
+
 // TestLogOfATurnThatCouldNotBeHandedBack checks that a failed hand-back is not logged as
 // a hand-back.
 func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {

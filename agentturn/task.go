@@ -33,10 +33,9 @@ type task struct {
 	offered prompt.Offer // the agent's tools, in the order of its file
 	log     *zap.Logger
 
-	began  time.Time // start of the execution
-	loaded time.Time // when the journal was read
-	wall   time.Time // deadline of the turn
-	lease  time.Time // end of the lease
+	began time.Time // start of the execution, just after its record was read
+	wall  time.Time // deadline of the turn
+	lease time.Time // end of the lease
 
 	// survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
 	level      atomic.Value
@@ -56,7 +55,7 @@ func newTask(r *Runner, a Assignment) *task {
 		log:         cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		family:      family{record: a.Record, def: a.Definition, bounds: bounds},
 		finishAsked: a.Finish,
-		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline,
+		began:       now, wall: a.WallDeadline, lease: a.LeaseDeadline,
 		searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
 	if a.Record.Level != "" {
