@@ -2,11 +2,14 @@ package app_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -15,7 +18,9 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/storagetest"
+	"turnkeeper/tools"
 )
 
 // TestStoppedAtOnce checks that a worker told twice to stop logs "turn handed back" only if the turn is queued again,
@@ -75,5 +80,100 @@ func TestStoppedAtOnce(t *testing.T) {
 	}
 	if ended := workers[0].State() == presence.Stopped; ended != told {
 		t.Errorf("the worker is %s, and that its turn was handed back is %t", workers[0].State(), told)
+	}
+}
+
+// build returns a detached tool whose calls end as f does.
+func build(f func(context.Context) (string, error)) app.WorkerOption {
+	spec := tools.Spec{Name: "build", Description: "Builds.", Effect: turnkeeper.EffectKeyed, Detached: true,
+		Timeout: time.Hour, Parameters: json.RawMessage(`{"type":"object"}`)}
+	return app.WithTools(tools.New(spec, func(ctx context.Context, _ tools.Call, _ none) (tools.Result, error) {
+		text, err := f(ctx)
+		return tools.Result{Text: text}, err
+	}))
+}
+
+// TestAnotherWorkerHasTheCallsOfAStoppedOne stops a worker that has a detached call and does not run it. Another worker
+// runs the call at once. Neither a poll nor the time after which a silent worker is lost comes in this test, and that
+// the worker has stopped is not recorded.
+func TestAnotherWorkerHasTheCallsOfAStoppedOne(t *testing.T) {
+	testrun.Slow(t)
+	const claimed = "exists (select from turnkeeper.detached_calls where claim is not null)"
+	const unrecorded = `create function skip() returns trigger language plpgsql as 'begin return null; end';
+		create trigger skip before update on turnkeeper.worker_heartbeat for each row
+			when (new.stopped_at is not null) execute function skip();`
+	for name, c := range map[string]struct {
+		slots  string // of the worker, for detached calls
+		ready  string // a condition for the stop
+		before string // SQL before the stop of WORKER
+	}{
+		"a run whose end cannot be written": {"1", claimed, `
+			create function refuse() returns trigger language plpgsql as 'begin raise exception ''refused''; end';
+			create trigger refuse before update on turnkeeper.detached_calls for each row
+				when (new.attempt > old.attempt and old.lost_at is null) execute function refuse()`},
+		"a claim that was not answered": {"0", "not " + claimed, `
+			update turnkeeper.river_job set state = 'scheduled', scheduled_at = clock_timestamp() + interval '5 s'
+				where kind = 'DetachedCall';
+			update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'WORKER',
+				claimed_at = clock_timestamp()`},
+		"a job that did not arrive": {"0", "not " + claimed, `
+			update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = clock_timestamp(),
+				attempted_by = '{WORKER}' where kind = 'DetachedCall'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSettingsWorld(t, "poll_interval: 1h", "takeover_after: 1h", "lease_ttl: 2h",
+				"shutdown_grace: 0s")
+			w.write("clerk", "tools: [build]")
+			w.reloadWith(nil, map[string]string{"detached-slots": c.slots})
+			soft, stop := context.WithCancel(context.Background())
+			defer stop()
+			ready, ended := make(chan app.Ready, 1), make(chan error, 1)
+			first := w.cfg
+			draining, goesOn := make(chan struct{}), make(chan struct{})
+			goOn := sync.OnceFunc(func() { close(goesOn) })
+			defer goOn()
+			go func() {
+				ended <- app.RunWorker(soft, context.Background(), first, zap.NewNop(), func(r app.Ready) {
+					ready <- r
+				}, build(func(ctx context.Context) (string, error) {
+					<-ctx.Done()
+					return "", ctx.Err()
+				}), app.WithFaults(atPoint(func(point string) {
+					if point == "shutdown.draining" {
+						close(draining)
+						<-goesOn
+					}
+				})))
+			}()
+			var stopped app.Ready
+			select {
+			case stopped = <-ready:
+			case err := <-ended:
+				t.Fatal(err)
+			}
+			k := w.talk(t, "clerk", "main")
+			id := k.send("do: build {} | say so")
+			k.until(func() bool {
+				return storagetest.One[bool](k.db,
+					"select exists (select from turnkeeper.turns where state = 'waiting') and "+c.ready)
+			})
+			w.db.Exec(unrecorded + strings.ReplaceAll(c.before, "WORKER", string(stopped.WorkerID)))
+			stop()
+			<-draining
+			w.reloadWith(nil, map[string]string{"detached-slots": "1"})
+			w.run(zap.NewNop(), build(func(context.Context) (string, error) { return "built", nil }))
+			goOn()
+			if err := <-ended; err != nil {
+				t.Fatalf("the worker ended with %v", err)
+			}
+			if v := k.ended(id); v.Turn.State != turnkeeper.TurnSucceeded || states(v) != "succeeded" {
+				t.Errorf("the turn is %s, its calls %s", v.Turn.State, states(v))
+			}
+			by := storagetest.One[string](k.db, "select worker_id from turnkeeper.detached_calls")
+			if by != string(w.ready.WorkerID) {
+				t.Errorf("%s ended the call, want %s", by, w.ready.WorkerID)
+			}
+		})
 	}
 }
