@@ -255,10 +255,17 @@ func (r *fileReader) header(at strictyaml.Place, v *strictyaml.Node, to any) {
 		value, masked = r.credential(strictyaml.Place{Where: at.Where, Line: at.Line}, v),
 			secretHeader.MatchString(at.Key)
 	}
-	if _, token, _ := strings.Cut(value.Reveal(), " "); masked {
-		r.keep(value.Reveal(), strings.TrimSpace(token))
+	if masked {
+		r.keep(secretsOfHeader(value.Reveal())...)
 	}
 	*to.(*Secret) = value
+}
+
+// secretsOfHeader returns what is secret in the value of a header: the value, and what follows its first word, as the
+// token of "Bearer TOKEN".
+func secretsOfHeader(value string) []string {
+	_, token, _ := strings.Cut(value, " ")
+	return []string{value, strings.TrimSpace(token)}
 }
 
 // variable reads a variable of a program's environment. A value read from a variable or file is masked,

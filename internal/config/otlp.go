@@ -22,7 +22,8 @@ func (l *loader) readOTLPSecrets() {
 			value = strings.TrimSpace(value)
 			l.config.otlpSecrets = append(l.config.otlpSecrets, value)
 			if plain, err := url.PathUnescape(value); err == nil {
-				l.config.otlpSecrets = append(l.config.otlpSecrets, plain, strings.TrimPrefix(plain, "Bearer "))
+				plain = strings.TrimSpace(plain)
+				l.config.otlpSecrets = append(l.config.otlpSecrets, secretsOfHeader(plain)...)
 			}
 		}
 	}

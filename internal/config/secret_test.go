@@ -3,13 +3,16 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper/internal/config"
 )
@@ -114,5 +117,57 @@ func TestSecretsOfADatabaseURL(t *testing.T) {
 		if got := strings.Join(cfg.Secrets(), " "); got != want {
 			t.Errorf("%s: %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestTokensOfHeadersAreMasked checks what maskers know of the headers and parameters of each mapping that has some:
+// the whole value, and the token alone, as in the error of a service that quotes it. It does not matter where the value
+// comes from, how its scheme is called and how many spaces follow that.
+func TestTokensOfHeadersAreMasked(t *testing.T) {
+	file(t, `
+providers:
+  p:
+    base_url: http://h/v1
+    headers: {Authorization: Bearer token-a, X-Key: "ApiKey   token-b", cookie: token-c, X-Title: Title plain-1}
+    query: {sig: {env: SIG}, auth: Bearer token-e, region: plain-2}
+mcp_servers:
+  s:
+    url: https://h/mcp
+    headers: {proxy-authorization: "bearer token-f ", X-A: {file: header.txt}, X-B: {env: HEADER}, X-C: Any plain-3}
+`)
+	if err := os.WriteFile("header.txt", []byte("Basic token-g\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{"SIG": "HMAC token-d", "HEADER": "  Token  token-h and more\n",
+		"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20token-i,x-key=%20Basic%20%20token-j"}
+	got, err := config.Load(config.LoadOptions{Env: env(values)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole := got.Providers["p"].Headers["X-Key"].Reveal(); whole != "ApiKey   token-b" {
+		t.Errorf("the header is sent as %q", whole)
+	}
+	masker := got.Masker()
+	core, logged := observer.New(zap.InfoLevel)
+	log := zap.New(masker.WrapCore(core))
+	for _, letter := range "abcdefghij" {
+		token := "token-" + string(letter)
+		if letter == 'h' {
+			token += " and more"
+		}
+		text := "there is no key " + token + "."
+		log.Info(text, zap.String("key", token), zap.Error(errors.New(text)))
+		line := logged.TakeAll()[0]
+		for where, seen := range map[string]string{
+			"a text": masker.String(text), "an error": masker.Error(errors.New(text)).Error(),
+			"a log": line.Message + fmt.Sprint(line.ContextMap()),
+		} {
+			if strings.Contains(seen, "token-") || !strings.Contains(seen, "there is no key [redacted].") {
+				t.Errorf("%s is masked in %s as %s", token, where, seen)
+			}
+		}
+	}
+	if text := masker.String("plain-1 plain-2 plain-3"); text != "plain-1 plain-2 plain-3" {
+		t.Errorf("what is not secret is masked: %s", text)
 	}
 }
