@@ -11,17 +11,19 @@ import (
 )
 
 // With durability barrier (section 4 of the contract), an answer and the results of calls of effect none need not be on
-// record before the turn asks a model again, or runs reads that no rule asks about. They wait in the pending entry for
-// what comes next, at most for behindTime if that takes longer. All else calls commit first, which writes them: the
-// start of an effect, an ask, a wait, the end. A lost worker repeats what was not written: model calls and reads.
+// record before the turn asks a model again, or runs reads that no rule asks about. They wait in the pending write, which
+// may have several answers, at most for behindTime while the turn waits for models and tools. All else calls commit
+// first, which writes them: the start of an effect, an ask, a wait, the end. A lost worker repeats what was not written:
+// model calls and reads.
 //
 // The writes of a turn stay in order, one at a time, so its journal is always a beginning of what has happened.
 
-// behindTime is how long an answer or a result waits for the next write while the turn waits for a model or a tool.
+// behindTime is how long answers and results wait for the next write, from when the turn first waits for a model or a
+// tool.
 const behindTime = 20 * time.Millisecond
 
 // hasStep reports whether an answer of the model, or the result of a call, waits to be written.
-func (p *pending) hasStep() bool { return p.Round != nil || len(p.Results) > 0 }
+func (p *pending) hasStep() bool { return len(p.Earlier) > 0 || p.Round != nil || len(p.Results) > 0 }
 
 // mustRecord reports whether a result that the turn must not lose waits to be written: that of an effect, even if it
 // did not run, one with a start, and one that is stored whole.
@@ -35,7 +37,10 @@ func (p *pending) mustRecord(all *calls.List) bool {
 // written must be on record. It is nil if nothing waits.
 func (p *pending) due(events *turnevents.Builder) <-chan time.Time {
 	if p.hasStep() {
-		return time.After(behindTime)
+		if p.since.IsZero() {
+			p.since = time.Now()
+		}
+		return time.After(time.Until(p.since.Add(behindTime)))
 	}
 	return events.Due(progressInterval)
 }

@@ -380,17 +380,20 @@ func (e *execution) commit(ctx context.Context) error {
 	if e.pending.empty() && !e.pending.news() {
 		return nil
 	}
-	writes := writesOf(e.pending.Entry)
+	entries := e.pending.Sequence()
+	writes := writesOf(entries)
 	e.atEach(ctx, writes, ".before")
 	if err := e.journal.Append(ctx, e.pending.Entry); err != nil {
 		return &journalError{err}
 	}
-	for _, start := range e.pending.Starts {
-		call := e.calls.Call(start.Key)
-		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
-		start.SetArguments(call.ToolCall)
-		if call.State == turnkeeper.CallPlanned {
-			call.State = turnkeeper.CallStarted
+	for _, entry := range entries {
+		for _, start := range entry.Starts {
+			call := e.calls.Call(start.Key)
+			call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
+			start.SetArguments(call.ToolCall)
+			if call.State == turnkeeper.CallPlanned {
+				call.State = turnkeeper.CallStarted
+			}
 		}
 	}
 	e.pending = pending{}

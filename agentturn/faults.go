@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"slices"
 
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/turnlog"
@@ -47,21 +48,22 @@ const (
 	pointDetachedArrived = "detached.arrived" // the result is written
 )
 
-// writesOf returns the names of an entry's parts. For each name there is one point before and
+// writesOf returns the names of what a write has, whose entries are given. For each name there is one point before and
 // one after the write.
-func writesOf(e turnlog.Entry) []string {
+func writesOf(entries []turnlog.Entry) []string {
 	var writes []string
+	has := func(in func(turnlog.Entry) bool) bool { return slices.ContainsFunc(entries, in) }
 	for _, part := range []struct {
 		name    string
 		present bool
 	}{
-		{"recover.verdict", len(e.Verdicts) > 0},
-		{"plan", e.Round != nil},
-		{"ask.open", len(e.Asks) > 0},
-		{"ask.seen", len(e.Seen) > 0},
-		{"call.start", len(e.Starts)+len(e.Inputs) > 0},
-		{"call.results", len(e.Results) > 0},
-		{"finish", e.Outcome != nil},
+		{"recover.verdict", has(func(e turnlog.Entry) bool { return len(e.Verdicts) > 0 })},
+		{"plan", has(func(e turnlog.Entry) bool { return e.Round != nil })},
+		{"ask.open", has(func(e turnlog.Entry) bool { return len(e.Asks) > 0 })},
+		{"ask.seen", has(func(e turnlog.Entry) bool { return len(e.Seen) > 0 })},
+		{"call.start", has(func(e turnlog.Entry) bool { return len(e.Starts)+len(e.Inputs) > 0 })},
+		{"call.results", has(func(e turnlog.Entry) bool { return len(e.Results) > 0 })},
+		{"finish", has(func(e turnlog.Entry) bool { return e.Outcome != nil })},
 	} {
 		if part.present {
 			writes = append(writes, part.name)

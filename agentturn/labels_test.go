@@ -583,6 +583,7 @@ func TestLabelsSurviveALostWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := sink("pay", policy.Flow{Sinks: []policy.Sink{policy.Changes}})
 		b := newBench(t, asks("page"), asks("pay")).with(labelled("page", "p", policy.Untrusted), pay)
+		b.def.Durability = "step" // the page is on record when the worker is lost
 		b.before = func(e turnlog.Entry) error {
 			if e.Round != nil && e.Round.Number == 2 {
 				return turnkeeper.ErrFenced

@@ -66,11 +66,9 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
 	}
-	if e.pending.Round != nil { // an entry has one; and the end rolls back only a stream that is not complete
-		if err := e.commit(ctx); err != nil {
-			call.lost(res)
-			return answer{}, err
-		}
+	if e.pending.Round != nil { // an entry has one
+		e.pending.next(e.events.Unwritten())
+		e.events.Written()
 	}
 	e.models.answered(&e.pending, call.answered)
 	e.stream.Complete(res)
@@ -78,16 +76,6 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	res.Attempts += call.again
 	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent,
 		Response: res}, nil
-}
-
-// lost adds an answer that cannot be taken, because the write before it failed, to the last write of the dispatch.
-func (c *modelCall) lost(res inference.Response) {
-	c.exec.pending.Failed = append(c.exec.pending.Failed, turnlog.FailedAttempt{
-		Round: c.number, Attempt: c.sends, Provider: outputs.Clean(res.Provider), Model: outputs.Clean(res.Model),
-		Class: "interrupted", Error: "the turn stopped before the answer was on record",
-		Text:      prompt.Ends(outputs.Clean(res.Text), keptChars),
-		Reasoning: prompt.Ends(outputs.Clean(res.Reasoning), keptChars), Usage: res.Usage,
-	})
 }
 
 // A modelCall is the model call of one round, through all its attempts.

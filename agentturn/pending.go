@@ -3,17 +3,29 @@ package agentturn
 import (
 	"cmp"
 	"slices"
+	"time"
 
+	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
 )
 
-// A pending is the journal entry that is not written yet.
-type pending struct{ turnlog.Entry }
+// A pending is the next write to the journal: an entry, and earlier ones, each with an answer and the results of its
+// calls.
+type pending struct {
+	turnlog.Entry
+	since time.Time // when the turn began to wait for a model or a tool with something to write; zero: it did not
+}
+
+// next begins another entry of the write, for a further answer. The events belong to the one before.
+func (p *pending) next(events []turnkeeper.Event) {
+	p.Events = events
+	p.Entry = turnlog.Entry{Earlier: p.Sequence()}
+}
 
 // empty reports whether there is nothing to write.
 func (p *pending) empty() bool {
-	return p.Round == nil && p.Outcome == nil &&
+	return len(p.Earlier) == 0 && p.Round == nil && p.Outcome == nil &&
 		len(p.Verdicts) == 0 && len(p.Starts) == 0 && len(p.Results) == 0 && len(p.Events) == 0 &&
 		len(p.Asks) == 0 && len(p.Seen) == 0 && len(p.Inputs) == 0 && len(p.Withdrawn) == 0
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -407,21 +408,25 @@ type journal struct {
 	*memory.Journal
 	s     *store
 	grant turnkeeper.Grant
-	// before may refuse an entry; nil: none is refused.
+	// before may refuse an entry of a write; nil: none is refused.
 	before func(turnlog.Entry) error
 }
 
 var _ agentturn.Journal = (*journal)(nil)
 
 func (j *journal) Append(ctx context.Context, e turnlog.Entry) error {
-	if j.before != nil {
-		if err := j.before(e); err != nil {
-			return err
+	var kinds []string
+	for _, part := range e.Sequence() {
+		if j.before != nil {
+			if err := j.before(part); err != nil {
+				return err
+			}
 		}
+		kinds = append(kinds, kindsOf(part))
 	}
 	err := j.Journal.Append(ctx, e)
 	if err == nil {
-		j.s.wrote(e, kindsOf(e))
+		j.s.wrote(strings.Join(kinds, ", "), e.Sequence()...)
 	}
 	return err
 }
@@ -431,16 +436,16 @@ func (j *journal) Transact(ctx context.Context, start turnlog.CallStart, within 
 	j.s.within = append(j.s.within, within)
 	result, err := j.Journal.Transact(ctx, start, within, run)
 	if err == nil {
-		j.s.wrote(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}},
-			"transaction")
+		j.s.wrote("transaction", turnlog.Entry{Starts: []turnlog.CallStart{start},
+			Results: []turnlog.CallResult{result}})
 	}
 	return result, err
 }
 
-func (s *store) wrote(e turnlog.Entry, kind string) {
+func (s *store) wrote(kind string, entries ...turnlog.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries, s.writes = append(s.entries, e), append(s.writes, kind)
+	s.entries, s.writes = append(s.entries, entries...), append(s.writes, kind)
 }
 
 func kindsOf(e turnlog.Entry) string {

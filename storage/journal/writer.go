@@ -53,7 +53,8 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.Dis
 	}
 	var c *change // of the newest attempt
 	events := e.Events
-	err := w.write(ctx, commit.Write{Entries: int64(len(e.Earlier)) + 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+	entries := int64(len(e.Earlier)) + 1
+	err := w.write(ctx, commit.Write{Entries: entries, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
 		id string) (err error) {
 		e.Events = w.noteWait(events)
 		if c == nil || len(e.Events) > len(events) { // each attempt has the same id
