@@ -47,7 +47,7 @@ func (e *execution) toBackground(call *calls.Call, run *toolrun.Run) {
 // rerun starts a background call of a lost worker again. It stays in the background,
 // because the model has its handle.
 func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
-	if !e.timeFor(call.Spec) {
+	if !e.clock.timeFor(call.Spec) {
 		e.denyRest(e.calls.Runnable())
 		return nil
 	}

@@ -21,7 +21,7 @@ func (e *execution) runEffect(ctx context.Context, call *calls.Call) error {
 	if err := e.commit(ctx); err != nil {
 		return err
 	}
-	if !e.timeFor(call.Spec) {
+	if !e.clock.timeFor(call.Spec) {
 		e.answer(call, call.Result(turnkeeper.CallFailed, prompt.ShownNoTime)) // it did not run
 		if open := e.calls.Runnable(); len(open) > 0 {
 			e.denyRest(open)
@@ -64,7 +64,7 @@ func (e *execution) runTransactional(ctx context.Context, call *calls.Call) erro
 		if err := e.commit(ctx); err != nil {
 			return err
 		}
-		if !e.timeFor(call.Spec) {
+		if !e.clock.timeFor(call.Spec) {
 			e.denyRest(e.calls.Runnable())
 			return nil
 		}
@@ -73,7 +73,7 @@ func (e *execution) runTransactional(ctx context.Context, call *calls.Call) erro
 	start := newStart(call)
 	var held leases // of the newest run; the transaction records its result
 	defer func() { held.release() }()
-	result, err := e.journal.Transact(ctx, start, e.timeout(call.Spec)+tools.DefaultGrace,
+	result, err := e.journal.Transact(ctx, start, e.clock.timeout(call.Spec)+tools.DefaultGrace,
 		func(ctx context.Context) turnlog.CallResult {
 			held.release()
 			execute, id := e.tooling.prepare(call)

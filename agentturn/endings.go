@@ -120,7 +120,7 @@ func (t *endings) waited() time.Duration {
 	if t.record.Waited <= 0 {
 		return 0
 	}
-	return t.record.Waited + time.Since(t.began)
+	return t.record.Waited + time.Since(t.clock.began)
 }
 
 // answeredByPerson reports whether a person has answered an ask of the turn.
@@ -376,7 +376,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 // the time before this dispatch.
 func (t *endings) duration() time.Duration {
 	turn := t.record.Turn
-	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
+	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.clock.began)
 }
 
 func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {

@@ -48,16 +48,10 @@ type state func(ctx context.Context) (state, error)
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	given := newTask(r, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
-	e := &execution{
+	return &execution{
 		turnState: newTurnState(given, journal, made.Sizes), journal: journal, prompt: made,
 		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 	}
-	if a.Record.End == turnlog.EndFinish {
-		asked := make(chan struct{})
-		close(asked)
-		e.finishAsked = asked
-	}
-	return e
 }
 
 // runStates runs the states until one ends the loop. A panic becomes an error.
@@ -218,7 +212,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 	call.Begin()
 	turn := e.calls.Turn(call)
 	for {
-		turn.Time, turn.Settles = e.timeFor(call.Spec), e.def.Settles()
+		turn.Time, turn.Settles = e.clock.timeFor(call.Spec), e.def.Settles()
 		switch step := call.Next(turn); step.Do {
 		case calls.Resolve:
 			if err := e.resolve(ctx, call); err != nil {

@@ -59,7 +59,7 @@ func (e *execution) resume(ctx context.Context, call *calls.Call) error {
 	}
 	call.Asks.Input().Used = true
 	e.logInput(call)
-	if !e.timeFor(call.Spec) {
+	if !e.clock.timeFor(call.Spec) {
 		e.answer(call, call.Result(turnkeeper.CallFailed, shownInputNotUsed))
 		return nil
 	}

@@ -55,7 +55,7 @@ func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Res
 // tools that run past their timeout.
 func (w *tooling) executeOptions(call *calls.Call) tools.ExecuteOptions {
 	options := tools.ExecuteOptions{Log: w.task.log}
-	if timeout := w.task.timeout(call.Spec); time.Until(w.task.wall) > timeout { // else ctx ends first
+	if timeout := w.task.clock.timeout(call.Spec); time.Until(w.task.clock.wall) > timeout { // else ctx ends first
 		options.Timeout = timeout
 	}
 	about := []zap.Field{zap.String("tool", call.Name), zap.Stringer("call", call.Key)}

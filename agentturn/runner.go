@@ -159,7 +159,7 @@ type Assignment struct {
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
 	defer e.tooling.memory.Close()
-	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
+	ctx, stop := context.WithDeadlineCause(ctx, e.clock.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
 	defer func() {

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -32,11 +31,7 @@ type task struct {
 	family  family
 	offered prompt.Offer // the agent's tools, in the order of its file
 	log     *zap.Logger
-
-	began  time.Time // start of the execution
-	loaded time.Time // when the journal was read
-	wall   time.Time // deadline of the turn
-	lease  time.Time // end of the lease
+	clock   clock
 
 	// survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
 	level      atomic.Value
@@ -47,7 +42,7 @@ type task struct {
 
 // newTask returns the input of an execution that begins now.
 func newTask(r *Runner, a Assignment) *task {
-	cfg, bounds, now := r.cfg, a.Bounds, time.Now()
+	cfg, bounds := r.cfg, a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
 	}
@@ -55,18 +50,16 @@ func newTask(r *Runner, a Assignment) *task {
 		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds,
 		log:         cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		family:      family{record: a.Record, def: a.Definition, bounds: bounds},
-		finishAsked: a.Finish,
-		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline,
+		finishAsked: a.Finish, clock: newClock(a, bounds),
 		searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
 	if a.Record.Level != "" {
 		t.level.Store(a.Record.Level)
 	}
-	if t.wall.IsZero() {
-		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
-	}
-	if t.lease.IsZero() {
-		t.lease = now.Add(a.Record.Remaining)
+	if a.Record.End == turnlog.EndFinish {
+		asked := make(chan struct{})
+		close(asked)
+		t.finishAsked = asked
 	}
 	t.offered = prompt.Offer{
 		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),

@@ -271,7 +271,7 @@ func (s *turnState) add(round turnkeeper.Round, made []*calls.Call) {
 // unknown.
 func (s *turnState) denyRest(open []*calls.Call) {
 	s.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
-		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(s.lease)), zap.Duration("margin",
-			s.bounds.Margin))
+		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(s.clock.lease)),
+		zap.Duration("margin", s.clock.margin))
 	s.endCalls(calls.OutOfTime, open)
 }
