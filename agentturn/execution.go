@@ -34,8 +34,9 @@ import (
 type execution struct {
 	*turnState
 	journal    Journal
-	prompt     *prompt.State      // builds the requests
-	models     *models            // the chain that answers them
+	prompt     *prompt.State // builds the requests
+	models     *models       // the chain that answers them
+	spending   *spending
 	stream     *turnevents.Stream // of the current model call; nil: none
 	round      openRound          // the current round, for the Observer
 	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
@@ -48,9 +49,13 @@ type state func(ctx context.Context) (state, error)
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	given := newTask(r, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
+	known := newRoster(given)
+	spent := newSpending(given, known)
 	return &execution{
-		turnState: newTurnState(given, journal, made.Sizes), journal: journal, prompt: made,
-		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
+		turnState: newTurnState(given, known, spent, journal, made.Sizes), journal: journal, prompt: made,
+		spending: spent,
+		models: &models{roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
+			failures: a.Record.Failures},
 	}
 }
 

@@ -26,26 +26,28 @@ func (w *tooling) extract(ctx context.Context, source extract.Source, query stri
 	used *toolrun.Meter) (tools.Result, error) {
 	log := w.task.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: w.task.record.Turn.ID, Asker: &searchAsker{task: w.task,
-			used: used, log: log},
+		Source: source, Text: query, Turn: w.task.record.Turn.ID,
+		Asker: &searchAsker{task: w.task, roster: w.roster, spending: w.spending, used: used, log: log},
 		Cache: w.task.cfg.Extractions, Slots: w.task.searches, Log: log, Guard: w.task.guard,
 	})
 }
 
 // A searchAsker asks the extraction model or, if none is set, the agent's models.
 type searchAsker struct {
-	task   *task
-	used   *toolrun.Meter
-	log    *zap.Logger
-	models []*candidate
+	task     *task
+	roster   *roster
+	spending *spending
+	used     *toolrun.Meter
+	log      *zap.Logger
+	models   []*candidate
 }
 
 func (s *searchAsker) Models() (models []extract.Model, err error) {
-	names := s.task.modelNames()
+	names := s.roster.at(s.roster.levelNow())
 	if name := cmp.Or(s.task.def.ExtractionModel, s.task.cfg.ExtractionModel); name != "" {
 		names = []string{name}
 	}
-	if s.models, err = s.task.sideModels(names); err != nil {
+	if s.models, err = s.roster.sideModels(names); err != nil {
 		return nil, err
 	}
 	for _, m := range s.models {
@@ -62,8 +64,8 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 
 func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func(answer string) error) error {
 	call := &sideCall{
-		task: s.task, purpose: PurposeExtract, log: s.log, models: s.models, retry: s.task.cfg.Retry,
-		retried: "model call of an extraction failed, trying again", account: s.used.Add,
+		task: s.task, spending: s.spending, purpose: PurposeExtract, log: s.log, models: s.models,
+		retry: s.task.cfg.Retry, retried: "model call of an extraction failed, trying again", account: s.used.Add,
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) { return s.request(m, asked) },
 		accept: func(m *candidate, res *inference.Response) error {
 			if err := accept(res.Text); err != nil {

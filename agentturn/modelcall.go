@@ -298,7 +298,7 @@ func (a *attempt) moment() prompt.Moment {
 // send makes one call with a request.
 func (a *attempt) send(ctx context.Context, request prompt.Request,
 	onDelta func(inference.Delta)) (inference.Response, error) {
-	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
+	spend, err := a.reserve(ctx, request)
 	if _, ok := errors.AsType[*levelError](err); ok {
 		a.leave(err)
 		return inference.Response{}, err
@@ -322,14 +322,14 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
 		a.failed(err, partial, used, time.Since(started))
-		a.exec.settleSpend(ctx, spend, used)
+		a.exec.spending.settle(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	a.debug("model response", res)
 	a.sent = a.answeredTo(request, res)
 	res.Usage = a.usageOf(res, request.Tokens)
 	end(ModelEnd{Response: res})
-	a.exec.settleSpend(ctx, spend, res.Usage)
+	a.exec.spending.settle(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if inference.Blank(res.Text) && len(res.Calls) == 0 {
 		err := &inference.Error{
@@ -341,6 +341,12 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	}
 	a.answered = a.model.ref
 	return res, nil
+}
+
+// reserve reserves the call with a request in the budget.
+func (a *attempt) reserve(ctx context.Context, request prompt.Request) (Reservation, error) {
+	return a.exec.spending.reserve(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens),
+		OutputTokens: int64(a.exec.def.OutputTokens()), Estimated: true}, a.exec.models.level)
 }
 
 // answeredTo returns the answered request with the recipe completed from the response.

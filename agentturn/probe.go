@@ -64,8 +64,8 @@ func probeWithin(idle time.Duration) time.Duration { return max(probeTime, idle+
 // askProbe asks the model once. The usage is added to the round's.
 func (a *attempt) askProbe(ctx context.Context) error {
 	call := &sideCall{
-		task: a.exec.task, purpose: PurposeProbe, log: a.exec.log, models: []*candidate{a.model}, logged: true,
-		within: probeWithin(a.exec.bounds.ModelIdle),
+		task: a.exec.task, spending: a.exec.spending, purpose: PurposeProbe, log: a.exec.log,
+		models: []*candidate{a.model}, logged: true, within: probeWithin(a.exec.bounds.ModelIdle),
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) {
 			request := inference.Request{
 				Model: m.Name, Messages: []inference.Message{{Role: inference.RoleUser, Text: probePrompt}},

@@ -19,6 +19,8 @@ import (
 type tooling struct {
 	task     *task
 	calls    *calls.List
+	roster   *roster                       // of models that tools may ask
+	spending *spending                     // on them
 	progress *toolrun.Progress             // of running calls
 	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 	memory   *membudget.Account            // of the results of calls

@@ -23,11 +23,13 @@ import (
 // the turn's mutable state, and the request contains nothing but the question.
 type sampling struct {
 	tools.Sampling
-	task  *task
-	used  *toolrun.Meter // of the call
-	log   *zap.Logger
-	call  *sideCall
-	spent int64 // tokens used by all attempts
+	task     *task
+	roster   *roster
+	spending *spending
+	used     *toolrun.Meter // of the call
+	log      *zap.Logger
+	call     *sideCall
+	spent    int64 // tokens used by all attempts
 }
 
 // A samplingError says why a question has no answer. The tool and the turn's events show it.
@@ -40,8 +42,8 @@ func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Co
 	tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, task: w.task, used: used, log: w.task.log.With(zap.Stringer("call", key),
-			zap.String("tool", name))}
+		s := &sampling{Sampling: asked, task: w.task, roster: w.roster, spending: w.spending, used: used,
+			log: w.task.log.With(zap.Stringer("call", key), zap.String("tool", name))}
 		err = w.task.guard(func() (err error) { // it may run in a goroutine of the tool
 			answer, err = s.ask(ctx)
 			return err
@@ -64,7 +66,9 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	if ctx.Err() != nil {
 		return tools.Sampled{}, context.Cause(ctx)
 	}
-	level, choose := s.task.levelNow(), func() ([]*candidate, error) { return s.task.sideModels(s.task.modelNames()) }
+	level, choose := s.roster.levelNow(), func() ([]*candidate, error) {
+		return s.roster.sideModels(s.roster.at(s.roster.levelNow()))
+	}
 	models, err := choose()
 	if err != nil {
 		return tools.Sampled{}, err
@@ -75,8 +79,8 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 		return tools.Sampled{}, err
 	}
 	s.call = &sideCall{
-		task: s.task, purpose: PurposeSample, log: s.log, models: models, level: level, again: choose,
-		retry: s.task.cfg.Retry, logged: true,
+		task: s.task, spending: s.spending, purpose: PurposeSample, log: s.log, models: models, level: level,
+		again: choose, retry: s.task.cfg.Retry, logged: true,
 		retried: "model call for a tool failed, trying again", account: s.account, request: s.request,
 		accept: acceptSample,
 	}

@@ -50,7 +50,7 @@ func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
 	request := a.exec.prompt.SummaryRequest(a.model.Model, a.moment(), turns)
-	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
+	spend, err := a.reserve(ctx, request)
 	if err != nil {
 		return turnlog.Summary{}, err
 	}
@@ -61,14 +61,14 @@ func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.
 	if err != nil {
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
-		a.exec.settleSpend(ctx, spend, used)
+		a.exec.spending.settle(ctx, spend, used)
 		a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
 		return turnlog.Summary{}, err
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
 	end(ModelEnd{Response: res})
-	a.exec.settleSpend(ctx, spend, used)
+	a.exec.spending.settle(ctx, spend, used)
 	a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
 	if text == "" {

@@ -19,7 +19,7 @@ import (
 
 // A task is the immutable input of an execution. It is safe for concurrent use.
 type task struct {
-	cfg     Config
+	cfg     *Config
 	record  *turnlog.Record
 	def     *agentdef.Definition
 	newest  *agentdef.Definition // of the agent; nil: def, or unknown
@@ -33,8 +33,6 @@ type task struct {
 	log     *zap.Logger
 	clock   clock
 
-	// survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
-	level      atomic.Value
 	questions  *questions    // of the turn's tools
 	searches   chan struct{} // semaphore of the model calls that search stored results
 	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout
@@ -42,7 +40,7 @@ type task struct {
 
 // newTask returns the input of an execution that begins now.
 func newTask(r *Runner, a Assignment) *task {
-	cfg, bounds := r.cfg, a.Bounds
+	cfg, bounds := &r.cfg, a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
 	}
@@ -52,9 +50,6 @@ func newTask(r *Runner, a Assignment) *task {
 		family:      family{record: a.Record, def: a.Definition, bounds: bounds},
 		finishAsked: a.Finish, clock: newClock(a, bounds),
 		searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
-	}
-	if a.Record.Level != "" {
-		t.level.Store(a.Record.Level)
 	}
 	if a.Record.End == turnlog.EndFinish {
 		asked := make(chan struct{})
@@ -79,7 +74,7 @@ func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 // offered returns the tools that the agent lists and the process has, and the tools that
 // read stored results: none without paging, and nothing to wait for without handles. Missing
 // tools are skipped: the check of agent files reports them.
-func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
+func offered(cfg *Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
 	all := cfg.Tools
 	handles := bounds.Async || slices.ContainsFunc(d.Tools, func(name string) bool {
 		spec, _ := all.Spec(name)

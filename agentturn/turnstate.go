@@ -30,9 +30,10 @@ type turnState struct {
 	dirty   bool                // a call has ended that no request has reported
 }
 
-func newTurnState(t *task, journal Journal, sizes map[turnkeeper.OutputID]int64) *turnState {
+func newTurnState(t *task, known *roster, spent *spending, journal Journal,
+	sizes map[turnkeeper.OutputID]int64) *turnState {
 	all := calls.New(t.record, t.offered, t.labelsBefore())
-	runs := &tooling{task: t, calls: all, memory: t.cfg.ResultMemory.Account(),
+	runs := &tooling{task: t, calls: all, roster: known, spending: spent, memory: t.cfg.ResultMemory.Account(),
 		progress: toolrun.NewProgress(), sizes: sizes}
 	runs.drafts, _ = journal.(toolrun.Drafts)
 	return &turnState{

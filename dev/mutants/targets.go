@@ -191,7 +191,7 @@ var targets = []Target{
 	{
 		Name: "levels",
 		Go: []Code{{"internal/survival/survival.go", []string{"Next", "Worse", "Rules.Waits", "Day.Left"}},
-			{"agentturn/budget.go", []string{"task.noteLevel"}}},
+			{"agentturn/models.go", []string{"roster.noteLevel"}}},
 		Functions: []string{"next_level", "note_level", "pin_of", "level_of", "waits_below", "move_levels",
 			"failing_from"},
 		First: "^(TestTheRuleOfLevels|TestLevelsFollow|TestALevel|TestPinsGoFirst|TestNext|TestDay|TestRules|TestSuite|TestBlockers)",
