@@ -22,7 +22,7 @@ type spending struct {
 }
 
 func newSpending(t *task, r *roster) *spending {
-	limits, tree := t.def.Budget, t.family.limits()
+	limits, tree := t.def.Budget, t.family().limits()
 	s := &spending{
 		budget: t.cfg.Budget, levels: t.def.Levels != (agentdef.Levels{}), roster: r, log: t.log,
 		who: Spender{

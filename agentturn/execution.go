@@ -10,7 +10,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -47,13 +49,19 @@ type execution struct {
 type state func(ctx context.Context) (state, error)
 
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
-	given := newTask(r, a)
+	given := newTask(&r.cfg, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
 	known := newRoster(given)
 	spent := newSpending(given, known)
+	all := calls.New(given.record, given.offered, given.labelsBefore())
+	runs := &tooling{
+		task: given, calls: all, roster: known, spending: spent, questions: newQuestions(a.Record),
+		searches: make(chan struct{}, extract.Parallel), progress: toolrun.NewProgress(), sizes: made.Sizes,
+		memory: r.cfg.ResultMemory.Account(), leftBehind: &r.leftBehind,
+	}
+	runs.drafts, _ = journal.(toolrun.Drafts)
 	return &execution{
-		turnState: newTurnState(given, known, spent, journal, made.Sizes), journal: journal, prompt: made,
-		spending: spent,
+		turnState: newTurnState(given, all, runs, a), journal: journal, prompt: made, spending: spent,
 		models: &models{roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
 			failures: a.Record.Failures},
 	}

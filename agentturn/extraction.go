@@ -28,7 +28,7 @@ func (w *tooling) extract(ctx context.Context, source extract.Source, query stri
 	return extract.Search(ctx, extract.Query{
 		Source: source, Text: query, Turn: w.task.record.Turn.ID,
 		Asker: &searchAsker{task: w.task, roster: w.roster, spending: w.spending, used: used, log: log},
-		Cache: w.task.cfg.Extractions, Slots: w.task.searches, Log: log, Guard: w.task.guard,
+		Cache: w.task.cfg.Extractions, Slots: w.searches, Log: log, Guard: w.task.guard,
 	})
 }
 

@@ -34,7 +34,7 @@ func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool)
 	over := ""
 	if n > tools.MaxInputs {
 		over = fmt.Sprintf("asked for input more than %d times, and did not finish", tools.MaxInputs)
-	} else if err := e.questions.take(); err != nil {
+	} else if err := e.tooling.questions.take(); err != nil {
 		over = "asked for input, but " + err.Error()
 	}
 	if over != "" {

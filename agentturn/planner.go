@@ -155,7 +155,7 @@ func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
 	call.Handles = p.turn.offered.HasHandles(call.ToolCall)
-	if refused := p.turn.family.refuse(*call.ToolCall, p.all); refused != "" {
+	if refused := p.turn.family().refuse(*call.ToolCall, p.all); refused != "" {
 		return refused
 	}
 	if !known {

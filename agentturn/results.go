@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
@@ -17,14 +18,17 @@ import (
 // A tooling runs the tools of a turn's calls and makes their results. What it returns to run, and to ask models, is
 // safe for concurrent use; it does not use what the turn's goroutine changes.
 type tooling struct {
-	task     *task
-	calls    *calls.List
-	roster   *roster                       // of models that tools may ask
-	spending *spending                     // on them
-	progress *toolrun.Progress             // of running calls
-	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
-	memory   *membudget.Account            // of the results of calls
-	drafts   toolrun.Drafts                // nil: large results are stored with the result only
+	task       *task
+	calls      *calls.List
+	roster     *roster                       // of the models that tools may ask
+	spending   *spending                     // on them
+	questions  *questions                    // of the turn's tools
+	searches   chan struct{}                 // semaphore of the model calls that search stored results
+	progress   *toolrun.Progress             // of running calls
+	sizes      map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
+	memory     *membudget.Account            // of the results of calls
+	drafts     toolrun.Drafts                // nil: large results are stored with the result only
+	leftBehind *atomic.Int64                 // number of the process's tools that run past their timeout
 }
 
 // callResult bounds, cleans and measures the result of a tool. Every result passes through it or
@@ -117,6 +121,11 @@ func (w *tooling) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun
 
 		CheckDestination: call.DestinationsOf(labels),
 	}
+}
+
+// asRuled returns a call as its tool gets it to decide about it, without stored results.
+func (w *tooling) asRuled(call *calls.Call) tools.Call {
+	return w.toolCall(call, nil, &toolrun.Meter{})
 }
 
 // idempotencyKey returns the same key for each start of a call. Turn ids are unique in one

@@ -23,13 +23,14 @@ import (
 // the turn's mutable state, and the request contains nothing but the question.
 type sampling struct {
 	tools.Sampling
-	task     *task
-	roster   *roster
-	spending *spending
-	used     *toolrun.Meter // of the call
-	log      *zap.Logger
-	call     *sideCall
-	spent    int64 // tokens used by all attempts
+	task      *task
+	roster    *roster
+	spending  *spending
+	questions *questions
+	used      *toolrun.Meter // of the call
+	log       *zap.Logger
+	call      *sideCall
+	spent     int64 // tokens used by all attempts
 }
 
 // A samplingError says why a question has no answer. The tool and the turn's events show it.
@@ -42,7 +43,8 @@ func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Co
 	tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, task: w.task, roster: w.roster, spending: w.spending, used: used,
+		s := &sampling{Sampling: asked, task: w.task, roster: w.roster, spending: w.spending,
+			questions: w.questions, used: used,
 			log: w.task.log.With(zap.Stringer("call", key), zap.String("tool", name))}
 		err = w.task.guard(func() (err error) { // it may run in a goroutine of the tool
 			answer, err = s.ask(ctx)
@@ -75,7 +77,7 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	}
 	ctx, end := extract.BeforeTheEnd(ctx)
 	defer end()
-	if err := s.task.questions.take(); err != nil {
+	if err := s.questions.take(); err != nil {
 		return tools.Sampled{}, err
 	}
 	s.call = &sideCall{

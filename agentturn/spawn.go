@@ -89,6 +89,8 @@ type family struct {
 	bounds turnkeeper.Bounds
 }
 
+func (t *task) family() family { return family{record: t.record, def: t.def, bounds: t.bounds} }
+
 // limits returns the limits of the turn's tree of agents.
 func (f family) limits() turnlog.TreeLimits {
 	if f.record.Lineage.Root != 0 {
@@ -185,11 +187,11 @@ func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
 	turn := e.record.Turn
 	start := newStart(call)
 	start.Spawn = &turnlog.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family.limits(),
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family().limits(),
 		Within: e.bounds.SubAgentTimeout,
 		Root:   cmp.Or(e.record.Lineage.Root, turn.ID),
 		Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.family.trace(call.Key, func() bool {
+		TraceParent: e.family().trace(call.Key, func() bool {
 			return e.cfg.Observer.Traced(ctx)
 		}), Labels: e.calls.LabelsOf(call),
 	}

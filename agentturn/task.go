@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
-	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/turnlog"
@@ -22,34 +20,24 @@ type task struct {
 	cfg     *Config
 	record  *turnlog.Record
 	def     *agentdef.Definition
-	newest  *agentdef.Definition // of the agent; nil: def, or unknown
-	retired bool                 // the agent was retired
+	bounds  turnkeeper.Bounds
+	offered prompt.Offer // the agent's tools, in the order of its file
+	clock   clock
+	log     *zap.Logger
 
 	finishAsked <-chan struct{} // closed when the turn is to finish; nil: it is not
-
-	bounds  turnkeeper.Bounds
-	family  family
-	offered prompt.Offer // the agent's tools, in the order of its file
-	log     *zap.Logger
-	clock   clock
-
-	questions  *questions    // of the turn's tools
-	searches   chan struct{} // semaphore of the model calls that search stored results
-	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout
 }
 
 // newTask returns the input of an execution that begins now.
-func newTask(r *Runner, a Assignment) *task {
-	cfg, bounds := &r.cfg, a.Bounds
+func newTask(cfg *Config, a Assignment) *task {
+	bounds := a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
 	}
 	t := &task{
-		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds,
+		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, clock: newClock(a, bounds),
 		log:         cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		family:      family{record: a.Record, def: a.Definition, bounds: bounds},
-		finishAsked: a.Finish, clock: newClock(a, bounds),
-		searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
+		finishAsked: a.Finish,
 	}
 	if a.Record.End == turnlog.EndFinish {
 		asked := make(chan struct{})
@@ -57,7 +45,7 @@ func newTask(r *Runner, a Assignment) *task {
 		t.finishAsked = asked
 	}
 	t.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family().spawnable(), cfg.Agents),
 		Bounds:   bounds, Stored: cfg.Outputs != nil,
 	}
 	return t

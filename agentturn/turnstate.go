@@ -30,18 +30,11 @@ type turnState struct {
 	dirty   bool                // a call has ended that no request has reported
 }
 
-func newTurnState(t *task, known *roster, spent *spending, journal Journal,
-	sizes map[turnkeeper.OutputID]int64) *turnState {
-	all := calls.New(t.record, t.offered, t.labelsBefore())
-	runs := &tooling{task: t, calls: all, roster: known, spending: spent, memory: t.cfg.ResultMemory.Account(),
-		progress: toolrun.NewProgress(), sizes: sizes}
-	runs.drafts, _ = journal.(toolrun.Drafts)
+func newTurnState(t *task, all *calls.List, runs *tooling, a Assignment) *turnState {
 	return &turnState{
 		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: turnevents.New(t.record.Turn.ID,
 			t.record.NextBlock),
-		rules: &rules{task: t, calls: all, toolCall: func(call *calls.Call) tools.Call {
-			return runs.toolCall(call, nil, &toolrun.Meter{})
-		}},
+		rules: &rules{task: t, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
 	}
 }
 
