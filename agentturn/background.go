@@ -80,7 +80,7 @@ func (e *execution) collect() {
 	for _, call := range e.calls.Those(func(c *calls.Call) bool { return c.Run != nil && c.Run.IsOver() }) {
 		run := call.Run
 		call.Run = nil
-		e.held = append(e.held, run.Result.Memory)
+		e.pending.held = append(e.pending.held, run.Result.Memory)
 		result := e.tooling.runResult(call, run)
 		e.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))

@@ -35,7 +35,6 @@ import (
 // its fields.
 type execution struct {
 	*turnState
-	journal    Journal
 	prompt     *prompt.State // builds the requests
 	models     *models       // the chain that answers them
 	spending   *spending
@@ -61,7 +60,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	}
 	runs.drafts, _ = journal.(toolrun.Drafts)
 	return &execution{
-		turnState: newTurnState(given, all, runs, a), journal: journal, prompt: made, spending: spent,
+		turnState: newTurnState(given, all, runs, journal, a), prompt: made, spending: spent,
 		models: &models{roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
 			failures: a.Record.Failures},
 	}
@@ -377,41 +376,6 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	e.endings().logEnd(outcome)
 	return outcome, nil
 }
-
-// commit writes the pending entry, if there is one. Every error is a *journalError.
-func (e *execution) commit(ctx context.Context) error {
-	if e.pending.Outcome == nil {
-		e.progressEvents()
-	}
-	e.pending.Events = e.events.Unwritten()
-	if e.pending.empty() && !e.pending.news() {
-		return nil
-	}
-	writes := writesOf(e.pending.Entry)
-	e.atEach(ctx, writes, ".before")
-	if err := e.journal.Append(ctx, e.pending.Entry); err != nil {
-		return &journalError{err}
-	}
-	for _, start := range e.pending.Starts {
-		call := e.calls.Call(start.Key)
-		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
-		start.SetArguments(call.ToolCall)
-		if call.State == turnkeeper.CallPlanned {
-			call.State = turnkeeper.CallStarted
-		}
-	}
-	e.pending = pending{}
-	e.held.release()
-	e.events.Written()
-	e.atEach(ctx, writes, ".after")
-	return nil
-}
-
-// A journalError is an error of the journal.
-type journalError struct{ err error }
-
-func (e *journalError) Error() string { return "cannot write the turn's journal: " + e.err.Error() }
-func (e *journalError) Unwrap() error { return e.err }
 
 // unwritable returns the error after which no outcome can be written, if err or the cause
 // of ctx is one, else nil.

@@ -4,12 +4,26 @@ import (
 	"cmp"
 	"slices"
 
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
 )
 
 // A pending is the journal entry that is not written yet.
-type pending struct{ turnlog.Entry }
+type pending struct {
+	turnlog.Entry
+	held leases // of its results
+}
+
+// leases are the memory of results.
+type leases []*membudget.Lease
+
+func (l *leases) release() {
+	for _, memory := range *l {
+		memory.Release()
+	}
+	*l = nil
+}
 
 // empty reports whether there is nothing to write.
 func (p *pending) empty() bool {

@@ -46,7 +46,7 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
 	memory := e.tooling.memory.Lease()
-	e.held = append(e.held, memory)
+	e.pending.held = append(e.pending.held, memory)
 	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.tooling.toolCall(call,
 		e.tooling.outputs(used), used), e.tooling.executeOptions(call))
 	if err != nil {

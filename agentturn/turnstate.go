@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -11,42 +12,66 @@ import (
 	"turnkeeper/agentturn/calls"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/turnevents"
-	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
 // A turnState is the in-memory state of a turn: its calls, and the decisions that are not yet
-// written. It runs no tool and writes nothing. Only the execution's goroutine uses it.
+// written. It writes them to the journal, and runs no tool. Only the execution's goroutine uses it.
 type turnState struct {
 	*task
+	journal Journal
 	calls   *calls.List         // with those that are not yet written
 	rules   *rules              // about its calls
 	tooling *tooling            // runs them
 	pending pending             // the entry that is not yet written
 	events  *turnevents.Builder // includes events that are not yet written
-	held    leases              // of results in the entry that is not yet written
 	dirty   bool                // a call has ended that no request has reported
 }
 
-func newTurnState(t *task, all *calls.List, runs *tooling, a Assignment) *turnState {
+func newTurnState(t *task, all *calls.List, runs *tooling, journal Journal, a Assignment) *turnState {
 	return &turnState{
-		task: t, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds), events: turnevents.New(t.record.Turn.ID,
-			t.record.NextBlock),
-		rules: &rules{task: t, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
+		task: t, journal: journal, calls: all, tooling: runs, dirty: dirtyIn(t.record.Rounds),
+		events: turnevents.New(t.record.Turn.ID, t.record.NextBlock),
+		rules:  &rules{task: t, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
 	}
 }
 
-// leases are the memory of results.
-type leases []*membudget.Lease
-
-func (l *leases) release() {
-	for _, memory := range *l {
-		memory.Release()
+// commit writes the pending entry, if there is one. Every error is a *journalError.
+func (s *turnState) commit(ctx context.Context) error {
+	if s.pending.Outcome == nil {
+		s.progressEvents()
 	}
-	*l = nil
+	s.pending.Events = s.events.Unwritten()
+	if s.pending.empty() && !s.pending.news() {
+		return nil
+	}
+	writes := writesOf(s.pending.Entry)
+	s.atEach(ctx, writes, ".before")
+	if err := s.journal.Append(ctx, s.pending.Entry); err != nil {
+		return &journalError{err}
+	}
+	for _, start := range s.pending.Starts {
+		call := s.calls.Call(start.Key)
+		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
+		start.SetArguments(call.ToolCall)
+		if call.State == turnkeeper.CallPlanned {
+			call.State = turnkeeper.CallStarted
+		}
+	}
+	s.pending.held.release()
+	s.pending = pending{}
+	s.events.Written()
+	s.atEach(ctx, writes, ".after")
+	return nil
 }
+
+// A journalError is an error of the journal.
+type journalError struct{ err error }
+
+func (e *journalError) Error() string { return "cannot write the turn's journal: " + e.err.Error() }
+func (e *journalError) Unwrap() error { return e.err }
 
 // answer records a call's result in memory and in the next write.
 func (s *turnState) answer(call *calls.Call, result turnlog.CallResult) {
@@ -230,7 +255,7 @@ func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.C
 // recordRun records the result of a run. If the end of the turn's context cut the run short,
 // the result is only noted: how the dispatch ends decides what is recorded.
 func (s *turnState) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
-	s.held = append(s.held, done.Result.Memory)
+	s.pending.held = append(s.pending.held, done.Result.Memory)
 	result := s.tooling.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging,
 		stateOf(done.Result.Outcome, call.Effect)
