@@ -144,17 +144,6 @@ func (e *execution) stopRuns(cause error) {
 	e.collect()
 }
 
-// age returns the time since a background or detached call began, or 0 if unknown.
-func (w *tooling) age(call turnkeeper.ToolCall) time.Duration {
-	if run := w.calls.Call(call.Key).Run; run != nil {
-		return time.Since(run.Since)
-	}
-	if call.Awaited && !call.StartedAt.IsZero() {
-		return max(time.Since(call.StartedAt), 0)
-	}
-	return 0
-}
-
 var (
 	errAnswered = errors.New("the turn ended without it")
 	errOver     = errors.New("the turn ended")

@@ -5,7 +5,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
-	"turnkeeper/outputs"
 	"turnkeeper/policy"
 )
 
@@ -37,9 +36,5 @@ func keepSaid(e *execution) {
 	if private && e.record.Lineage.Parent == 0 && e.replySink() != policy.ReplyAllow {
 		return
 	}
-	unfinished := ""
-	if e.stream != nil {
-		unfinished = outputs.Clean(e.stream.Text())
-	}
-	e.end.reply = fixedReply(CancelledReply(e.calls.Rounds, unfinished))
+	e.end.reply = fixedReply(CancelledReply(e.calls.Rounds, e.asker.said()))
 }

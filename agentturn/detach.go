@@ -162,7 +162,7 @@ func (e *execution) closeDetached(ctx context.Context) {
 		}
 		if call.Spawns() {
 			result.Preview = ShownReplyUnawaited
-			e.tooling.observeSpawn(ctx, call, result.State, e.tooling.age(*call.ToolCall),
+			e.tooling.observeSpawn(ctx, call, result.State, e.age(*call.ToolCall),
 				string(turnkeeper.CallCancelled))
 		}
 		if call.AwaitsReply() {

@@ -35,13 +35,10 @@ import (
 // its fields.
 type execution struct {
 	*turnState
-	prompt     *prompt.State // builds the requests
-	models     *models       // the chain that answers them
-	spending   *spending
-	stream     *turnevents.Stream // of the current model call; nil: none
-	round      openRound          // the current round, for the Observer
-	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
-	end        *ending            // set by the state that ends the loop
+	asker      asker
+	round      openRound // the current round, for the Observer
+	blockUntil time.Time // until then the execution blocks for replies of sub-agents
+	end        *ending   // set by the state that ends the loop
 }
 
 // A state does one step and returns the next state. nil ends the loop: end is set.
@@ -59,11 +56,12 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		memory: r.cfg.ResultMemory.Account(), leftBehind: &r.leftBehind,
 	}
 	runs.drafts, _ = journal.(toolrun.Drafts)
-	return &execution{
-		turnState: newTurnState(given, all, runs, journal, a), prompt: made, spending: spent,
+	s := newTurnState(given, all, runs, journal, a)
+	return &execution{turnState: s, asker: asker{
+		turnState: s, prompt: made, spending: spent,
 		models: &models{roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
 			failures: a.Record.Failures},
-	}
+	}}
 }
 
 // runStates runs the states until one ends the loop. A panic becomes an error.
@@ -113,7 +111,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 		return nil, context.Cause(ctx)
 	}
 	ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, len(e.calls.Rounds)+1, false)
-	a, err := e.generate(ctx)
+	a, err := e.asker.generate(ctx)
 	e.at(ctx, PointModelAfter)
 	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
 		if asked, wrong := e.askToGoOn(ctx, blocked); asked || wrong != nil {
@@ -136,14 +134,14 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		Attempts:     max(1, a.Attempts),
 		Latency:      a.latency,
 		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(e.models.sideUsage),
+		Usage:        a.Usage.Add(e.sideUsage),
 		Text:         outputs.Clean(a.Text),
 		Reasoning:    outputs.Clean(a.Reasoning),
 		Raw:          cleanRaw(a.Raw),
 		EndedAt:      time.Now(),
 	}
 	e.dirty = false // the request reported all ended calls
-	p := newPlanner(e.turnState, a, e.prompt.HasCallID)
+	p := newPlanner(e.turnState, a, e.asker.prompt.HasCallID)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
@@ -151,8 +149,8 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		round.Calls = append(round.Calls, *call.ToolCall)
 	}
 	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
-	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Recipe, a.sent.Parts)
-	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
+	e.asker.keepRequest(&round, &a.sent)
+	e.sideUsage = turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
 	round.Charged = a.final || !allPaging(round.Calls)
 	e.add(round, p.made)
@@ -348,10 +346,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 		e.closeDetached(ctx)
 		e.endCalls(calls.Closing, e.calls.Unanswered())
 	}
-	if e.stream != nil {
-		e.stream.Rollback("the turn ended")
-		e.stream = nil
-	}
+	e.asker.rollback("the turn ended")
 	switch models := end.outcome.WaitsFor; {
 	case end.state == turnkeeper.TurnWaiting && len(models) > 0:
 		data := turnevents.WaitingFor(waiting.ModelDown)
@@ -360,7 +355,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	case end.state == turnkeeper.TurnQueued && end.outcome.Backoff > 0 && end.outcome.ErrorClass == classBudget:
 		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, turnevents.WaitingFor(waiting.BudgetSpent))
 	}
-	e.models.writeSideUsage(&e.pending, len(e.calls.Rounds)+1)
+	e.writeSideUsage()
 	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
 		e.events.Event(endEvent(end.state), 0, 0, turnevents.TurnEndData{

@@ -46,7 +46,7 @@ func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool)
 	q := call.Question(asks.KindInput, n, policy.Decision{Reason: request.Question})
 	q.Schema, q.Resume = string(request.Schema), request.State
 	e.put(q)
-	e.models.sideUsage = e.models.sideUsage.Add(run.Result.Used)
+	e.sideUsage = e.sideUsage.Add(run.Result.Used)
 	return true
 }
 

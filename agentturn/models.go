@@ -126,14 +126,13 @@ func (c *Config) counter(model string) prompt.TokenCounter {
 
 // models holds the agent's chain of models and their health.
 type models struct {
-	roster    *roster
-	log       *zap.Logger
-	cache     *prompt.Cache    // of the process
-	chain     []*candidate     // set by the first model call at a survival level
-	level     survival.Level   // for which chain was chosen
-	health    modelHealth      // of models that are down
-	failures  int              // failed turns of the lane in a row
-	sideUsage turnkeeper.Usage // of summaries, to be added to the next round
+	roster   *roster
+	log      *zap.Logger
+	cache    *prompt.Cache  // of the process
+	chain    []*candidate   // set by the first model call at a survival level
+	level    survival.Level // for which chain was chosen
+	health   modelHealth    // of models that are down
+	failures int            // failed turns of the lane in a row
 }
 
 // candidates returns the agent's models in the order they are asked: its own or the

@@ -28,6 +28,8 @@ type turnState struct {
 	pending pending             // the entry that is not yet written
 	events  *turnevents.Builder // includes events that are not yet written
 	dirty   bool                // a call has ended that no request has reported
+	// of model calls beside the rounds, and of runs that asked for input; it is added to the next round
+	sideUsage turnkeeper.Usage
 }
 
 func newTurnState(t *task, all *calls.List, runs *tooling, journal Journal, a Assignment) *turnState {
@@ -48,7 +50,9 @@ func (s *turnState) commit(ctx context.Context) error {
 		return nil
 	}
 	writes := writesOf(s.pending.Entry)
-	s.atEach(ctx, writes, ".before")
+	for _, write := range writes {
+		s.at(ctx, write+".before")
+	}
 	if err := s.journal.Append(ctx, s.pending.Entry); err != nil {
 		return &journalError{err}
 	}
@@ -63,7 +67,9 @@ func (s *turnState) commit(ctx context.Context) error {
 	s.pending.held.release()
 	s.pending = pending{}
 	s.events.Written()
-	s.atEach(ctx, writes, ".after")
+	for _, write := range writes {
+		s.at(ctx, write+".after")
+	}
 	return nil
 }
 
@@ -155,6 +161,17 @@ func (s *turnState) endCalls(phase calls.Phase, open []*calls.Call) (any bool) {
 		any = s.endCall(call, call.Next(calls.Turn{Phase: phase})) || any
 	}
 	return any
+}
+
+// writeSideUsage adds the usage beside the rounds to the last write, if no round followed that includes it.
+func (s *turnState) writeSideUsage() {
+	if s.sideUsage == (turnkeeper.Usage{}) {
+		return
+	}
+	s.pending.Failed = append(s.pending.Failed, turnlog.FailedAttempt{
+		Round: len(s.calls.Rounds) + 1, Class: "interrupted",
+		Error: "older turns were summarised for a round that has no answer", Usage: s.sideUsage,
+	})
 }
 
 // markUnknown records that the outcome of a started call is unknown.
@@ -283,6 +300,17 @@ func (s *turnState) add(round turnkeeper.Round, made []*calls.Call) {
 		}
 	}
 	s.stopRound(round.Number)
+}
+
+// age returns the time since a background or detached call began, or 0 if unknown.
+func (s *turnState) age(call turnkeeper.ToolCall) time.Duration {
+	if run := s.calls.Call(call.Key).Run; run != nil {
+		return time.Since(run.Since)
+	}
+	if call.Awaited && !call.StartedAt.IsZero() {
+		return max(time.Since(call.StartedAt), 0)
+	}
+	return 0
 }
 
 // denyRest answers all open calls, because the lease is too short for the first of them:
