@@ -28,7 +28,7 @@ func CancelledReply(rounds []turnkeeper.Round, unfinished string) string {
 
 // keepSaid adds to the reply of a cancelled turn what the model had written, if that may be sent: nobody is asked about
 // it. The reply of a sub-agent goes to its parent, with its labels.
-func keepSaid(e *execution) {
+func (e *execution) keepSaid() {
 	if e.end.state != turnkeeper.TurnCancelled {
 		return
 	}

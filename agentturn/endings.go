@@ -27,9 +27,9 @@ type endings struct {
 	executed bool // a tool has started, in any execution
 }
 
-func (s *turnState) endings() *endings {
-	executed := s.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
-	return &endings{s.task, s.calls, executed}
+func (e *execution) endings() *endings {
+	executed := e.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
+	return &endings{e.task, e.calls, executed}
 }
 
 // endAfter returns the function that makes the turn's end, or nil if the newest round is

@@ -31,14 +31,14 @@ import (
 // Each write is one commit. A state that ends the loop sets end. If an error ends the
 // loop, endings.endingOf sets it.
 
-// An execution is the run of a turn under one dispatch. Only the goroutine of Runner.Run uses
-// its fields.
+// An execution is the run of a turn under one dispatch. It decides what comes next, for the turn and for each call; its
+// asker and its executor do it. They share the state of the turn. Only the goroutine of Runner.Run uses them.
 type execution struct {
 	*turnState
-	asker      asker
-	round      openRound // the current round, for the Observer
-	blockUntil time.Time // until then the execution blocks for replies of sub-agents
-	end        *ending   // set by the state that ends the loop
+	asker    asker     // of the models
+	executor executor  // of the calls
+	round    openRound // the current round, for the Observer
+	end      *ending   // set by the state that ends the loop
 }
 
 // A state does one step and returns the next state. nil ends the loop: end is set.
@@ -49,19 +49,26 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
 	known := newRoster(given)
 	spent := newSpending(given, known)
-	all := calls.New(given.record, given.offered, given.labelsBefore())
+	all := calls.New(a.Record, given.offered, given.labelsBefore())
 	runs := &tooling{
 		task: given, calls: all, roster: known, spending: spent, questions: newQuestions(a.Record),
 		searches: make(chan struct{}, extract.Parallel), progress: toolrun.NewProgress(), sizes: made.Sizes,
 		memory: r.cfg.ResultMemory.Account(), leftBehind: &r.leftBehind,
 	}
 	runs.drafts, _ = journal.(toolrun.Drafts)
-	s := newTurnState(given, all, runs, journal, a)
-	return &execution{turnState: s, asker: asker{
-		turnState: s, prompt: made, spending: spent,
-		models: &models{roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
-			failures: a.Record.Failures},
-	}}
+	s := &turnState{
+		task: given, journal: journal, calls: all, progress: runs.progress, dirty: dirtyIn(a.Record.Rounds),
+		events: turnevents.New(a.Record.Turn.ID, a.Record.NextBlock),
+		rules:  &rules{task: given, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
+	}
+	return &execution{
+		turnState: s,
+		asker: asker{turnState: s, prompt: made, spending: spent, models: &models{
+			roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
+			failures: a.Record.Failures,
+		}},
+		executor: executor{turnState: s, tooling: runs},
+	}
 }
 
 // runStates runs the states until one ends the loop. A panic becomes an error.
@@ -82,7 +89,7 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 	e.see()
 	e.pending.Labels = e.calls.Before
 	for _, call := range e.calls.All() {
-		e.tooling.measure(ctx, call)
+		e.executor.tooling.measure(ctx, call)
 	}
 	if len(e.calls.Rounds) == 0 {
 		return e.ask, nil
@@ -98,6 +105,25 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		}
 	}
 	return e.execute, nil
+}
+
+// openStream adds the turn_start event, or those of a turn that continues.
+func (e *execution) openStream() {
+	turn := e.record.Turn
+	if turn.LastSeq == 0 {
+		data := turnevents.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID,
+			Attempt: turn.Attempt}
+		if lineage := e.record.Lineage; lineage.Parent != 0 {
+			data.Parent = &turnevents.ParentData{Turn: lineage.Parent, Call: lineage.Call.String(), Root: lineage.Root}
+		}
+		e.events.Event(turnkeeper.EventTurnStart, 0, 0, data)
+		return
+	}
+	if e.record.OpenRound != 0 {
+		e.events.Event(turnkeeper.EventRoundRollback, e.record.OpenRound, 0,
+			turnevents.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
+	}
+	e.events.Event(turnkeeper.EventTurnResumed, 0, 0, turnevents.TurnResumedData{Dispatch: turn.Dispatches})
 }
 
 // ask makes the model call of the next round, after it has written what must be on record.
@@ -170,12 +196,12 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 			return nil, context.Cause(ctx)
 		}
 		finishing := e.finishing()
-		if finishing && e.endCalls(calls.Finishing, open) {
+		if finishing && e.executor.endCalls(calls.Finishing, open) {
 			continue
 		}
-		wait, err := e.awaitBlockers(ctx, open[0])
+		wait, err := e.executor.awaitBlockers(ctx, open[0])
 		if !wait && err == nil {
-			wait, err = e.mustWait(ctx, open[0])
+			wait, err = e.executor.mustWait(ctx, open[0])
 		}
 		if err != nil {
 			return nil, err
@@ -200,7 +226,7 @@ func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
 	turn := calls.Turn{Phase: calls.Recovering, Settles: e.def.Settles()}
 	step := call.Next(turn)
 	if step.Do == calls.Reconcile {
-		result, known := e.reconcile(ctx, call)
+		result, known := e.executor.reconcile(ctx, call)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -211,7 +237,7 @@ func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
 		call.Reconciled()
 		step = call.Next(turn)
 	}
-	e.endCall(call, step)
+	e.executor.endCall(call, step)
 	return nil
 }
 
@@ -225,7 +251,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 		turn.Time, turn.Settles = e.clock.timeFor(call.Spec), e.def.Settles()
 		switch step := call.Next(turn); step.Do {
 		case calls.Resolve:
-			if err := e.resolve(ctx, call); err != nil {
+			if err := e.executor.resolve(ctx, call); err != nil {
 				return err
 			}
 			turn = e.calls.Turn(call)
@@ -249,23 +275,23 @@ func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call)
 	case calls.Wait:
 		return e.waitForPerson(ctx)
 	case calls.Spawn:
-		return e.spawn(ctx, call)
+		return e.executor.spawn(ctx, call)
 	case calls.Detach:
-		return e.detach(ctx, call)
+		return e.executor.detach(ctx, call)
 	case calls.Read:
-		return e.runReads(ctx, e.leadingReads(ctx, open))
+		return e.executor.runReads(ctx, open)
 	case calls.Run:
-		return e.runEffect(ctx, call)
+		return e.executor.runEffect(ctx, call)
 	case calls.Transact:
-		return e.runTransactional(ctx, call)
+		return e.executor.runTransactional(ctx, call)
 	case calls.Resume:
-		return e.resume(ctx, call)
+		return e.executor.resume(ctx, call)
 	case calls.Rerun:
-		return e.rerun(ctx, call)
+		return e.executor.rerun(ctx, call)
 	case calls.NoTime:
-		e.denyRest(open)
+		e.executor.denyRest(open)
 	default:
-		e.endCall(call, step)
+		e.executor.endCall(call, step)
 	}
 	return nil
 }
@@ -273,14 +299,14 @@ func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call)
 // decide continues, suspends or ends the turn once every call of the newest round is
 // answered.
 func (e *execution) decide(ctx context.Context) (state, error) {
-	if err := e.takeCompleted(ctx); err != nil {
+	if err := e.executor.takeCompleted(ctx); err != nil {
 		return nil, err
 	}
-	e.collect()
+	e.executor.collect()
 	if e.finishing() {
-		e.stopReads()
+		e.executor.stopReads()
 	}
-	if waits, err := e.awaitReplies(ctx); waits || err != nil {
+	if waits, err := e.executor.awaitReplies(ctx); waits || err != nil {
 		if waits {
 			e.end = e.waiting()
 		}
@@ -291,7 +317,7 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
-	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
+	if err := e.executor.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(e.calls.Detached(), outlast) {
@@ -317,10 +343,10 @@ func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (st
 			e.end = e.waiting()
 			return nil, nil
 		}
-		if err := e.awaitRun(ctx); err != nil {
+		if err := e.executor.awaitRun(ctx); err != nil {
 			return nil, err
 		}
-		if err := e.takeCompleted(ctx); err != nil {
+		if err := e.executor.takeCompleted(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -337,14 +363,14 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 		e.events.Rewind()
 	}
 	e.pending.Inputs = nil // of calls that have not gone on
-	e.stopRuns(errOver)
+	e.executor.stopRuns(errOver)
 	switch end.state {
 	case turnkeeper.TurnWaiting: // only detached calls are open, or the turn waits for a model
 	case turnkeeper.TurnQueued:
-		e.endCalls(calls.HandingBack, e.calls.Unanswered())
+		e.executor.endCalls(calls.HandingBack, e.calls.Unanswered())
 	default:
-		e.closeDetached(ctx)
-		e.endCalls(calls.Closing, e.calls.Unanswered())
+		e.executor.closeDetached(ctx)
+		e.executor.endCalls(calls.Closing, e.calls.Unanswered())
 	}
 	e.asker.rollback("the turn ended")
 	switch models := end.outcome.WaitsFor; {
@@ -392,7 +418,7 @@ func unwritable(ctx context.Context, err error) error {
 // reportLate reports the results of tools that could not be written, if the lease is lost or the
 // journal has moved. It returns err.
 func (e *execution) reportLate(ctx context.Context, err error) error {
-	e.stopRuns(errOver)
+	e.executor.stopRuns(errOver)
 	fenced := errors.Is(err, turnkeeper.ErrFenced)
 	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		return err
@@ -404,7 +430,7 @@ func (e *execution) reportLate(ctx context.Context, err error) error {
 			continue
 		}
 		e.at(ctx, PointLate)
-		e.tooling.inline(&result)
+		e.executor.tooling.inline(&result)
 		if err := e.journal.Late(ctx, result); err != nil {
 			e.log.Error("cannot store a late tool result; it is lost", zap.Stringer("call", result.Key), zap.Error(err))
 		}

@@ -21,14 +21,14 @@ import (
 // resolve replaces the handles in the call's arguments. They can name only the results of
 // earlier calls, which never change, so that a call that is started again gets the same
 // arguments. An error stops the turn.
-func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
-	if e.pending.hasOutput() {
-		if err := e.commit(ctx); err != nil {
+func (x *executor) resolve(ctx context.Context, call *calls.Call) error {
+	if x.pending.hasOutput() {
+		if err := x.commit(ctx); err != nil {
 			return err
 		}
 	}
-	values := &values{log: e.log, stored: e.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
-	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) {
+	values := &values{log: x.log, stored: x.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
+	args, fault, err := x.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) {
 		return values.resolve(ctx, text)
 	})
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {

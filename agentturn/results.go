@@ -144,3 +144,40 @@ func (w *tooling) runResult(call *calls.Call, run *toolrun.Run) turnlog.CallResu
 	result.Usage = run.Result.Used
 	return result
 }
+
+// inline replaces the handle in a late result by the text, because a late result is stored
+// without its output. Binary content becomes an attached output, which the text names.
+func (w *tooling) inline(r *turnlog.CallResult) {
+	o := r.Output
+	switch {
+	case o == nil:
+	case o.Drafted:
+		r.Shown = r.Preview
+	case o.Bytes != nil:
+		late := *o
+		late.ID = outputs.NewID() // a later run of the call may store its own under the handle
+		r.Attached = append(slices.Clip(r.Attached), late)
+		r.Shown = attachedLine("the result", late)
+	default:
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType},
+			outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Spec)}).Shown
+	}
+}
+
+// backgroundResult prepares the result of a background call. The text is shown only if the model
+// can no longer retrieve it by its handle.
+func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
+	if !w.task.offered.Retrieves() {
+		return w.callResult(call, raw, call.OutputID)
+	}
+	// also where the model reads it by its handle
+	if note := call.ApprovalNote(); note != "" && raw.Bytes == nil && raw.Kept == nil {
+		raw.Text = note + "\n\n" + raw.Text
+	}
+	raw, attached := w.attach(call, raw)
+	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Spec)})
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, w.task.record.Turn.ID, call.Key
+	w.sizes[call.OutputID] = taken.Output.Tokens
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output,
+		Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
+}

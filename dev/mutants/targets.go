@@ -118,7 +118,7 @@ var targets = []Target{
 	{
 		Name: "durability",
 		Go: []Code{
-			{File: "agentturn/durability.go"}, {"agentturn/reads.go", []string{"execution.runReads"}},
+			{File: "agentturn/durability.go"}, {"agentturn/reads.go", []string{"executor.runReads"}},
 			{"agentturn/execution.go", []string{"execution.ask"}},
 		},
 		Tests: []string{"./agentturn"},
@@ -126,7 +126,7 @@ var targets = []Target{
 	{
 		Name: "approvals",
 		Go: []Code{
-			{"agentturn/asks.go", []string{"extensions", "turnState.withdraw", "turnState.putAll",
+			{"agentturn/asks.go", []string{"extensions", "turnState.withdraw", "execution.putAll",
 				"execution.askToGoOn"}},
 			{File: "agentturn/rules.go"}, {File: "agentturn/calls/next.go"}, {File: "agentturn/calls/asks.go"},
 			{"agentturn/calls/call.go", []string{"Call.Start"}}, {File: "agentturn/questions.go"},
