@@ -12,7 +12,7 @@ import (
 // overCap returns the result of a call that is over the limit of executed or paging calls,
 // or an empty text if it may run.
 func (p *planner) overCap(call *calls.Call) string {
-	b := p.turn.bounds
+	b := p.task.bounds
 	if call.Paging {
 		if p.paged >= b.MaxPagingCalls {
 			return shownOverPaging(b)
