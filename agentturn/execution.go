@@ -50,14 +50,17 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	known := newRoster(given)
 	spent := newSpending(given, known)
 	all := calls.New(a.Record, given.offered, given.labelsBefore())
+	progress := toolrun.NewProgress()
 	runs := &tooling{
-		task: given, calls: all, roster: known, spending: spent, questions: newQuestions(a.Record),
-		searches: make(chan struct{}, extract.Parallel), progress: toolrun.NewProgress(), sizes: made.Sizes,
-		memory: r.cfg.ResultMemory.Account(), leftBehind: &r.leftBehind,
+		task: given, calls: all, progress: progress, sizes: made.Sizes, memory: r.cfg.ResultMemory.Account(),
+		leftBehind: &r.leftBehind, asker: &toolAsker{
+			task: given, roster: known, spending: spent, questions: newQuestions(a.Record),
+			searches: make(chan struct{}, extract.Parallel), progress: progress,
+		},
 	}
 	runs.drafts, _ = journal.(toolrun.Drafts)
 	s := &turnState{
-		task: given, journal: journal, calls: all, progress: runs.progress, dirty: dirtyIn(a.Record.Rounds),
+		task: given, journal: journal, calls: all, progress: progress, dirty: dirtyIn(a.Record.Rounds),
 		events: turnevents.New(a.Record.Turn.ID, a.Record.NextBlock),
 		rules:  &rules{task: given, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
 	}

@@ -34,7 +34,7 @@ func (x *executor) askForInput(call *calls.Call, run *toolrun.Run) (asked bool) 
 	over := ""
 	if n > tools.MaxInputs {
 		over = fmt.Sprintf("asked for input more than %d times, and did not finish", tools.MaxInputs)
-	} else if err := x.tooling.questions.take(); err != nil {
+	} else if err := x.tooling.asker.questions.take(); err != nil {
 		over = "asked for input, but " + err.Error()
 	}
 	if over != "" {

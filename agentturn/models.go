@@ -42,6 +42,9 @@ func newRoster(t *task) *roster {
 // at returns the names of the agent's models at a survival level in the order they are asked, without duplicates.
 func (r *roster) at(level survival.Level) []string { return r.def.ChainAt(level, r.cfg.DefaultModel) }
 
+// names returns the names of the agent's models at its survival level.
+func (r *roster) names() []string { return r.at(r.levelNow()) }
+
 // find looks up models by name, in order, and returns an error for each that is not configured.
 func (r *roster) find(names []string, cache *prompt.Cache) (found []*candidate, problems []error) {
 	own := cmp.Or(r.def.Model, r.cfg.DefaultModel) // the first at the normal level, which the context_window is of
@@ -100,7 +103,7 @@ func (r *roster) noteLevel(chosen, now survival.Level) error {
 	}
 	if before := r.levelNow(); r.level.Swap(now) != now && before != now {
 		r.log.Info("the agent's survival level has changed", zap.String("level", string(now)),
-			zap.String("before", string(before)), zap.Strings("models", r.at(r.levelNow())))
+			zap.String("before", string(before)), zap.Strings("models", r.names()))
 	}
 	if chosen != "" && chosen != now {
 		return &levelError{now}

@@ -15,15 +15,12 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tooling runs the tools of a turn's calls and makes their results. What it returns to run, and to ask models, is
-// safe for concurrent use; it does not use what the turn's goroutine changes.
+// A tooling runs the tools of a turn's calls and makes their results. What it returns to run is safe for concurrent
+// use; it does not use what the turn's goroutine changes.
 type tooling struct {
 	task       *task
 	calls      *calls.List
-	roster     *roster                       // of the models that tools may ask
-	spending   *spending                     // on them
-	questions  *questions                    // of the turn's tools
-	searches   chan struct{}                 // semaphore of the model calls that search stored results
+	asker      *toolAsker                    // of models
 	progress   *toolrun.Progress             // of running calls
 	sizes      map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 	memory     *membudget.Account            // of the results of calls
@@ -116,7 +113,7 @@ func (w *tooling) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun
 		SharedNotes:    w.task.def.SharedNotes,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       w.progress.Of(call.Key, call.Name),
-		Sample:         w.sampler(call, used),
+		Sample:         w.asker.sampler(call, used),
 		Input:          call.InputForRun(),
 
 		CheckDestination: call.DestinationsOf(labels),

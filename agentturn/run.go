@@ -90,7 +90,7 @@ func (w *tooling) outputs(used *toolrun.Meter) tools.Outputs {
 		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxCharsOf,
 		MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
-			return w.extract(ctx, from, query, used)
+			return w.asker.extract(ctx, from, query, used)
 		},
 	}
 }
