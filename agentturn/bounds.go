@@ -35,7 +35,7 @@ type clock struct {
 	wall   time.Time     // deadline of the turn
 	lease  time.Time     // end of the lease
 	tool   time.Duration // timeout of a tool that sets none
-	margin time.Duration // of the lease, for which no call may start
+	margin time.Duration // of the lease, which must be left after the timeout of a call
 }
 
 // newClock returns the clock of an execution that begins now.

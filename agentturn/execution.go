@@ -375,7 +375,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 		e.executor.closeDetached(ctx)
 		e.executor.endCalls(calls.Closing, e.calls.Unanswered())
 	}
-	e.asker.rollback("the turn ended")
+	e.asker.endStream()
 	switch models := end.outcome.WaitsFor; {
 	case end.state == turnkeeper.TurnWaiting && len(models) > 0:
 		data := turnevents.WaitingFor(waiting.ModelDown)

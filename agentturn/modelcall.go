@@ -97,10 +97,10 @@ func (k *asker) said() string {
 	return outputs.Clean(k.stream.Text())
 }
 
-// rollback takes back what a model call that has given no answer has streamed.
-func (k *asker) rollback(reason string) {
+// endStream takes back what a model call that has given no answer has streamed, because the turn ends.
+func (k *asker) endStream() {
 	if k.stream != nil {
-		k.stream.Rollback(reason)
+		k.stream.Rollback("the turn ended")
 		k.stream = nil
 	}
 }
