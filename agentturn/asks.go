@@ -14,10 +14,10 @@ import (
 )
 
 // see records that the turn has seen the answers given since its last execution.
-func (s *turnState) see() {
-	for _, a := range s.calls.Asks.That(calls.IsUnseen) {
-		s.pending.Seen = append(s.pending.Seen, a.ID)
-		s.events.Event(turnkeeper.EventAskClosed, a.Call.Round, 0, turnevents.OfAsk(a))
+func (e *execution) see() {
+	for _, a := range e.calls.Asks.That(calls.IsUnseen) {
+		e.pending.Seen = append(e.pending.Seen, a.ID)
+		e.events.Event(turnkeeper.EventAskClosed, a.Call.Round, 0, turnevents.OfAsk(a))
 	}
 }
 
@@ -57,20 +57,20 @@ func (s *turnState) withdraw(call *calls.Call) {
 
 // putAll adds an ask about a call, and those for the approval of later calls of its answer that will need one, so that
 // a person sees them together.
-func (s *turnState) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
-	s.put(q)
+func (e *execution) putAll(ctx context.Context, call *calls.Call, q asks.Question) {
+	e.put(q)
 	if q.Kind != asks.KindApprove {
 		return
 	}
 	hashes := []string{call.ArgsHash}
-	for _, next := range s.calls.Unanswered() {
+	for _, next := range e.calls.Unanswered() {
 		switch {
 		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || next.Asks.Approval() != nil:
 		case next.ChangesNothing() || next.Handles || slices.Contains(hashes, next.ArgsHash):
 			// its arguments may still change, or it may be answered with the result of an equal call
 		default:
-			if d := s.rules.rule(ctx, next); d.Verdict == policy.Ask {
-				s.put(next.Question(asks.KindApprove, 1, d))
+			if d := e.rules.rule(ctx, next); d.Verdict == policy.Ask {
+				e.put(next.Question(asks.KindApprove, 1, d))
 			}
 		}
 		hashes = append(hashes, next.ArgsHash)
@@ -81,7 +81,7 @@ func (s *turnState) putAll(ctx context.Context, call *calls.Call, q asks.Questio
 // a turn that has not taken one cannot wait: it would be granted again and again until the person answers.
 func (e *execution) waitForPerson(ctx context.Context) error {
 	if len(e.calls.Runs()) == 0 {
-		if err := e.takeCompleted(ctx); err != nil {
+		if err := e.executor.takeCompleted(ctx); err != nil {
 			return err
 		}
 		e.end = e.waiting()
@@ -90,7 +90,7 @@ func (e *execution) waitForPerson(ctx context.Context) error {
 	if err := e.commit(ctx); err != nil { // shows the ask
 		return err
 	}
-	return e.awaitRun(ctx)
+	return e.executor.awaitRun(ctx)
 }
 
 // askToGoOn asks whether the turn may continue although its budget is used up. asked is false if a person declined, or
@@ -103,7 +103,7 @@ func (e *execution) askToGoOn(ctx context.Context, blocked *blockedError) (asked
 			return false, nil
 		}
 	}
-	if err := e.awaitRuns(ctx, true); err != nil {
+	if err := e.executor.awaitRuns(ctx, true); err != nil {
 		return false, err
 	}
 	e.put(asks.Question{Call: key, Kind: asks.KindBudget, N: len(earlier) + 1, Arguments: "{}",

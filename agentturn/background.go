@@ -26,70 +26,70 @@ func (w *tooling) overOrSlow(call *calls.Call, r *toolrun.Run) <-chan struct{} {
 
 // toBackground moves a run to the background. It answers the call with a handle, and
 // records its start if it has none.
-func (e *execution) toBackground(call *calls.Call, run *toolrun.Run) {
+func (x *executor) toBackground(call *calls.Call, run *toolrun.Run) {
 	if call.Starts == 0 {
 		start := newStart(call)
-		e.pending.Starts = append(e.pending.Starts, start)
+		x.pending.Starts = append(x.pending.Starts, start)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, run.Since
 		start.SetArguments(call.ToolCall)
 	}
 	run.Nonce = call.Nonce
 	call.Run = run
 	shown := outputs.Placeholder{ID: run.ID, Tool: call.Name}.Background()
-	e.answer(call, turnlog.CallResult{
+	x.answer(call, turnlog.CallResult{
 		Key: call.Key, Nonce: run.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown),
 		OutputID: run.ID,
 	})
-	e.log.Info("tool call continues in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	x.log.Info("tool call continues in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("output_id", string(run.ID)), zap.Duration("running", time.Since(run.Since)))
 }
 
 // rerun starts a background call of a lost worker again. It stays in the background,
 // because the model has its handle.
-func (e *execution) rerun(ctx context.Context, call *calls.Call) error {
-	if !e.timeFor(call.Spec) {
-		e.denyRest(e.calls.Runnable())
+func (x *executor) rerun(ctx context.Context, call *calls.Call) error {
+	if !x.clock.timeFor(call.Spec) {
+		x.denyRest(x.calls.Runnable())
 		return nil
 	}
-	if err := e.tooling.dropDraft(ctx, call.OutputID); err != nil {
+	if err := x.tooling.dropDraft(ctx, call.OutputID); err != nil {
 		return err
 	}
-	e.events.Mark()
+	x.events.Mark()
 	start := newStart(call)
-	e.pending.Starts = append(e.pending.Starts, start)
-	e.pending.Results = append(e.pending.Results, turnlog.CallResult{
+	x.pending.Starts = append(x.pending.Starts, start)
+	x.pending.Results = append(x.pending.Results, turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview,
 		OutputID: call.OutputID,
 	})
-	e.startEvent(call)
-	if err := e.commit(ctx); err != nil {
-		e.pending.dropResult(start.Nonce)
+	x.startEvent(call)
+	if err := x.commit(ctx); err != nil {
+		x.pending.dropResult(start.Nonce)
 		return err
 	}
-	run := e.tooling.launch(ctx, call)
+	run := x.tooling.launch(ctx, call)
 	run.Nonce = call.Nonce
 	call.Run = run
-	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key),
+	x.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key),
 		zap.String("tool", call.Name),
 		zap.Int("start", call.Starts))
 	return nil
 }
 
 // collect records the results of the background runs that are over.
-func (e *execution) collect() {
-	for _, call := range e.calls.Those(func(c *calls.Call) bool { return c.Run != nil && c.Run.IsOver() }) {
+func (x *executor) collect() {
+	for _, call := range x.calls.Those(func(c *calls.Call) bool { return c.Run != nil && c.Run.IsOver() }) {
 		run := call.Run
 		call.Run = nil
-		e.held = append(e.held, run.Result.Memory)
-		result := e.tooling.runResult(call, run)
-		e.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+		x.pending.held = append(x.pending.held, run.Result.Memory)
+		result := x.tooling.runResult(call, run)
+		x.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
-		unread := run.Unread || e.finishing() && run.Call.Effect == turnkeeper.EffectNone
+		unread := run.Unread || x.finishing() && run.Call.Effect == turnkeeper.EffectNone
 		if result.State == turnkeeper.CallCancelled && !unread {
 			call.Cut = &result
 			continue
 		}
-		e.answer(call, result)
+		x.answer(call, result)
 	}
 }
 
@@ -107,31 +107,31 @@ func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
 }
 
 // awaitRun waits until a background run is over, and collects. It first writes an answer that waits.
-func (e *execution) awaitRun(ctx context.Context) error {
-	if e.pending.Round != nil {
-		if err := e.commit(ctx); err != nil {
+func (x *executor) awaitRun(ctx context.Context) error {
+	if x.pending.Round != nil {
+		if err := x.commit(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.calls.Runs().Await(ctx); err != nil {
+	if err := x.calls.Runs().Await(ctx); err != nil {
 		return err
 	}
-	e.collect()
+	x.collect()
 	return nil
 }
 
 // awaitRuns waits for all background runs before the turn ends. Unless seen is set, nobody
 // will read the results of runs of effect none, and awaitRuns cancels them. Effects
 // finish in any case, so that their outcome is known.
-func (e *execution) awaitRuns(ctx context.Context, seen bool) error {
-	for _, run := range e.calls.Runs() {
+func (x *executor) awaitRuns(ctx context.Context, seen bool) error {
+	for _, run := range x.calls.Runs() {
 		if !seen && run.Call.Effect == turnkeeper.EffectNone {
 			run.Unread = true
 			run.Cancel(errAnswered)
 		}
 	}
-	for len(e.calls.Runs()) > 0 {
-		if err := e.awaitRun(ctx); err != nil {
+	for len(x.calls.Runs()) > 0 {
+		if err := x.awaitRun(ctx); err != nil {
 			return err
 		}
 	}
@@ -139,20 +139,9 @@ func (e *execution) awaitRuns(ctx context.Context, seen bool) error {
 }
 
 // stopRuns cancels all background runs, and collects.
-func (e *execution) stopRuns(cause error) {
-	e.calls.Runs().Stop(cause)
-	e.collect()
-}
-
-// age returns the time since a background or detached call began, or 0 if unknown.
-func (w *tooling) age(call turnkeeper.ToolCall) time.Duration {
-	if run := w.calls.Call(call.Key).Run; run != nil {
-		return time.Since(run.Since)
-	}
-	if call.Awaited && !call.StartedAt.IsZero() {
-		return max(time.Since(call.StartedAt), 0)
-	}
-	return 0
+func (x *executor) stopRuns(cause error) {
+	x.calls.Runs().Stop(cause)
+	x.collect()
 }
 
 var (

@@ -5,7 +5,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
-	"turnkeeper/outputs"
 	"turnkeeper/policy"
 )
 
@@ -29,7 +28,7 @@ func CancelledReply(rounds []turnkeeper.Round, unfinished string) string {
 
 // keepSaid adds to the reply of a cancelled turn what the model had written, if that may be sent: nobody is asked about
 // it. The reply of a sub-agent goes to its parent, with its labels.
-func keepSaid(e *execution) {
+func (e *execution) keepSaid() {
 	if e.end.state != turnkeeper.TurnCancelled {
 		return
 	}
@@ -37,9 +36,5 @@ func keepSaid(e *execution) {
 	if private && e.record.Lineage.Parent == 0 && e.replySink() != policy.ReplyAllow {
 		return
 	}
-	unfinished := ""
-	if e.stream != nil {
-		unfinished = outputs.Clean(e.stream.Text())
-	}
-	e.end.reply = fixedReply(CancelledReply(e.calls.Rounds, unfinished))
+	e.end.reply = fixedReply(CancelledReply(e.calls.Rounds, e.asker.said()))
 }

@@ -27,9 +27,9 @@ type endings struct {
 	executed bool // a tool has started, in any execution
 }
 
-func (s *turnState) endings() *endings {
-	executed := s.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
-	return &endings{s.task, s.calls, executed}
+func (e *execution) endings() *endings {
+	executed := e.calls.Any(func(c *calls.Call) bool { return c.Cut != nil || c.State.Executed() })
+	return &endings{e.task, e.calls, executed}
 }
 
 // endAfter returns the function that makes the turn's end, or nil if the newest round is
@@ -120,7 +120,7 @@ func (t *endings) waited() time.Duration {
 	if t.record.Waited <= 0 {
 		return 0
 	}
-	return t.record.Waited + time.Since(t.began)
+	return t.record.Waited + time.Since(t.clock.began)
 }
 
 // answeredByPerson reports whether a person has answered an ask of the turn.
@@ -376,7 +376,7 @@ func (t *endings) logEnd(o turnlog.Outcome) {
 // clock for the time before this execution.
 func (t *endings) duration() time.Duration {
 	turn := t.record.Turn
-	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.began)
+	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.clock.began)
 }
 
 func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {

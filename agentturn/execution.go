@@ -10,7 +10,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/turnevents"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -29,35 +31,47 @@ import (
 // Each write is one commit. A state that ends the loop sets end. If an error ends the
 // loop, endings.endingOf sets it.
 
-// An execution is the run of a turn under one dispatch. Only the goroutine of Runner.Run uses
-// its fields.
+// An execution is the run of a turn under one dispatch. It decides what comes next, for the turn and for each call; its
+// asker and its executor do it. They share the state of the turn. Only the goroutine of Runner.Run uses them.
 type execution struct {
 	*turnState
-	journal    Journal
-	prompt     *prompt.State      // builds the requests
-	models     *models            // the chain that answers them
-	stream     *turnevents.Stream // of the current model call; nil: none
-	round      openRound          // the current round, for the Observer
-	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
-	end        *ending            // set by the state that ends the loop
+	asker    asker     // of the models
+	executor executor  // of the calls
+	round    openRound // the current round, for the Observer
+	end      *ending   // set by the state that ends the loop
 }
 
 // A state does one step and returns the next state. nil ends the loop: end is set.
 type state func(ctx context.Context) (state, error)
 
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
-	given := newTask(r, a)
+	given := newTask(&r.cfg, a)
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.memory)
-	e := &execution{
-		turnState: newTurnState(given, journal, made.Sizes), journal: journal, prompt: made,
-		models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
+	known := newRoster(given)
+	spent := newSpending(given, known)
+	all := calls.New(a.Record, given.offered, given.labelsBefore())
+	progress := toolrun.NewProgress()
+	runs := &tooling{
+		task: given, calls: all, progress: progress, sizes: made.Sizes, memory: r.cfg.ResultMemory.Account(),
+		leftBehind: &r.leftBehind, asker: &toolAsker{
+			task: given, roster: known, spending: spent, questions: newQuestions(a.Record),
+			searches: make(chan struct{}, extract.Parallel), progress: progress,
+		},
 	}
-	if a.Record.End == turnlog.EndFinish {
-		asked := make(chan struct{})
-		close(asked)
-		e.finishAsked = asked
+	runs.drafts, _ = journal.(toolrun.Drafts)
+	s := &turnState{
+		task: given, journal: journal, calls: all, progress: progress, dirty: dirtyIn(a.Record.Rounds),
+		events: turnevents.New(a.Record.Turn.ID, a.Record.NextBlock),
+		rules:  &rules{task: given, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
 	}
-	return e
+	return &execution{
+		turnState: s,
+		asker: asker{turnState: s, prompt: made, spending: spent, models: &models{
+			roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
+			failures: a.Record.Failures,
+		}},
+		executor: executor{turnState: s, tooling: runs},
+	}
 }
 
 // runStates runs the states until one ends the loop. A panic becomes an error.
@@ -78,7 +92,7 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 	e.see()
 	e.pending.Labels = e.calls.Before
 	for _, call := range e.calls.All() {
-		e.tooling.measure(ctx, call)
+		e.executor.tooling.measure(ctx, call)
 	}
 	if len(e.calls.Rounds) == 0 {
 		return e.ask, nil
@@ -96,6 +110,25 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 	return e.execute, nil
 }
 
+// openStream adds the turn_start event, or those of a turn that continues.
+func (e *execution) openStream() {
+	turn := e.record.Turn
+	if turn.LastSeq == 0 {
+		data := turnevents.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID,
+			Attempt: turn.Attempt}
+		if lineage := e.record.Lineage; lineage.Parent != 0 {
+			data.Parent = &turnevents.ParentData{Turn: lineage.Parent, Call: lineage.Call.String(), Root: lineage.Root}
+		}
+		e.events.Event(turnkeeper.EventTurnStart, 0, 0, data)
+		return
+	}
+	if e.record.OpenRound != 0 {
+		e.events.Event(turnkeeper.EventRoundRollback, e.record.OpenRound, 0,
+			turnevents.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
+	}
+	e.events.Event(turnkeeper.EventTurnResumed, 0, 0, turnevents.TurnResumedData{Dispatch: turn.Dispatches})
+}
+
 // ask makes the model call of the next round, after it has written what must be on record.
 func (e *execution) ask(ctx context.Context) (state, error) {
 	if e.pending.hasStep() && (!e.def.WritesBehind() || e.pending.mustRecord(e.calls)) {
@@ -107,7 +140,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 		return nil, context.Cause(ctx)
 	}
 	ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, len(e.calls.Rounds)+1, false)
-	a, err := e.generate(ctx)
+	a, err := e.asker.generate(ctx)
 	e.at(ctx, PointModelAfter)
 	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
 		if asked, wrong := e.askToGoOn(ctx, blocked); asked || wrong != nil {
@@ -130,14 +163,14 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		Attempts:     max(1, a.Attempts),
 		Latency:      a.latency,
 		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(e.models.sideUsage),
+		Usage:        a.Usage.Add(e.sideUsage),
 		Text:         outputs.Clean(a.Text),
 		Reasoning:    outputs.Clean(a.Reasoning),
 		Raw:          cleanRaw(a.Raw),
 		EndedAt:      time.Now(),
 	}
 	e.dirty = false // the request reported all ended calls
-	p := newPlanner(e.turnState, a, e.prompt.HasCallID)
+	p := newPlanner(e.turnState, a, e.asker.prompt.HasCallID)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
@@ -145,8 +178,8 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		round.Calls = append(round.Calls, *call.ToolCall)
 	}
 	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
-	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Recipe, a.sent.Parts)
-	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
+	e.asker.keepRequest(&round, &a.sent)
+	e.sideUsage = turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
 	round.Charged = a.final || !allPaging(round.Calls)
 	e.add(round, p.made)
@@ -166,12 +199,12 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 			return nil, context.Cause(ctx)
 		}
 		finishing := e.finishing()
-		if finishing && e.endCalls(calls.Finishing, open) {
+		if finishing && e.executor.endCalls(calls.Finishing, open) {
 			continue
 		}
-		wait, err := e.awaitBlockers(ctx, open[0])
+		wait, err := e.executor.awaitBlockers(ctx, open[0])
 		if !wait && err == nil {
-			wait, err = e.mustWait(ctx, open[0])
+			wait, err = e.executor.mustWait(ctx, open[0])
 		}
 		if err != nil {
 			return nil, err
@@ -196,7 +229,7 @@ func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
 	turn := calls.Turn{Phase: calls.Recovering, Settles: e.def.Settles()}
 	step := call.Next(turn)
 	if step.Do == calls.Reconcile {
-		result, known := e.reconcile(ctx, call)
+		result, known := e.executor.reconcile(ctx, call)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -207,7 +240,7 @@ func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
 		call.Reconciled()
 		step = call.Next(turn)
 	}
-	e.endCall(call, step)
+	e.executor.endCall(call, step)
 	return nil
 }
 
@@ -218,10 +251,10 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 	call.Begin()
 	turn := e.calls.Turn(call)
 	for {
-		turn.Time, turn.Settles = e.timeFor(call.Spec), e.def.Settles()
+		turn.Time, turn.Settles = e.clock.timeFor(call.Spec), e.def.Settles()
 		switch step := call.Next(turn); step.Do {
 		case calls.Resolve:
-			if err := e.resolve(ctx, call); err != nil {
+			if err := e.executor.resolve(ctx, call); err != nil {
 				return err
 			}
 			turn = e.calls.Turn(call)
@@ -245,23 +278,23 @@ func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call)
 	case calls.Wait:
 		return e.waitForPerson(ctx)
 	case calls.Spawn:
-		return e.spawn(ctx, call)
+		return e.executor.spawn(ctx, call)
 	case calls.Detach:
-		return e.detach(ctx, call)
+		return e.executor.detach(ctx, call)
 	case calls.Read:
-		return e.runReads(ctx, e.leadingReads(ctx, open))
+		return e.executor.runReads(ctx, open)
 	case calls.Run:
-		return e.runEffect(ctx, call)
+		return e.executor.runEffect(ctx, call)
 	case calls.Transact:
-		return e.runTransactional(ctx, call)
+		return e.executor.runTransactional(ctx, call)
 	case calls.Resume:
-		return e.resume(ctx, call)
+		return e.executor.resume(ctx, call)
 	case calls.Rerun:
-		return e.rerun(ctx, call)
+		return e.executor.rerun(ctx, call)
 	case calls.NoTime:
-		e.denyRest(open)
+		e.executor.denyRest(open)
 	default:
-		e.endCall(call, step)
+		e.executor.endCall(call, step)
 	}
 	return nil
 }
@@ -269,14 +302,14 @@ func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call)
 // decide continues, suspends or ends the turn once every call of the newest round is
 // answered.
 func (e *execution) decide(ctx context.Context) (state, error) {
-	if err := e.takeCompleted(ctx); err != nil {
+	if err := e.executor.takeCompleted(ctx); err != nil {
 		return nil, err
 	}
-	e.collect()
+	e.executor.collect()
 	if e.finishing() {
-		e.stopReads()
+		e.executor.stopReads()
 	}
-	if waits, err := e.awaitReplies(ctx); waits || err != nil {
+	if waits, err := e.executor.awaitReplies(ctx); waits || err != nil {
 		if waits {
 			e.end = e.waiting()
 		}
@@ -287,7 +320,7 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	if end == nil {
 		return e.continueFrom(ctx, last)
 	}
-	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
+	if err := e.executor.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(e.calls.Detached(), outlast) {
@@ -313,10 +346,10 @@ func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (st
 			e.end = e.waiting()
 			return nil, nil
 		}
-		if err := e.awaitRun(ctx); err != nil {
+		if err := e.executor.awaitRun(ctx); err != nil {
 			return nil, err
 		}
-		if err := e.takeCompleted(ctx); err != nil {
+		if err := e.executor.takeCompleted(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -333,19 +366,16 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 		e.events.Rewind()
 	}
 	e.pending.Inputs = nil // of calls that have not gone on
-	e.stopRuns(errOver)
+	e.executor.stopRuns(errOver)
 	switch end.state {
 	case turnkeeper.TurnWaiting: // only detached calls are open, or the turn waits for a model
 	case turnkeeper.TurnQueued:
-		e.endCalls(calls.HandingBack, e.calls.Unanswered())
+		e.executor.endCalls(calls.HandingBack, e.calls.Unanswered())
 	default:
-		e.closeDetached(ctx)
-		e.endCalls(calls.Closing, e.calls.Unanswered())
+		e.executor.closeDetached(ctx)
+		e.executor.endCalls(calls.Closing, e.calls.Unanswered())
 	}
-	if e.stream != nil {
-		e.stream.Rollback("the turn ended")
-		e.stream = nil
-	}
+	e.asker.endStream()
 	switch models := end.outcome.WaitsFor; {
 	case end.state == turnkeeper.TurnWaiting && len(models) > 0:
 		data := turnevents.WaitingFor(waiting.ModelDown)
@@ -354,7 +384,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	case end.state == turnkeeper.TurnQueued && end.outcome.Backoff > 0 && end.outcome.ErrorClass == classBudget:
 		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, turnevents.WaitingFor(waiting.BudgetSpent))
 	}
-	e.models.writeSideUsage(&e.pending, len(e.calls.Rounds)+1)
+	e.writeSideUsage()
 	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
 		e.events.Event(endEvent(end.state), 0, 0, turnevents.TurnEndData{
@@ -370,44 +400,6 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	e.endings().logEnd(outcome)
 	return outcome, nil
 }
-
-// commit writes the pending entry, if there is one. Every error is a *journalError.
-func (e *execution) commit(ctx context.Context) error {
-	if e.pending.Outcome == nil {
-		e.progressEvents()
-	}
-	e.pending.Events = e.events.Unwritten()
-	if e.pending.empty() && !e.pending.news() {
-		return nil
-	}
-	entries := e.pending.Sequence()
-	writes := writesOf(entries)
-	e.atEach(ctx, writes, ".before")
-	if err := e.journal.Append(ctx, e.pending.Entry); err != nil {
-		return &journalError{err}
-	}
-	for _, entry := range entries {
-		for _, start := range entry.Starts {
-			call := e.calls.Call(start.Key)
-			call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
-			start.SetArguments(call.ToolCall)
-			if call.State == turnkeeper.CallPlanned {
-				call.State = turnkeeper.CallStarted
-			}
-		}
-	}
-	e.pending = pending{}
-	e.held.release()
-	e.events.Written()
-	e.atEach(ctx, writes, ".after")
-	return nil
-}
-
-// A journalError is an error of the journal.
-type journalError struct{ err error }
-
-func (e *journalError) Error() string { return "cannot write the turn's journal: " + e.err.Error() }
-func (e *journalError) Unwrap() error { return e.err }
 
 // unwritable returns the error after which no outcome can be written, if err or the cause
 // of ctx is one, else nil.
@@ -429,7 +421,7 @@ func unwritable(ctx context.Context, err error) error {
 // reportLate reports the results of tools that could not be written, if the lease is lost or the
 // journal has moved. It returns err.
 func (e *execution) reportLate(ctx context.Context, err error) error {
-	e.stopRuns(errOver)
+	e.executor.stopRuns(errOver)
 	fenced := errors.Is(err, turnkeeper.ErrFenced)
 	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		return err
@@ -441,7 +433,7 @@ func (e *execution) reportLate(ctx context.Context, err error) error {
 			continue
 		}
 		e.at(ctx, PointLate)
-		e.tooling.inline(&result)
+		e.executor.tooling.inline(&result)
 		if err := e.journal.Late(ctx, result); err != nil {
 			e.log.Error("cannot store a late tool result; it is lost", zap.Stringer("call", result.Key), zap.Error(err))
 		}

@@ -20,39 +20,37 @@ import (
 // extractAttempts is the number of attempts at one question: one, and two retries.
 const extractAttempts = 3
 
-// extract answers a query over a stored result. The usage of its model calls is added to
-// used. It is safe for concurrent use.
-func (w *tooling) extract(ctx context.Context, source extract.Source, query string,
+// extract answers a query over a stored result. The usage of its model calls is added to used.
+func (t *toolAsker) extract(ctx context.Context, source extract.Source, query string,
 	used *toolrun.Meter) (tools.Result, error) {
-	log := w.task.log.With(zap.String("output", source.ID))
+	log := t.task.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: w.task.record.Turn.ID, Asker: &searchAsker{task: w.task,
-			used: used, log: log},
-		Cache: w.task.cfg.Extractions, Slots: w.task.searches, Log: log, Guard: w.task.guard,
+		Source: source, Text: query, Turn: t.task.record.Turn.ID, Asker: &searchAsker{asker: t, used: used, log: log},
+		Cache: t.task.cfg.Extractions, Slots: t.searches, Log: log, Guard: t.task.guard,
 	})
 }
 
 // A searchAsker asks the extraction model or, if none is set, the agent's models.
 type searchAsker struct {
-	task   *task
+	asker  *toolAsker
 	used   *toolrun.Meter
 	log    *zap.Logger
 	models []*candidate
 }
 
 func (s *searchAsker) Models() (models []extract.Model, err error) {
-	names := s.task.modelNames()
-	if name := cmp.Or(s.task.def.ExtractionModel, s.task.cfg.ExtractionModel); name != "" {
+	names := s.asker.roster.names()
+	if name := cmp.Or(s.asker.task.def.ExtractionModel, s.asker.task.cfg.ExtractionModel); name != "" {
 		names = []string{name}
 	}
-	if s.models, err = s.task.sideModels(names); err != nil {
+	if s.models, err = s.asker.roster.sideModels(names); err != nil {
 		return nil, err
 	}
 	for _, m := range s.models {
 		models = append(models, extract.Model{
 			Name: m.ref, Window: m.Window, Count: m.Tokens.Counter.CountText,
 			Room: func(p outputs.Prompt) int {
-				return prompt.Room(m.Window, m.sideAnswer(s.task.def)) - prompt.Count(m.Tokens.Counter,
+				return prompt.Room(m.Window, m.sideAnswer(s.asker.task.def)) - prompt.Count(m.Tokens.Counter,
 					p.System, p.User)
 			},
 		})
@@ -62,8 +60,8 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 
 func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func(answer string) error) error {
 	call := &sideCall{
-		task: s.task, purpose: PurposeExtract, log: s.log, models: s.models, retry: s.task.cfg.Retry,
-		retried: "model call of an extraction failed, trying again", account: s.used.Add,
+		task: s.asker.task, spending: s.asker.spending, purpose: PurposeExtract, log: s.log, models: s.models,
+		retry: s.asker.task.cfg.Retry, retried: "model call of an extraction failed, trying again", account: s.used.Add,
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) { return s.request(m, asked) },
 		accept: func(m *candidate, res *inference.Response) error {
 			if err := accept(res.Text); err != nil {
@@ -82,15 +80,15 @@ func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func
 
 // request returns the request for a model and an estimate of its usage.
 func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
-	answer := m.sideAnswer(s.task.def)
+	answer := m.sideAnswer(s.asker.task.def)
 	request := inference.Request{
 		Model: m.Name,
 		Messages: []inference.Message{
 			{Role: inference.RoleSystem, Text: asked.System}, {Role: inference.RoleUser, Text: asked.User},
 		},
-		User: fmt.Sprintf("turn-%d", s.task.record.Turn.ID),
+		User: fmt.Sprintf("turn-%d", s.asker.task.record.Turn.ID),
 	}
-	if s.task.def.MaxOutputTokens > 0 {
+	if s.asker.task.def.MaxOutputTokens > 0 {
 		request.MaxOutputTokens = answer
 	}
 	tokens := prompt.Count(m.Tokens.Counter, asked.System, asked.User)

@@ -93,12 +93,6 @@ func (t *task) at(ctx context.Context, label string) {
 	fault.At(ctx, t.cfg.Fault, label)
 }
 
-func (t *task) atEach(ctx context.Context, writes []string, suffix string) {
-	for _, write := range writes {
-		t.at(ctx, write+suffix)
-	}
-}
-
 func (r *Runner) at(ctx context.Context, label string) {
 	fault.At(ctx, r.cfg.Fault, label)
 }

@@ -40,10 +40,10 @@ func (t *endings) lastStop() turnkeeper.StopReason {
 func isRunning(call *calls.Call) bool { return call.State == turnkeeper.CallRunning }
 
 // stopReads ends the calls of effect none that run elsewhere. Those that run here end by themselves.
-func (s *turnState) stopReads() {
-	for _, call := range s.calls.Detached() {
+func (x *executor) stopReads() {
+	for _, call := range x.calls.Detached() {
 		if call.Effect == turnkeeper.EffectNone && !call.Spawns() {
-			s.answer(call, call.KeepHandle(call.Result(turnkeeper.CallCancelled, calls.ShownStopped)))
+			x.answer(call, call.KeepHandle(call.Result(turnkeeper.CallCancelled, calls.ShownStopped)))
 		}
 	}
 }

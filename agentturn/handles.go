@@ -21,14 +21,14 @@ import (
 // resolve replaces the handles in the call's arguments. They can name only the results of
 // earlier calls, which never change, so that a call that is started again gets the same
 // arguments. An error stops the turn.
-func (e *execution) resolve(ctx context.Context, call *calls.Call) error {
-	if e.pending.hasOutput() {
-		if err := e.commit(ctx); err != nil {
+func (x *executor) resolve(ctx context.Context, call *calls.Call) error {
+	if x.pending.hasOutput() {
+		if err := x.commit(ctx); err != nil {
 			return err
 		}
 	}
-	values := &values{exec: e, stored: e.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
-	args, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) {
+	values := &values{log: x.log, stored: x.tooling.outputsBefore(call), room: turnkeeper.MaxOutputBytes}
+	args, fault, err := x.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) {
 		return values.resolve(ctx, text)
 	})
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
@@ -54,7 +54,7 @@ func (w *tooling) outputsBefore(call *calls.Call) *toolrun.OutputStore {
 
 // values resolves the handles of one call.
 type values struct {
-	exec   *execution
+	log    *zap.Logger
 	stored *toolrun.OutputStore
 	room   int64 // bytes left for further values
 }
@@ -80,7 +80,7 @@ func (v *values) resolve(ctx context.Context, text string) (string, error) {
 		return "", v.tooMuch()
 	}
 	var value string
-	err = v.exec.retryRead(ctx, func() (err error) {
+	err = retryRead(ctx, v.log, func() (err error) {
 		value, err = o.Read(ctx, start, end)
 		return err
 	})
@@ -112,7 +112,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 					handle.ID, call.Name))
 	}
 	var found bool
-	err = v.exec.retryRead(ctx, func() (err error) {
+	err = retryRead(ctx, v.log, func() (err error) {
 		o, found, err = v.stored.Find(ctx, handle.ID)
 		return err
 	})
@@ -133,13 +133,13 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 
 // retryRead retries a read from the store until it succeeds or ctx ends. ErrNotFound is
 // not retried.
-func (t *task) retryRead(ctx context.Context, read func() error) error {
+func retryRead(ctx context.Context, log *zap.Logger, read func() error) error {
 	for wait := firstReadRetry; ; wait = min(2*wait, slowReadRetry) {
 		err := read()
 		if err == nil || errors.Is(err, turnkeeper.ErrNotFound) {
 			return err
 		}
-		t.log.Warn("cannot read a stored result, trying again", zap.Error(err))
+		log.Warn("cannot read a stored result, trying again", zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -203,7 +203,7 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 		// This includes the case that all models are known to be down. The grant waits for
 		// them too, but it goes by the models that the newest worker has registered, which
 		// may differ from those of this definition.
-		fault.pause = modelhealth.Backoff(m.record.Failures + 1)
+		fault.pause = modelhealth.Backoff(m.failures + 1)
 	}
 	return fault
 }
@@ -219,9 +219,9 @@ func (e *guiltyError) Unwrap() error { return e.err }
 // unconfigured returns the error of a turn whose models this worker does not know. A
 // worker that knows them may come, or the settings may be corrected. The error says
 // nothing about the models.
-func (t *task) unconfigured(names []string, err *inference.Error) error {
+func (m *models) unconfigured(names []string, err *inference.Error) error {
 	return &serviceError{err: err, class: string(err.Class), waitsFor: names,
-		pause: modelhealth.Backoff(t.record.Failures + 1)}
+		pause: modelhealth.Backoff(m.failures + 1)}
 }
 
 // allDown returns the error of a call that is not made because every model is down and

@@ -22,7 +22,7 @@ import (
 
 // askForInput opens an ask if a run needs input. It fails a call that asks too often. It returns false if the run did
 // not ask.
-func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool) {
+func (x *executor) askForInput(call *calls.Call, run *toolrun.Run) (asked bool) {
 	request, ok := errors.AsType[*tools.InputRequest](run.Result.Err)
 	if !ok || run.Result.Outcome != tools.NeedsInput || !call.Spec.AsksInput {
 		return false
@@ -34,44 +34,44 @@ func (e *execution) askForInput(call *calls.Call, run *toolrun.Run) (asked bool)
 	over := ""
 	if n > tools.MaxInputs {
 		over = fmt.Sprintf("asked for input more than %d times, and did not finish", tools.MaxInputs)
-	} else if err := e.questions.take(); err != nil {
+	} else if err := x.tooling.asker.questions.take(); err != nil {
 		over = "asked for input, but " + err.Error()
 	}
 	if over != "" {
 		result := call.Result(turnkeeper.CallFailed, fmt.Sprintf("tool error: '%s' %s", call.Name, over))
 		result.Duration, result.Ran, result.Usage = run.Result.Took, true, run.Result.Used
-		e.answer(call, result)
+		x.answer(call, result)
 		return true
 	}
 	q := call.Question(asks.KindInput, n, policy.Decision{Reason: request.Question})
 	q.Schema, q.Resume = string(request.Schema), request.State
-	e.put(q)
-	e.models.sideUsage = e.models.sideUsage.Add(run.Result.Used)
+	x.put(q)
+	x.sideUsage = x.sideUsage.Add(run.Result.Used)
 	return true
 }
 
 // resume runs a started call again with the input that its tool requested.
-func (e *execution) resume(ctx context.Context, call *calls.Call) error {
+func (x *executor) resume(ctx context.Context, call *calls.Call) error {
 	call.UseEdited()
-	e.pending.Inputs = append(e.pending.Inputs, call.Asks.Input().ID)
-	if err := e.commit(ctx); err != nil {
+	x.pending.Inputs = append(x.pending.Inputs, call.Asks.Input().ID)
+	if err := x.commit(ctx); err != nil {
 		return err
 	}
 	call.Asks.Input().Used = true
-	e.logInput(call)
-	if !e.timeFor(call.Spec) {
-		e.answer(call, call.Result(turnkeeper.CallFailed, shownInputNotUsed))
+	x.logInput(call)
+	if !x.clock.timeFor(call.Spec) {
+		x.answer(call, call.Result(turnkeeper.CallFailed, shownInputNotUsed))
 		return nil
 	}
-	return e.run(ctx, call)
+	return x.run(ctx, call)
 }
 
 const shownInputNotUsed = "not finished: the turn was stopped before the call went on with the input that it had asked for."
 
 // logInput logs how long a call waited for its input.
-func (s *turnState) logInput(call *calls.Call) {
+func (x *executor) logInput(call *calls.Call) {
 	ask := call.Asks.Input()
-	s.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	x.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("state", string(ask.State)), zap.Duration("waited", ask.ClosedAt.Sub(ask.OpenedAt).Round(
 			time.Second)))
 }

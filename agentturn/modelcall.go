@@ -21,28 +21,37 @@ import (
 	"turnkeeper/policy"
 )
 
+// An asker makes the model calls of a turn's rounds. Only the execution's goroutine uses it.
+type asker struct {
+	*turnState
+	prompt   *prompt.State // builds the requests
+	models   *models       // the chain that answers them
+	spending *spending
+	stream   *turnevents.Stream // of the current model call; nil: none
+}
+
 // generate calls the models of the chain until one answers. Once an effect has happened,
 // it asks the whole chain again after a pause, as long as time is left.
-func (e *execution) generate(ctx context.Context) (answer, error) {
-	all, err := e.models.candidates()
+func (k *asker) generate(ctx context.Context) (answer, error) {
+	all, err := k.models.candidates()
 	if err != nil {
 		return answer{}, err
 	}
-	models := e.models.usable(all, e.calls.Effected())
+	models := k.models.usable(all, k.calls.Effected())
 	if len(models) == 0 {
-		return answer{}, e.models.faultOf(all, nil, e.models.allDown(all))
+		return answer{}, k.models.faultOf(all, nil, k.models.allDown(all))
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{exec: e, ctx: ctx, number: len(e.calls.Rounds) + 1, final: e.finishing() || e.calls.NextIsLast(),
-		stop: stop}
-	call.at = prompt.Moment{Rounds: e.calls.Rounds, Final: call.final, Age: e.tooling.age,
-		Finish: call.final && e.finishing()}
-	call.stream = e.events.NewStream(call.number, turnevents.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final},
+	call := &modelCall{asker: k, ctx: ctx, stop: stop, number: len(k.calls.Rounds) + 1,
+		final: k.finishing() || k.calls.NextIsLast()}
+	call.at = prompt.Moment{Rounds: k.calls.Rounds, Final: call.final, Age: k.age,
+		Finish: call.final && k.finishing()}
+	call.stream = k.events.NewStream(call.number, turnevents.RoundStartData{Of: k.bounds.MaxRounds, Final: call.final},
 		turnevents.Sink{
-			Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
+			Guarded: k.replySink() != policy.ReplyAllow, Known: k.offered.Has,
 		})
-	e.stream = call.stream
+	k.stream = call.stream
 
 	started := time.Now()
 	res, all, err := call.askAtLevel(ctx, all, models)
@@ -51,9 +60,9 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 			return answer{}, cause
 		}
 		if ctx.Err() == nil { // else the error says nothing about the models
-			err = e.models.faultOf(all, call.given, err)
+			err = k.models.faultOf(all, call.given, err)
 		}
-		wait, again := longPause(ctx, err, times, e.calls.Effected())
+		wait, again := longPause(ctx, err, times, k.calls.Effected())
 		if !again {
 			return answer{}, call.failed(ctx, err)
 		}
@@ -66,21 +75,43 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
 	}
-	if e.pending.Round != nil { // an entry has one
-		e.pending.next(e.events.Unwritten())
-		e.events.Written()
+	if k.pending.Round != nil { // an entry has one
+		k.pending.next(k.events.Unwritten())
+		k.events.Written()
 	}
-	e.models.answered(&e.pending, call.answered)
-	e.stream.Complete(res)
-	e.stream = nil
+	k.models.answered(&k.pending, call.answered)
+	k.stream.Complete(res)
+	k.stream = nil
 	res.Attempts += call.again
 	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent,
 		Response: res}, nil
 }
 
+// said returns what the current model call has streamed.
+func (k *asker) said() string {
+	if k.stream == nil {
+		return ""
+	}
+	return outputs.Clean(k.stream.Text())
+}
+
+// endStream takes back what a model call that has given no answer has streamed, because the turn ends.
+func (k *asker) endStream() {
+	if k.stream != nil {
+		k.stream.Rollback("the turn ended")
+		k.stream = nil
+	}
+}
+
+// keepRequest adds to a round, and to the next write, how the request that the round answers was made.
+func (k *asker) keepRequest(round *turnkeeper.Round, sent *prompt.Request) {
+	round.Recipe, k.pending.Parts = &sent.Recipe, k.prompt.Unwritten(sent.Recipe, sent.Parts)
+	k.pending.Summary = k.prompt.TakeSummary()
+}
+
 // A modelCall is the model call of one round, through all its attempts.
 type modelCall struct {
-	exec   *execution
+	asker  *asker
 	ctx    context.Context //nolint:containedctx // of all attempts
 	number int
 	final  bool
@@ -108,33 +139,33 @@ func (c *modelCall) askAtLevel(ctx context.Context, all,
 		if _, ok := errors.AsType[*levelError](err); !ok {
 			return res, all, err
 		}
-		now, err := c.exec.models.candidates()
+		now, err := c.asker.models.candidates()
 		if err != nil { // the level's models are not configured here
 			return res, all, err
 		}
 		all = now
-		if models = c.exec.models.usable(all, c.exec.calls.Effected()); len(models) == 0 {
-			return res, all, c.exec.models.allDown(all)
+		if models = c.asker.models.usable(all, c.asker.calls.Effected()); len(models) == 0 {
+			return res, all, c.asker.models.allDown(all)
 		}
 	}
 }
 
 // ask asks the models one after the other, each with its retries.
 func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Response, error) {
-	retry := c.exec.cfg.Retry
+	retry := c.asker.cfg.Retry
 	retry.Provider, retry.OnRetry = nil, c.retried
 	c.given = map[string]*inference.Error{}
 	ctx, c.leave = context.WithCancelCause(ctx)
 	defer c.leave(nil)
-	clear(c.exec.models.health.asked)
+	clear(c.asker.models.health.asked)
 	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
 		c.given[models[i].ref] = err
-		c.exec.models.gaveUp(&c.exec.pending, models[i].ref, err)
-		if i < len(models)-1 || c.exec.calls.Effected() {
+		c.asker.models.gaveUp(&c.asker.pending, models[i].ref, err)
+		if i < len(models)-1 || c.asker.calls.Effected() {
 			c.tell()
 		}
 	}}
-	health := &c.exec.models.health
+	health := &c.asker.models.health
 	for _, model := range models {
 		chain.Models = append(chain.Models, inference.Candidate{
 			Name: model.Provider, Model: model.Name, Provider: &attempt{modelCall: c, model: model},
@@ -147,7 +178,7 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 // tell writes at once that a model has failed or answered, for all workers, while the turn goes on with another
 // request.
 func (c *modelCall) tell() {
-	if c.unwritable == nil && c.exec.pending.news() {
+	if c.unwritable == nil && c.asker.pending.news() {
 		c.flush()
 	}
 }
@@ -163,7 +194,7 @@ func (c *modelCall) longRetried(err error, wait time.Duration) {
 }
 
 func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duration) {
-	c.exec.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt+c.again),
+	c.asker.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt+c.again),
 		zap.String("class", string(err.Class)), zap.Duration("wait", wait), zap.Error(err))
 	c.stream.Rollback(string(err.Class))
 	c.writeBefore()
@@ -172,7 +203,7 @@ func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duratio
 // writeBefore writes an answer and results that wait, before a pause or a model call of another kind, which may take
 // long.
 func (c *modelCall) writeBefore() {
-	if c.unwritable == nil && c.exec.pending.hasStep() {
+	if c.unwritable == nil && c.asker.pending.hasStep() {
 		c.write()
 	}
 }
@@ -202,7 +233,7 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request,
 	if err := a.readParts(ctx); err != nil {
 		return inference.Response{}, err
 	}
-	request, err := a.exec.prompt.Build(a.model.Model, a.moment())
+	request, err := a.asker.prompt.Build(a.model.Model, a.moment())
 	if err != nil {
 		return inference.Response{}, err
 	}
@@ -225,13 +256,13 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request,
 
 // readParts reads the parts of the request that another program wrote.
 func (a *attempt) readParts(ctx context.Context) error {
-	missing := a.exec.prompt.MissingParts(a.at.Rounds)
+	missing := a.asker.prompt.MissingParts(a.at.Rounds)
 	if len(missing) == 0 {
 		return nil
 	}
-	parts, err := a.exec.journal.RequestParts(ctx, missing...)
+	parts, err := a.asker.journal.RequestParts(ctx, missing...)
 	if err == nil {
-		a.exec.prompt.AddParts(missing, parts)
+		a.asker.prompt.AddParts(missing, parts)
 	}
 	return err
 }
@@ -253,9 +284,9 @@ func (a *attempt) mend(refused prompt.Request, err error) (mended prompt.Request
 	if mended, ok = a.compact(refused, err); ok {
 		return mended, string(inference.ClassContextOverflow), true
 	}
-	mended, ok = a.exec.prompt.Rewrite(a.model.Model, a.moment(), refused, err)
+	mended, ok = a.asker.prompt.Rewrite(a.model.Model, a.moment(), refused, err)
 	if ok {
-		a.exec.log.Warn(
+		a.asker.log.Warn(
 			"the provider refused the request; sending the record of the conversation in another form, which later requests keep",
 			zap.Int("round", a.number), zap.String("model", a.model.ref), zap.String("record", string(failure.Record)),
 			zap.String("note", prompt.RecordNote(*mended.Recipe.Start)), zap.NamedError("refusal", err))
@@ -272,7 +303,7 @@ func (a *attempt) hint() (prompt.Request, bool) {
 		a.hinted = map[string]bool{}
 	}
 	a.hinted[a.model.ref] = true
-	request, err := a.exec.prompt.Build(a.model.Model, a.moment())
+	request, err := a.asker.prompt.Build(a.model.Model, a.moment())
 	return request, err == nil
 }
 
@@ -286,7 +317,7 @@ func (a *attempt) moment() prompt.Moment {
 // send makes one call with a request.
 func (a *attempt) send(ctx context.Context, request prompt.Request,
 	onDelta func(inference.Delta)) (inference.Response, error) {
-	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
+	spend, err := a.reserve(ctx, request)
 	if _, ok := errors.AsType[*levelError](err); ok {
 		a.leave(err)
 		return inference.Response{}, err
@@ -297,9 +328,9 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	}
 	a.debug("model request", request.Request)
 	a.sends++
-	a.exec.models.health.asked[a.model.ref]++
+	a.asker.models.health.asked[a.model.ref]++
 	ctx, end := a.observe(ctx, PurposeRound, a.sends, request.Request)
-	a.exec.at(ctx, PointModelBefore)
+	a.asker.at(ctx, PointModelBefore)
 	a.stream.Sending(request.Recipe.Start)
 	started, partial := time.Now(), &partialAnswer{}
 	res, err := a.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
@@ -310,14 +341,14 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
 		a.failed(err, partial, used, time.Since(started))
-		a.exec.settleSpend(ctx, spend, used)
+		a.asker.spending.settle(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	a.debug("model response", res)
 	a.sent = a.answeredTo(request, res)
 	res.Usage = a.usageOf(res, request.Tokens)
 	end(ModelEnd{Response: res})
-	a.exec.settleSpend(ctx, spend, res.Usage)
+	a.asker.spending.settle(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if inference.Blank(res.Text) && len(res.Calls) == 0 {
 		err := &inference.Error{
@@ -331,12 +362,18 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	return res, nil
 }
 
+// reserve reserves the call with a request in the budget.
+func (a *attempt) reserve(ctx context.Context, request prompt.Request) (Reservation, error) {
+	return a.asker.spending.reserve(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens),
+		OutputTokens: int64(a.asker.def.OutputTokens()), Estimated: true}, a.asker.models.level)
+}
+
 // answeredTo returns the answered request with the recipe completed from the response.
 func (a *attempt) answeredTo(request prompt.Request, res inference.Response) prompt.Request {
-	request = a.exec.prompt.Answered(a.model.Model, a.exec.calls.Rounds, request, res)
+	request = a.asker.prompt.Answered(a.model.Model, a.asker.calls.Rounds, request, res)
 	if r := request.Recipe; r.Cut {
-		a.exec.log.Warn("the provider seems to have truncated the request: it counted far fewer tokens than were sent",
-			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.exec.calls.Rounds)+1),
+		a.asker.log.Warn("the provider seems to have truncated the request: it counted far fewer tokens than were sent",
+			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.asker.calls.Rounds)+1),
 			zap.Int("estimated_tokens", r.Window.Corrected()), zap.Int64("reported_tokens", res.Usage.InputTokens),
 			zap.Int64("cached_tokens", res.Usage.CachedTokens), zap.Int("context_window", r.Window.Size))
 	}
@@ -346,21 +383,21 @@ func (a *attempt) answeredTo(request prompt.Request, res inference.Response) pro
 // compact returns a smaller request after one was refused as too long. ok is false if err
 // is another error, if this was done before in this turn, or if there is no smaller one.
 func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Request, ok bool) {
-	if !a.exec.prompt.Refuse(a.model.Model, a.moment(), refused, err) {
+	if !a.asker.prompt.Refuse(a.model.Model, a.moment(), refused, err) {
 		return prompt.Request{}, false
 	}
 	failure, _ := errors.AsType[*inference.Error](err)
-	smaller, tooLong := a.exec.prompt.Build(a.model.Model, a.moment())
+	smaller, tooLong := a.asker.prompt.Build(a.model.Model, a.moment())
 	ok = tooLong == nil && smaller.Tokens < refused.Tokens
 	said := "the provider refused the request as too long; sending a smaller one"
 	if !ok {
 		said = "the provider refused the request as too long; it cannot be made smaller"
 	}
-	a.exec.log.Warn(said,
+	a.asker.log.Warn(said,
 		zap.Int("round", a.number), zap.String("model", a.model.Provider+"/"+a.model.Name),
 		zap.Int("context_window", refused.Recipe.Window.Size), zap.Int("their_window", failure.Limit),
 		zap.Int("tokens", refused.Tokens),
-		zap.Int("room", a.exec.prompt.Room()), zap.Int("tokens_then", smaller.Tokens),
+		zap.Int("room", a.asker.prompt.Room()), zap.Int("tokens_then", smaller.Tokens),
 		zap.NamedError("refusal", err), zap.NamedError("too_long_still", tooLong))
 	return smaller, ok
 }
@@ -368,15 +405,15 @@ func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Req
 // observe reports a request that is about to be sent.
 func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int,
 	request inference.Request) (context.Context, func(ModelEnd)) {
-	return a.exec.cfg.Observer.ModelCall(ctx, ModelBegin{
-		Purpose: purpose, Agent: a.exec.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name,
+	return a.asker.cfg.Observer.ModelCall(ctx, ModelBegin{
+		Purpose: purpose, Agent: a.asker.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name,
 		Attempt: n, Request: request,
 	})
 }
 
 // debug logs a request or response at debug level.
 func (a *attempt) debug(message string, content any) {
-	logContent(a.exec.log, message, content, zap.Int("round", a.number), zap.String("model", a.model.Name))
+	logContent(a.asker.log, message, content, zap.Int("round", a.number), zap.String("model", a.model.Name))
 }
 
 // logContent logs content as text, because the log's redaction searches text.
@@ -428,7 +465,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
-	later := c.exec.pending.due(c.exec.events)
+	later := c.asker.pending.due(c.asker.events)
 	for !isReady(done) {
 		select {
 		case d := <-deltas:
@@ -445,7 +482,7 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			later = nil
 			if c.unwritable == nil && isReady(c.overdue()) {
 				c.flush()
-			} else if c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
+			} else if c.unwritable == nil && len(c.asker.events.Unwritten()) > 0 {
 				c.write()
 			}
 		case <-done:
@@ -480,7 +517,7 @@ func (c *modelCall) delta(d inference.Delta) {
 	if !c.stream.Started() {
 		point = pointModelFirst
 	}
-	c.exec.at(c.ctx, point)
+	c.asker.at(c.ctx, point)
 	if c.stream.Delta(d) {
 		c.flush()
 	}
@@ -494,7 +531,7 @@ func (c *modelCall) flush() {
 
 // write writes what is pending. An error stops the call.
 func (c *modelCall) write() {
-	if err := c.exec.commit(c.ctx); err != nil {
+	if err := c.asker.commit(c.ctx); err != nil {
 		c.unwritable = err
 		c.stop(err)
 	}
@@ -572,22 +609,10 @@ func (a *attempt) failed(err error, partial *partialAnswer, used turnkeeper.Usag
 		class = string(failure.Class)
 	}
 	text, reasoning := partial.stored()
-	a.exec.pending.Failed = append(a.exec.pending.Failed, turnlog.FailedAttempt{
+	a.asker.pending.Failed = append(a.asker.pending.Failed, turnlog.FailedAttempt{
 		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider),
 		Model: outputs.Clean(a.model.Name), Class: class,
 		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning,
 		Latency: took, Usage: used,
-	})
-}
-
-// writeSideUsage adds the usage of summaries to the last write, if no round followed that
-// includes it.
-func (m *models) writeSideUsage(next *pending, round int) {
-	if m.sideUsage == (turnkeeper.Usage{}) {
-		return
-	}
-	next.Failed = append(next.Failed, turnlog.FailedAttempt{
-		Round: round, Class: "interrupted", Error: "older turns were summarised for a round that has no answer",
-		Usage: m.sideUsage,
 	})
 }

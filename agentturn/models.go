@@ -3,6 +3,7 @@ package agentturn
 import (
 	"cmp"
 	"errors"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -20,22 +21,56 @@ type candidate struct {
 	prompt.Model
 }
 
-// find looks up models by name, in order, and returns an error for each that is not
-// configured. own is the agent's first model.
-func (t *task) find(names []string, own string, cache *prompt.Cache) (found []*candidate, problems []error) {
+// A roster finds the models that an agent may use: those that its file names, at its survival level, as far as this
+// process has configured them. It is safe for concurrent use.
+type roster struct {
+	cfg *Config
+	def *agentdef.Definition
+	log *zap.Logger
+	// survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
+	level atomic.Value
+}
+
+func newRoster(t *task) *roster {
+	r := &roster{cfg: t.cfg, def: t.def, log: t.log}
+	if level := t.record.Level; level != "" {
+		r.level.Store(level)
+	}
+	return r
+}
+
+// at returns the names of the agent's models at a survival level in the order they are asked, without duplicates.
+func (r *roster) at(level survival.Level) []string { return r.def.ChainAt(level, r.cfg.DefaultModel) }
+
+// names returns the names of the agent's models at its survival level.
+func (r *roster) names() []string { return r.at(r.levelNow()) }
+
+// find looks up models by name, in order, and returns an error for each that is not configured.
+func (r *roster) find(names []string, cache *prompt.Cache) (found []*candidate, problems []error) {
+	own := cmp.Or(r.def.Model, r.cfg.DefaultModel) // the first at the normal level, which the context_window is of
 	for _, name := range names {
-		provider, info, err := t.cfg.Models.Find(name)
+		provider, info, err := r.cfg.Models.Find(name)
 		if err != nil {
 			problems = append(problems, &missingModel{name, err})
 			continue
 		}
 		found = append(found, &candidate{name, provider, prompt.Model{
 			Provider: info.Provider, Name: info.Model, Form: inference.FormOf(provider),
-			Window: t.window(info, name == own),
-			Tokens: prompt.NewCounts(t.cfg.counter(name), name, cache),
+			Window: r.window(info, name == own),
+			Tokens: prompt.NewCounts(r.cfg.counter(name), name, cache),
 		}})
 	}
 	return found, problems
+}
+
+// sideModels returns the models for a side call. It skips models that are not configured,
+// and fails if none is.
+func (r *roster) sideModels(names []string) ([]*candidate, error) {
+	found, problems := r.find(names, nil)
+	if len(found) == 0 {
+		return nil, &inference.Error{Class: inference.ClassInvalid, Detail: errors.Join(problems...).Error()}
+	}
+	return found, nil
 }
 
 // A missingModel is the error of a model that is not configured.
@@ -48,14 +83,44 @@ func (e *missingModel) Error() string { return e.err.Error() }
 
 // window returns the context window of a model, in tokens. The agent's setting overrides
 // the known window of its own model, and is the default for models with an unknown one.
-func (t *task) window(info ModelInfo, own bool) int {
+func (r *roster) window(info ModelInfo, own bool) int {
 	if own {
-		return cmp.Or(t.def.ContextWindow, info.ContextWindow, prompt.DefaultWindow)
+		return cmp.Or(r.def.ContextWindow, info.ContextWindow, prompt.DefaultWindow)
 	}
-	return cmp.Or(info.ContextWindow, t.def.ContextWindow, prompt.DefaultWindow)
+	return cmp.Or(info.ContextWindow, r.def.ContextWindow, prompt.DefaultWindow)
 }
 
-func (c Config) counter(model string) prompt.TokenCounter {
+// A levelError is the error of a model call whose model was chosen for another survival level than the agent has.
+type levelError struct{ level survival.Level }
+
+func (e *levelError) Error() string { return "the agent's survival level is now " + string(e.level) }
+
+// noteLevel keeps the agent's level for the next choice of a model. It returns a *levelError if the model was chosen
+// for another one.
+func (r *roster) noteLevel(chosen, now survival.Level) error {
+	if now == "" {
+		return nil
+	}
+	if before := r.levelNow(); r.level.Swap(now) != now && before != now {
+		r.log.Info("the agent's survival level has changed", zap.String("level", string(now)),
+			zap.String("before", string(before)), zap.Strings("models", r.names()))
+	}
+	if chosen != "" && chosen != now {
+		return &levelError{now}
+	}
+	return nil
+}
+
+// levelNow returns the agent's survival level at the newest reservation; before the first, when the record was read.
+func (r *roster) levelNow() survival.Level {
+	level, ok := r.level.Load().(survival.Level)
+	if !ok {
+		return survival.Normal
+	}
+	return level
+}
+
+func (c *Config) counter(model string) prompt.TokenCounter {
 	if c.Tokens == nil {
 		return prompt.HeuristicTokens{}
 	}
@@ -64,28 +129,29 @@ func (c Config) counter(model string) prompt.TokenCounter {
 
 // models holds the agent's chain of models and their health.
 type models struct {
-	*task
-	cache     *prompt.Cache    // of the process
-	chain     []*candidate     // set by the first model call at a survival level
-	level     survival.Level   // for which chain was chosen
-	health    modelHealth      // of models that are down
-	sideUsage turnkeeper.Usage // of summaries, to be added to the next round
+	roster   *roster
+	log      *zap.Logger
+	cache    *prompt.Cache  // of the process
+	chain    []*candidate   // set by the first model call at a survival level
+	level    survival.Level // for which chain was chosen
+	health   modelHealth    // of models that are down
+	failures int            // failed turns of the lane in a row
 }
 
 // candidates returns the agent's models in the order they are asked: its own or the
 // default, then its fallbacks. It skips models that are not configured, and fails if none
 // is.
 func (m *models) candidates() ([]*candidate, error) {
-	level := m.levelNow()
+	level := m.roster.levelNow()
 	if m.chain != nil && m.level == level {
 		return m.chain, nil
 	}
-	names := m.def.ChainAt(level, m.cfg.DefaultModel)
+	names := m.roster.at(level)
 	if len(names) == 0 {
 		return nil, &inference.Error{Class: inference.ClassInvalid,
 			Detail: "the agent has no model and there is no default; set `model` in the agent's file, or a default model in the configuration"}
 	}
-	found, problems := m.find(names, m.ownModel(), m.cache)
+	found, problems := m.roster.find(names, m.cache)
 	for _, err := range problems {
 		missing, _ := errors.AsType[*missingModel](err)
 		m.log.Warn("skipping a model of the agent", zap.String("model", missing.name), zap.Error(missing.err))
@@ -97,23 +163,6 @@ func (m *models) candidates() ([]*candidate, error) {
 	m.chain, m.level = found, level
 	return found, nil
 }
-
-// sideModels returns the models for a side call. It skips models that are not configured,
-// and fails if none is.
-func (t *task) sideModels(names []string) ([]*candidate, error) {
-	found, problems := t.find(names, t.ownModel(), nil)
-	if len(found) == 0 {
-		return nil, &inference.Error{Class: inference.ClassInvalid, Detail: errors.Join(problems...).Error()}
-	}
-	return found, nil
-}
-
-// modelNames returns the names of the agent's chain at its survival level, without duplicates.
-func (t *task) modelNames() []string { return t.def.ChainAt(t.levelNow(), t.cfg.DefaultModel) }
-
-// ownModel returns the name of the agent's first model at its normal level, which is the one that its context_window is
-// of.
-func (t *task) ownModel() string { return cmp.Or(t.def.Model, t.cfg.DefaultModel) }
 
 // sideAnswer returns the number of tokens reserved for the answer of a side call.
 func (m *candidate) sideAnswer(d *agentdef.Definition) int { return min(d.OutputTokens(), m.Window/4) }

@@ -3,9 +3,9 @@ package agentturn
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
 )
@@ -14,7 +14,17 @@ import (
 // calls.
 type pending struct {
 	turnlog.Entry
-	since time.Time // when the turn began to wait for a model or a tool with something to write; zero: it did not
+	held leases // of the results
+}
+
+// leases are the memory of results.
+type leases []*membudget.Lease
+
+func (l *leases) release() {
+	for _, memory := range *l {
+		memory.Release()
+	}
+	*l = nil
 }
 
 // next begins another entry of the write, for a further answer. The events belong to the one before.

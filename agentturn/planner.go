@@ -43,9 +43,11 @@ func cleanRaw(raw json.RawMessage) []byte {
 	return raw
 }
 
-// A planner decides about the calls of one answer, in order.
+// A planner decides about the calls of one answer, in order. It changes nothing of the turn.
 type planner struct {
-	turn      *turnState
+	task      *task
+	calls     *calls.List // before the answer
+	rules     *rules
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
@@ -60,8 +62,8 @@ type planner struct {
 }
 
 func newPlanner(s *turnState, a answer, shows func(id string) bool) *planner {
-	p := &planner{turn: s, final: a.final, all: slices.Grow(s.calls.All(), len(a.Calls)), wireIDs: map[string]bool{},
-		shows: shows}
+	p := &planner{task: s.task, calls: s.calls, rules: s.rules, final: a.final,
+		all: slices.Grow(s.calls.All(), len(a.Calls)), wireIDs: map[string]bool{}, shows: shows}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
 		p.declared = append(p.declared, tool.Name)
@@ -105,7 +107,7 @@ func (p *planner) count(call turnkeeper.ToolCall) {
 }
 
 func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inference.Call) {
-	call := p.turn.calls.Make(&turnkeeper.ToolCall{
+	call := p.calls.Make(&turnkeeper.ToolCall{
 		Key:        key,
 		ProviderID: outputs.Clean(wire.ID),
 		WireID:     p.wireID(wire.ID, key),
@@ -145,7 +147,7 @@ func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
 	if known {
 		call.Effect, call.Paging = call.Spec.Effect, call.Spec.Paging
 	}
-	args, fault := p.turn.offered.Check(wire.Name, wire.Arguments)
+	args, fault := p.task.offered.Check(wire.Name, wire.Arguments)
 	call.Arguments = args.Canonical
 	if fault != "" {
 		call.Arguments = p.unchecked(wire.Arguments)
@@ -154,8 +156,8 @@ func (p *planner) check(call *calls.Call, wire inference.Call) (fault string) {
 		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
-	call.Handles = p.turn.offered.HasHandles(call.ToolCall)
-	if refused := p.turn.family.refuse(*call.ToolCall, p.all); refused != "" {
+	call.Handles = p.task.offered.HasHandles(call.ToolCall)
+	if refused := p.task.family().refuse(*call.ToolCall, p.all); refused != "" {
 		return refused
 	}
 	if !known {
@@ -208,7 +210,7 @@ func (p *planner) verdict(ctx context.Context, call *calls.Call, fault string) (
 	if call.Handles {
 		return turnkeeper.CallPlanned, "" // decided when they are resolved
 	}
-	if d := p.turn.rules.rule(ctx, call); d.Verdict == policy.Deny {
+	if d := p.rules.rule(ctx, call); d.Verdict == policy.Deny {
 		return turnkeeper.CallDenied, calls.ShownRefused(d)
 	}
 	return turnkeeper.CallPlanned, ""
@@ -233,10 +235,10 @@ func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
 		id = key.String()
 	}
 	if p.taken(id) {
-		id = prompt.RenamedID(p.turn.record.Turn.ID, key)
+		id = prompt.RenamedID(p.task.record.Turn.ID, key)
 	}
 	for n := 2; p.taken(id); n++ {
-		id = fmt.Sprintf("%s-%d", prompt.RenamedID(p.turn.record.Turn.ID, key), n)
+		id = fmt.Sprintf("%s-%d", prompt.RenamedID(p.task.record.Turn.ID, key), n)
 	}
 	p.wireIDs[id] = true
 	return id
@@ -253,7 +255,7 @@ func (p *planner) notFound(name string) string {
 		return text + "\nThere are no tools. Nothing was run."
 	}
 	text += "\nNothing was run. Available tools: " + strings.Join(names, ", ") + "."
-	if near := p.turn.offered.Nearest(name); slices.Contains(names, near) {
+	if near := p.task.offered.Nearest(name); slices.Contains(names, near) {
 		text += fmt.Sprintf(" Did you mean %q?", near)
 	}
 	return text

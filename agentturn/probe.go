@@ -23,7 +23,7 @@ const (
 // the model answers, this is written at once, for all workers, and the turn goes on. A model that refuses the request
 // is available, but that proves nothing about the message.
 func (a *attempt) probe(ctx context.Context) error {
-	health, next := &a.exec.models.health, &a.exec.pending
+	health, next := &a.asker.models.health, &a.asker.pending
 	if !health.inDoubt(a.model.ref) || health.refusedProbe[a.model.ref] {
 		return nil
 	}
@@ -47,10 +47,10 @@ func (a *attempt) probe(ctx context.Context) error {
 		next.up(&next.Probed, a.model.ref)
 	}
 	health.isUp(a.model.ref)
-	a.exec.log.Info("the model answers a request of the worker's own; asking it for the turn",
+	a.asker.log.Info("the model answers a request of the worker's own; asking it for the turn",
 		zap.String("model", a.model.ref))
 	a.tell()
-	a.exec.at(ctx, PointProbed)
+	a.asker.at(ctx, PointProbed)
 	if a.unwritable != nil {
 		return a.unwritable
 	}
@@ -64,8 +64,8 @@ func probeWithin(idle time.Duration) time.Duration { return max(probeTime, idle+
 // askProbe asks the model once. The usage is added to the round's.
 func (a *attempt) askProbe(ctx context.Context) error {
 	call := &sideCall{
-		task: a.exec.task, purpose: PurposeProbe, log: a.exec.log, models: []*candidate{a.model}, logged: true,
-		within: probeWithin(a.exec.bounds.ModelIdle),
+		task: a.asker.task, spending: a.asker.spending, purpose: PurposeProbe, log: a.asker.log,
+		models: []*candidate{a.model}, logged: true, within: probeWithin(a.asker.bounds.ModelIdle),
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) {
 			request := inference.Request{
 				Model: m.Name, Messages: []inference.Message{{Role: inference.RoleUser, Text: probePrompt}},
@@ -74,7 +74,7 @@ func (a *attempt) askProbe(ctx context.Context) error {
 			return request, turnkeeper.Usage{InputTokens: int64(m.Tokens.Counter.CountText(probePrompt)),
 				OutputTokens: probeTokens, Estimated: true}, nil
 		},
-		account: func(used turnkeeper.Usage) { a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used) },
+		account: func(used turnkeeper.Usage) { a.asker.sideUsage = a.asker.sideUsage.Add(used) },
 		accept:  func(*candidate, *inference.Response) error { return nil },
 	}
 	call.retry.MaxAttempts, call.retry.MaxBadOutput = 1, -1

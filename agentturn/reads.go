@@ -14,9 +14,9 @@ import (
 const maxParallel = 8
 
 // leadingReads returns the leading open calls that may run in parallel with the first of them.
-func (s *turnState) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
+func (x *executor) leadingReads(ctx context.Context, open []*calls.Call) []*calls.Call {
 	for i, call := range open {
-		if i > 0 && !s.joins(ctx, call, open[:i]) {
+		if i > 0 && !x.joins(ctx, call, open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
@@ -28,11 +28,11 @@ func (s *turnState) leadingReads(ctx context.Context, open []*calls.Call) []*cal
 
 // joins reports whether a call may run together with the reads before it. It does not if it may be answered with the
 // result of the one before it, if it has handles, which may name results of earlier calls, and if it may need a person.
-func (s *turnState) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
+func (x *executor) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
 	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
 		return false
 	}
-	turn := s.calls.Turn(call)
+	turn := x.calls.Turn(call)
 	for _, read := range reads {
 		if !read.Paging {
 			turn.Left--
@@ -40,7 +40,7 @@ func (s *turnState) joins(ctx context.Context, call *calls.Call, reads []*calls.
 	}
 	step := call.Next(turn)
 	if step.Do == calls.Rule {
-		s.rules.rule(ctx, call)
+		x.rules.rule(ctx, call)
 		step = call.Next(turn)
 	}
 	return step.Do == calls.Read
@@ -58,27 +58,28 @@ func lastHash(before []*calls.Call) string {
 // remember adds the start of a call to the next write, which also has its result, if the tool has a freshness window,
 // because later turns look up starts, or if the call had handles, because starts record the arguments as run. It
 // returns the start's nonce, or "" if it added none.
-func (e *execution) remember(call *calls.Call) string {
+func (x *executor) remember(call *calls.Call) string {
 	start := newStart(call)
 	if _, checks := call.Spec.ChecksEarlier(0); !checks && start.RunArgs == "" {
 		return ""
 	}
-	e.pending.Starts = append(e.pending.Starts, start)
+	x.pending.Starts = append(x.pending.Starts, start)
 	call.Nonce, call.Starts = start.Nonce, start.Attempt
 	start.SetArguments(call.ToolCall)
 	return start.Nonce
 }
 
-// runReads runs calls of effect none in parallel. The results go into the next write.
-func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
-	if e.pending.hasEffect() || e.pending.hasOutput() || !e.def.WritesBehind() ||
-		slices.ContainsFunc(reads, e.rules.seeLabels) {
-		if err := e.commit(ctx); err != nil {
+// runReads runs the leading open calls, which are of effect none, in parallel. The results go into the next write.
+func (x *executor) runReads(ctx context.Context, open []*calls.Call) error {
+	reads := x.leadingReads(ctx, open)
+	if x.pending.hasEffect() || x.pending.hasOutput() || !x.def.WritesBehind() ||
+		slices.ContainsFunc(reads, x.rules.seeLabels) {
+		if err := x.commit(ctx); err != nil {
 			return err
 		}
 	}
 	for _, call := range reads {
-		e.startEvent(call)
+		x.startEvent(call)
 	}
 	running, kill := context.WithCancelCause(ctx) // not cancelled here: runs may continue in the background
 	runs := make([]*toolrun.Run, len(reads))
@@ -88,8 +89,8 @@ func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			runs[i] = e.tooling.launch(running, call)
-			<-e.tooling.overOrSlow(call, runs[i])
+			runs[i] = x.tooling.launch(running, call)
+			<-x.tooling.overOrSlow(call, runs[i])
 		})
 	}
 	done := make(chan struct{})
@@ -97,14 +98,14 @@ func (e *execution) runReads(ctx context.Context, reads []*calls.Call) error {
 		defer close(done)
 		group.Wait()
 	}()
-	err := e.awaitDone(ctx, done, kill)
-	e.at(ctx, pointReadsDone)
-	e.collect() // the results that a call waited for are recorded before its own
+	err := x.awaitDone(ctx, done, kill)
+	x.at(ctx, pointReadsDone)
+	x.collect() // the results that a call waited for are recorded before its own
 	for i, call := range reads {
 		if runs[i].IsOver() {
-			e.recordRun(call, runs[i], e.remember(call))
+			x.recordRun(call, runs[i], x.remember(call))
 		} else {
-			e.toBackground(call, runs[i])
+			x.toBackground(call, runs[i])
 		}
 	}
 	return err

@@ -32,25 +32,25 @@ func (w *tooling) measure(ctx context.Context, call turnkeeper.ToolCall) {
 }
 
 // reconcile asks the tool whether the call happened. ok is false if the tool cannot tell.
-func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.CallResult, bool) {
+func (x *executor) reconcile(ctx context.Context, call *calls.Call) (turnlog.CallResult, bool) {
 	reconciler, ok := call.Tool.(tools.Reconciler)
 	if !ok {
 		return turnlog.CallResult{}, false
 	}
 	if call.Begin(); call.Handles {
-		if err := e.resolve(ctx, call); err != nil || !call.IsResolved() {
+		if err := x.resolve(ctx, call); err != nil || !call.IsResolved() {
 			return turnlog.CallResult{}, false
 		}
 	}
 	call.UseEdited()
-	e.at(ctx, PointReconcile)
+	x.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
-	memory := e.tooling.memory.Lease()
-	e.held = append(e.held, memory)
-	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.tooling.toolCall(call,
-		e.tooling.outputs(used), used), e.tooling.executeOptions(call))
+	memory := x.tooling.memory.Lease()
+	x.pending.held = append(x.pending.held, memory)
+	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, x.tooling.toolCall(call,
+		x.tooling.outputs(used), used), x.tooling.executeOptions(call))
 	if err != nil {
-		e.log.Warn("cannot reconcile a tool call",
+		x.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
 		return turnlog.CallResult{}, false
 	}
@@ -59,9 +59,9 @@ func (e *execution) reconcile(ctx context.Context, call *calls.Call) (turnlog.Ca
 	}
 	var result turnlog.CallResult
 	if call.WentOn() {
-		result = e.tooling.backgroundResult(call, found)
+		result = x.tooling.backgroundResult(call, found)
 	} else {
-		result = e.tooling.callResult(call, found, outputs.NewID())
+		result = x.tooling.callResult(call, found, outputs.NewID())
 	}
 	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging,
 		turnkeeper.CallSucceeded, used.Used()

@@ -17,7 +17,7 @@ import (
 // that ask for it. A call with handles is not skipped: a handle names a result of this
 // turn, so an earlier turn's call with equal handles had other arguments.
 func (p *planner) skip(ctx context.Context, call *calls.Call) (text string, skip bool) {
-	t := p.turn.task
+	t := p.task
 	b := t.bounds
 	window, checks := call.Spec.ChecksEarlier(b.FreshnessWindow)
 	if !checks || !t.scheduled() || call.Key.Round != 1 || call.Handles || t.cfg.Freshness == nil ||

@@ -65,7 +65,7 @@ func (t *task) replySink() string { return cmp.Or(t.def.ReplySink, t.cfg.ReplySi
 // guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not
 // allow: the turn waits for a person, or ends without the content. mayAsk is false if another dispatch could not come
 // to the same end. A turn that is to finish asks nobody. The reply of a sub-agent goes to its parent, with its labels.
-func guardReply(e *execution, mayAsk bool) {
+func (e *execution) guardReply(mayAsk bool) {
 	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded &&
 		e.end.state != turnkeeper.TurnDegraded {
 		return

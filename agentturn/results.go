@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/calls"
@@ -14,15 +15,17 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tooling runs the tools of a turn's calls and makes their results. What it returns to run, and to ask models, is
-// safe for concurrent use; it does not use what the turn's goroutine changes.
+// A tooling runs the tools of a turn's calls and makes their results. What it returns to run is safe for concurrent
+// use; it does not use what the turn's goroutine changes.
 type tooling struct {
-	task     *task
-	calls    *calls.List
-	progress *toolrun.Progress             // of running calls
-	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
-	memory   *membudget.Account            // of the results of calls
-	drafts   toolrun.Drafts                // nil: large results are stored with the result only
+	task       *task
+	calls      *calls.List
+	asker      *toolAsker                    // of models
+	progress   *toolrun.Progress             // of running calls
+	sizes      map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
+	memory     *membudget.Account            // of the results of calls
+	drafts     toolrun.Drafts                // nil: large results are stored with the result only
+	leftBehind *atomic.Int64                 // number of the process's tools that run past their timeout
 }
 
 // callResult bounds, cleans and measures the result of a tool. Every result passes through it or
@@ -110,11 +113,16 @@ func (w *tooling) toolCall(call *calls.Call, stored tools.Outputs, used *toolrun
 		SharedNotes:    w.task.def.SharedNotes,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       w.progress.Of(call.Key, call.Name),
-		Sample:         w.sampler(call, used),
+		Sample:         w.asker.sampler(call, used),
 		Input:          call.InputForRun(),
 
 		CheckDestination: call.DestinationsOf(labels),
 	}
+}
+
+// asRuled returns a call as its tool gets it to decide about it, without stored results.
+func (w *tooling) asRuled(call *calls.Call) tools.Call {
+	return w.toolCall(call, nil, &toolrun.Meter{})
 }
 
 // idempotencyKey returns the same key for each start of a call. Turn ids are unique in one
@@ -132,4 +140,41 @@ func (w *tooling) runResult(call *calls.Call, run *toolrun.Run) turnlog.CallResu
 		run.Result.Took, true
 	result.Usage = run.Result.Used
 	return result
+}
+
+// inline replaces the handle in a late result by the text, because a late result is stored
+// without its output. Binary content becomes an attached output, which the text names.
+func (w *tooling) inline(r *turnlog.CallResult) {
+	o := r.Output
+	switch {
+	case o == nil:
+	case o.Drafted:
+		r.Shown = r.Preview
+	case o.Bytes != nil:
+		late := *o
+		late.ID = outputs.NewID() // a later run of the call may store its own under the handle
+		r.Attached = append(slices.Clip(r.Attached), late)
+		r.Shown = attachedLine("the result", late)
+	default:
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType},
+			outputs.Limits{MaxChars: w.task.offered.MaxChars(w.calls.Call(r.Key).Spec)}).Shown
+	}
+}
+
+// backgroundResult prepares the result of a background call. The text is shown only if the model
+// can no longer retrieve it by its handle.
+func (w *tooling) backgroundResult(call *calls.Call, raw tools.Result) turnlog.CallResult {
+	if !w.task.offered.Retrieves() {
+		return w.callResult(call, raw, call.OutputID)
+	}
+	// also where the model reads it by its handle
+	if note := call.ApprovalNote(); note != "" && raw.Bytes == nil && raw.Kept == nil {
+		raw.Text = note + "\n\n" + raw.Text
+	}
+	raw, attached := w.attach(call, raw)
+	taken, _ := w.prepareOutput(raw, outputs.Limits{MaxChars: w.task.offered.MaxChars(call.Spec)})
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, w.task.record.Turn.ID, call.Key
+	w.sizes[call.OutputID] = taken.Output.Tokens
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output,
+		Attached: attached, Labels: w.calls.ResultLabels(call, raw.Labels)}
 }

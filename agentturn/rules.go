@@ -18,6 +18,8 @@ import (
 // rules decide about the calls of a turn, by what its agent, its tools and the settings say.
 type rules struct {
 	task     *task
+	newest   *agentdef.Definition // of the agent; nil: that of the task, or unknown
+	retired  bool                 // the agent was retired
 	calls    *calls.List
 	toolCall func(*calls.Call) tools.Call // as its tool gets it, without stored results
 }
@@ -48,8 +50,8 @@ func (r *rules) decideCall(ctx context.Context, call *calls.Call) policy.Decisio
 		Labels:  r.calls.LabelsOf(call),
 	}
 	d := policy.Strictest(r.decideByRules(r.task.def, call.Spec, about), r.decideByTool(ctx, call))
-	if r.task.newest != nil {
-		if now := r.decideByRules(r.task.newest, call.Spec, about); now.Verdict == policy.Deny {
+	if r.newest != nil {
+		if now := r.decideByRules(r.newest, call.Spec, about); now.Verdict == policy.Deny {
 			d = policy.Strictest(d, now)
 		}
 	}
@@ -106,12 +108,12 @@ func (r *rules) gatesOf(ctx context.Context, made []*calls.Call) (keys []turnkee
 
 // offeredNow returns the tools of the agent's newest definition.
 func (r *rules) offeredNow() *tools.Registry {
-	if r.task.newest == nil {
+	if r.newest == nil {
 		return r.task.offered.Registry
 	}
-	now := r.task.family
-	now.def = r.task.newest
-	return withSpawn(offered(r.task.cfg, r.task.newest, r.task.bounds), now.spawnable(), r.task.cfg.Agents)
+	now := r.task.family()
+	now.def = r.newest
+	return withSpawn(offered(r.task.cfg, r.newest, r.task.bounds), now.spawnable(), r.task.cfg.Agents)
 }
 
 // misfit returns why the arguments with which a call would run do not fit its tool of now. Empty: they fit. The texts
@@ -130,7 +132,7 @@ func (r *rules) misfit(now *tools.Registry, call *calls.Call) (fault string) {
 
 // outdated returns why a call may not start with the arguments that a person allowed. Empty: it may.
 func (r *rules) outdated(ctx context.Context, call *calls.Call) string {
-	if r.task.retired {
+	if r.retired {
 		return "the agent was retired since"
 	}
 	now := r.offeredNow()

@@ -55,18 +55,18 @@ func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Res
 // tools that run past their timeout.
 func (w *tooling) executeOptions(call *calls.Call) tools.ExecuteOptions {
 	options := tools.ExecuteOptions{Log: w.task.log}
-	if timeout := w.task.timeout(call.Spec); time.Until(w.task.wall) > timeout { // else ctx ends first
+	if timeout := w.task.clock.timeout(call.Spec); time.Until(w.task.clock.wall) > timeout { // else ctx ends first
 		options.Timeout = timeout
 	}
 	about := []zap.Field{zap.String("tool", call.Name), zap.Stringer("call", call.Key)}
 	options.Abandoned = func() {
 		w.task.log.Warn("a tool did not return at its timeout and still runs in this process",
-			append(about, zap.Int64("left_behind", w.task.leftBehind.Add(1)))...)
+			append(about, zap.Int64("left_behind", w.leftBehind.Add(1)))...)
 	}
 	options.Late = func(late tools.RunResult) {
 		w.task.log.Warn("a tool returned after its timeout",
 			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind",
-				w.task.leftBehind.Add(-1)))...)
+				w.leftBehind.Add(-1)))...)
 	}
 	return options
 }
@@ -76,7 +76,7 @@ func (w *tooling) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	if w.drafts == nil {
 		return nil
 	}
-	return w.task.retryRead(ctx, func() error { return w.drafts.DropDraft(ctx, id) })
+	return retryRead(ctx, w.task.log, func() error { return w.drafts.DropDraft(ctx, id) })
 }
 
 // outputs returns the stored results that a call may read, or nil if there is no store.
@@ -90,7 +90,7 @@ func (w *tooling) outputs(used *toolrun.Meter) tools.Outputs {
 		MaxChars: w.task.bounds.MaxToolResultChars, PageOf: w.task.offered.MaxCharsOf,
 		MaxTokens: int64(w.task.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
-			return w.extract(ctx, from, query, used)
+			return w.asker.extract(ctx, from, query, used)
 		},
 	}
 }

@@ -158,8 +158,8 @@ type Assignment struct {
 // not errors. The cause of ctx decides which outcome; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
-	defer e.tooling.memory.Close()
-	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
+	defer e.executor.tooling.memory.Close()
+	ctx, stop := context.WithDeadlineCause(ctx, e.clock.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
 	defer func() {
@@ -173,8 +173,8 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 	if err != nil {
 		e.end = e.endings().endingOf(ctx, err)
 	}
-	keepSaid(e)
-	guardReply(e, err == nil)
+	e.keepSaid()
+	e.guardReply(err == nil)
 	if outcome, err = e.finish(ctx, *e.end); err != nil {
 		return turnlog.Outcome{}, e.reportLate(ctx, err)
 	}

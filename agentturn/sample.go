@@ -19,11 +19,22 @@ import (
 	"turnkeeper/tools"
 )
 
-// A sampling is one question of a tool to the models of the turn's chain. It does not use
-// the turn's mutable state, and the request contains nothing but the question.
+// A toolAsker asks models for the tools of a turn. It does not use the turn's mutable state, and is safe for concurrent
+// use.
+type toolAsker struct {
+	task      *task
+	roster    *roster
+	spending  *spending
+	questions *questions
+	searches  chan struct{}     // semaphore of the model calls that search stored results
+	progress  *toolrun.Progress // of running calls
+}
+
+// A sampling is one question of a tool to the models of the turn's chain. The request
+// contains nothing but the question.
 type sampling struct {
 	tools.Sampling
-	task  *task
+	asker *toolAsker
 	used  *toolrun.Meter // of the call
 	log   *zap.Logger
 	call  *sideCall
@@ -36,25 +47,25 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler returns the function by which a call asks models. Its usage is added to used.
-func (w *tooling) sampler(call *calls.Call, used *toolrun.Meter) func(context.Context,
+func (t *toolAsker) sampler(call *calls.Call, used *toolrun.Meter) func(context.Context,
 	tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, task: w.task, used: used, log: w.task.log.With(zap.Stringer("call", key),
-			zap.String("tool", name))}
-		err = w.task.guard(func() (err error) { // it may run in a goroutine of the tool
+		s := &sampling{Sampling: asked, asker: t, used: used,
+			log: t.task.log.With(zap.Stringer("call", key), zap.String("tool", name))}
+		err = t.task.guard(func() (err error) { // it may run in a goroutine of the tool
 			answer, err = s.ask(ctx)
 			return err
 		})
 		if err != nil {
 			s.log.Warn("a tool's question to a model was not answered", zap.Error(err))
 			err = &samplingError{samplingReason(ctx, err)}
-			w.progress.Keep(key, name, "asked a model and got no answer: "+err.Error())
+			t.progress.Keep(key, name, "asked a model and got no answer: "+err.Error())
 			return tools.Sampled{Tokens: s.spent}, err
 		}
 		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model),
 			zap.Int64("tokens", answer.Tokens))
-		w.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
+		t.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
 		return answer, nil
 	}
 }
@@ -64,19 +75,21 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	if ctx.Err() != nil {
 		return tools.Sampled{}, context.Cause(ctx)
 	}
-	level, choose := s.task.levelNow(), func() ([]*candidate, error) { return s.task.sideModels(s.task.modelNames()) }
+	level, choose := s.asker.roster.levelNow(), func() ([]*candidate, error) {
+		return s.asker.roster.sideModels(s.asker.roster.names())
+	}
 	models, err := choose()
 	if err != nil {
 		return tools.Sampled{}, err
 	}
 	ctx, end := extract.BeforeTheEnd(ctx)
 	defer end()
-	if err := s.task.questions.take(); err != nil {
+	if err := s.asker.questions.take(); err != nil {
 		return tools.Sampled{}, err
 	}
 	s.call = &sideCall{
-		task: s.task, purpose: PurposeSample, log: s.log, models: models, level: level, again: choose,
-		retry: s.task.cfg.Retry, logged: true,
+		task: s.asker.task, spending: s.asker.spending, purpose: PurposeSample, log: s.log, models: models,
+		level: level, again: choose, retry: s.asker.task.cfg.Retry, logged: true,
 		retried: "model call for a tool failed, trying again", account: s.account, request: s.request,
 		accept: acceptSample,
 	}
@@ -109,7 +122,7 @@ func (s *sampling) account(used turnkeeper.Usage) {
 // question does not fit the model's window or the call's token limit.
 func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, error) {
 	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d",
-		s.task.record.Turn.ID)}
+		s.asker.task.record.Turn.ID)}
 	bytes, left := 0, s.Tokens-s.spent
 	say := func(role inference.Role, text string) {
 		bytes += len(text)
@@ -132,7 +145,7 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 	for _, message := range request.Messages {
 		asked += prompt.Count(m.Tokens.Counter, message.Text)
 	}
-	answer := m.sideAnswer(s.task.def)
+	answer := m.sideAnswer(s.asker.task.def)
 	if room := prompt.Room(m.Window, answer); asked > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked,

@@ -15,16 +15,17 @@ import (
 // A sideCall is a model call outside the turn's rounds, with all its attempts. It does not
 // use the turn's mutable state, so several may run at once.
 type sideCall struct {
-	task    *task
-	purpose ModelPurpose
-	log     *zap.Logger
-	models  []*candidate // asked one after the other
-	retry   inference.Retry
-	level   survival.Level               // for which the models were chosen; empty: they do not depend on it
-	again   func() ([]*candidate, error) // chooses the models again; nil: never
-	logged  bool                         // log the content at debug level
-	retried string                       // log message before a retry
-	within  time.Duration                // limit of the time of an answer, without the reservation; 0: the provider's
+	task     *task
+	spending *spending
+	purpose  ModelPurpose
+	log      *zap.Logger
+	models   []*candidate // asked one after the other
+	retry    inference.Retry
+	level    survival.Level               // for which the models were chosen; empty: they do not depend on it
+	again    func() ([]*candidate, error) // chooses the models again; nil: never
+	logged   bool                         // log the content at debug level
+	retried  string                       // log message before a retry
+	within   time.Duration                // limit of the time of an answer, without the reservation; 0: the provider's
 	// request builds the request for a model and estimates its usage. It returns an error
 	// if the request does not fit.
 	request func(m *candidate) (inference.Request, turnkeeper.Usage, error)
@@ -82,7 +83,7 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request,
 	if err != nil {
 		return inference.Response{}, err
 	}
-	spend, err := a.task.reserveCall(ctx, estimate, a.level)
+	spend, err := a.spending.reserve(ctx, estimate, a.level)
 	if err != nil {
 		a.blocked = err
 		a.stop(err)
@@ -99,14 +100,14 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request,
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, estimate.InputTokens, partial, a.model.Tokens.Counter)
 		a.account(used)
-		a.task.settleSpend(ctx, spend, used)
+		a.spending.settle(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	res.Usage = sideUsage(a.model, res, estimate)
 	end(ModelEnd{Response: res})
 	a.debug("model response", res)
 	a.account(res.Usage)
-	a.task.settleSpend(ctx, spend, res.Usage)
+	a.spending.settle(ctx, spend, res.Usage)
 	if err := a.accept(a.model, &res); err != nil {
 		return inference.Response{}, err
 	}

@@ -89,6 +89,8 @@ type family struct {
 	bounds turnkeeper.Bounds
 }
 
+func (t *task) family() family { return family{record: t.record, def: t.def, bounds: t.bounds} }
+
 // limits returns the limits of the turn's tree of agents.
 func (f family) limits() turnlog.TreeLimits {
 	if f.record.Lineage.Root != 0 {
@@ -173,48 +175,48 @@ func notSpawned(agent, reason, detail string) string {
 
 // spawn starts a call of a sub-agent: one write contains the start, the message and, for
 // an async call, the handle.
-func (e *execution) spawn(ctx context.Context, call *calls.Call) error {
+func (x *executor) spawn(ctx context.Context, call *calls.Call) error {
 	var args spawnArguments
 	if err := json.Unmarshal(call.Args(), &args); err != nil { // cannot happen: they are checked
 		return err
 	}
-	message, err := e.journal.NewMessage(ctx)
+	message, err := x.journal.NewMessage(ctx)
 	if err != nil {
 		return &journalError{err}
 	}
-	turn := e.record.Turn
+	turn := x.record.Turn
 	start := newStart(call)
 	start.Spawn = &turnlog.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.family.limits(),
-		Within: e.bounds.SubAgentTimeout,
-		Root:   cmp.Or(e.record.Lineage.Root, turn.ID),
-		Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.family.trace(call.Key, func() bool {
-			return e.cfg.Observer.Traced(ctx)
-		}), Labels: e.calls.LabelsOf(call),
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: x.family().limits(),
+		Within: x.bounds.SubAgentTimeout,
+		Root:   cmp.Or(x.record.Lineage.Root, turn.ID),
+		Agents: append(slices.Clone(x.record.Lineage.Within(turn.Agent)), args.Agent),
+		TraceParent: x.family().trace(call.Key, func() bool {
+			return x.cfg.Observer.Traced(ctx)
+		}), Labels: x.calls.LabelsOf(call),
 	}
-	e.events.Mark()
+	x.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
-	if args.Async && e.offered.Retrieves() {
+	if args.Async && x.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
 		handle = call.WithNotes(handle)
 	}
-	e.pending.Starts = append(e.pending.Starts, start)
-	e.pending.Results = append(e.pending.Results, handle)
-	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, turnevents.ToolData{
+	x.pending.Starts = append(x.pending.Starts, start)
+	x.pending.Results = append(x.pending.Results, handle)
+	x.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, turnevents.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 		SubAgent: &turnevents.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnlog.SpawnConversation(
 			turn.ID, call.Key)},
 	})
-	if err := e.commit(ctx); err != nil {
-		e.pending.dropResult(start.Nonce)
+	if err := x.commit(ctx); err != nil {
+		x.pending.dropResult(start.Nonce)
 		return err
 	}
 	call.Release()
 	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
-	e.blockUntil = time.Now().Add(spawnBlockTime)
-	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent),
+	x.blockUntil = time.Now().Add(spawnBlockTime)
+	x.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent),
 		zap.Int64("message", int64(message)))
 	return nil
 }
@@ -253,18 +255,18 @@ const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 
 // awaitReplies blocks for the replies that the model must be shown, for a short time and
 // while something runs in the background. If waits is true, the turn must wait as a row.
-func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := minSpawnPoll; e.calls.AwaitsReply(); look = min(2*look, maxSpawnPoll) {
-		if len(e.calls.Runs()) == 0 && !time.Now().Before(e.blockUntil) {
+func (x *executor) awaitReplies(ctx context.Context) (waits bool, err error) {
+	for look := minSpawnPoll; x.calls.AwaitsReply(); look = min(2*look, maxSpawnPoll) {
+		if len(x.calls.Runs()) == 0 && !time.Now().Before(x.blockUntil) {
 			return true, nil
 		}
 		if pause.For(ctx, look) != nil {
 			return false, context.Cause(ctx)
 		}
-		if err := e.takeCompleted(ctx); err != nil {
+		if err := x.takeCompleted(ctx); err != nil {
 			return false, err
 		}
-		e.collect()
+		x.collect()
 	}
 	return false, nil
 }

@@ -23,25 +23,25 @@ const (
 // and has none. This makes one model call per turn. If the call fails, withSummary logs it
 // and returns the request unchanged, which says how many turns are not shown.
 func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prompt.Request, error) {
-	turns := a.exec.prompt.ToSummarise(a.model.Model, a.moment(), request)
+	turns := a.asker.prompt.ToSummarise(a.model.Model, a.moment(), request)
 	if len(turns) == 0 {
 		return request, nil
 	}
 	made, err := a.summarise(ctx, turns)
 	if _, ok := errors.AsType[*levelError](err); ok {
-		a.exec.prompt.SummaryUnsent()
+		a.asker.prompt.SummaryUnsent()
 		a.leave(err)
 		return request, err
 	}
 	if err != nil {
-		a.exec.log.Warn("cannot summarise older turns of the conversation; leaving them out",
+		a.asker.log.Warn("cannot summarise older turns of the conversation; leaving them out",
 			zap.Int("turns", len(turns)), zap.Error(err))
 		return request, nil
 	}
-	a.exec.log.Info("older turns of the conversation were summarised", zap.Int("turns", len(turns)),
+	a.asker.log.Info("older turns of the conversation were summarised", zap.Int("turns", len(turns)),
 		zap.Int64("up_to_turn", int64(made.UpTo)), zap.Int("characters", utf8.RuneCountInString(made.Text)))
-	a.exec.prompt.SetSummary(made)
-	return a.exec.prompt.Build(a.model.Model, a.moment())
+	a.asker.prompt.SetSummary(made)
+	return a.asker.prompt.Build(a.model.Model, a.moment())
 }
 
 // summarise asks the model for a summary of the turns.
@@ -49,8 +49,8 @@ func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.
 	a.writeBefore()
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
-	request := a.exec.prompt.SummaryRequest(a.model.Model, a.moment(), turns)
-	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
+	request := a.asker.prompt.SummaryRequest(a.model.Model, a.moment(), turns)
+	spend, err := a.reserve(ctx, request)
 	if err != nil {
 		return turnlog.Summary{}, err
 	}
@@ -61,18 +61,18 @@ func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.
 	if err != nil {
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
-		a.exec.settleSpend(ctx, spend, used)
-		a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
+		a.asker.spending.settle(ctx, spend, used)
+		a.asker.sideUsage = a.asker.sideUsage.Add(used)
 		return turnlog.Summary{}, err
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
 	end(ModelEnd{Response: res})
-	a.exec.settleSpend(ctx, spend, used)
-	a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
+	a.asker.spending.settle(ctx, spend, used)
+	a.asker.sideUsage = a.asker.sideUsage.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
 	if text == "" {
 		return turnlog.Summary{}, errors.New("the model gave no summary")
 	}
-	return turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: text, Labels: a.exec.calls.Before}, nil
+	return turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: text, Labels: a.asker.calls.Before}, nil
 }

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
-	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/turnlog"
@@ -20,55 +17,35 @@ import (
 
 // A task is the immutable input of an execution. It is safe for concurrent use.
 type task struct {
-	cfg     Config
+	cfg     *Config
 	record  *turnlog.Record
 	def     *agentdef.Definition
-	newest  *agentdef.Definition // of the agent; nil: def, or unknown
-	retired bool                 // the agent was retired
-
-	finishAsked <-chan struct{} // closed when the turn is to finish; nil: it is not
-
 	bounds  turnkeeper.Bounds
-	family  family
 	offered prompt.Offer // the agent's tools, in the order of its file
+	clock   clock
 	log     *zap.Logger
 
-	began time.Time // start of the execution, just after its record was read
-	wall  time.Time // deadline of the turn
-	lease time.Time // end of the lease
-
-	// survival.Level of the agent at the newest reservation, or when the record was read; nil: unknown
-	level      atomic.Value
-	questions  *questions    // of the turn's tools
-	searches   chan struct{} // semaphore of the model calls that search stored results
-	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout
+	finishAsked <-chan struct{} // closed when the turn is to finish; nil: it is not
 }
 
 // newTask returns the input of an execution that begins now.
-func newTask(r *Runner, a Assignment) *task {
-	cfg, bounds, now := r.cfg, a.Bounds, time.Now()
+func newTask(cfg *Config, a Assignment) *task {
+	bounds := a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
 	}
 	t := &task{
-		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds,
+		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, clock: newClock(a, bounds),
 		log:         cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		family:      family{record: a.Record, def: a.Definition, bounds: bounds},
 		finishAsked: a.Finish,
-		began:       now, wall: a.WallDeadline, lease: a.LeaseDeadline,
-		searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
-	if a.Record.Level != "" {
-		t.level.Store(a.Record.Level)
-	}
-	if t.wall.IsZero() {
-		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
-	}
-	if t.lease.IsZero() {
-		t.lease = now.Add(a.Record.Remaining)
+	if a.Record.End == turnlog.EndFinish {
+		asked := make(chan struct{})
+		close(asked)
+		t.finishAsked = asked
 	}
 	t.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family.spawnable(), cfg.Agents),
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.family().spawnable(), cfg.Agents),
 		Bounds:   bounds, Stored: cfg.Outputs != nil,
 	}
 	return t
@@ -85,7 +62,7 @@ func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 // offered returns the tools that the agent lists and the process has, and the tools that
 // read stored results: none without paging, and nothing to wait for without handles. Missing
 // tools are skipped: the check of agent files reports them.
-func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
+func offered(cfg *Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
 	all := cfg.Tools
 	handles := bounds.Async || slices.ContainsFunc(d.Tools, func(name string) bool {
 		spec, _ := all.Spec(name)

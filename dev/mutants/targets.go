@@ -118,7 +118,7 @@ var targets = []Target{
 	{
 		Name: "durability",
 		Go: []Code{
-			{File: "agentturn/durability.go"}, {"agentturn/reads.go", []string{"execution.runReads"}},
+			{File: "agentturn/durability.go"}, {"agentturn/reads.go", []string{"executor.runReads"}},
 			{"agentturn/execution.go", []string{"execution.ask"}},
 		},
 		Tests: []string{"./agentturn"},
@@ -126,7 +126,7 @@ var targets = []Target{
 	{
 		Name: "approvals",
 		Go: []Code{
-			{"agentturn/asks.go", []string{"extensions", "turnState.withdraw", "turnState.putAll",
+			{"agentturn/asks.go", []string{"extensions", "turnState.withdraw", "execution.putAll",
 				"execution.askToGoOn"}},
 			{File: "agentturn/rules.go"}, {File: "agentturn/calls/next.go"}, {File: "agentturn/calls/asks.go"},
 			{"agentturn/calls/call.go", []string{"Call.Start"}}, {File: "agentturn/questions.go"},
@@ -191,7 +191,7 @@ var targets = []Target{
 	{
 		Name: "levels",
 		Go: []Code{{"internal/survival/survival.go", []string{"Next", "Worse", "Rules.Waits", "Day.Left"}},
-			{"agentturn/budget.go", []string{"task.noteLevel"}}},
+			{"agentturn/models.go", []string{"roster.noteLevel"}}},
 		Functions: []string{"next_level", "note_level", "pin_of", "level_of", "waits_below", "move_levels",
 			"failing_from"},
 		First: "^(TestTheRuleOfLevels|TestLevelsFollow|TestALevel|TestPinsGoFirst|TestNext|TestDay|TestRules|TestSuite|TestBlockers)",
