@@ -99,7 +99,7 @@ var keys = [][4]string{
 	{"inbox_labels", "untrusted, private", "none",
 		"Labels of messages to the agent, for example of mail from strangers. They do not apply to messages from other agents. See docs/asks.md."},
 	{"durability", "", "barrier",
-		"When answers of the model, and results of calls with effect none, are on record. barrier: at the latest before the next call with an effect, ask, wait or reply, or 20 ms after the turn began to wait for a model or a tool. If the worker dies before, another one repeats the model call and the reads. step: each before the next step begins. See docs/guarantees.md."},
+		"When answers of the model, and results of calls with effect none, are on record. barrier: at the latest before the next call with an effect, ask, wait or reply, or when the oldest answer is 20 ms old while the turn waits for a model or a tool. If the worker dies before, another one repeats the model call and the reads. step: each before the next step begins. See docs/guarantees.md."},
 	{"on_unknown", "", "degrade",
 		"What happens to a call of effect once of unknown outcome. degrade: the model learns it, and the turn ends degraded. ask: a person decides whether it happened; if it did not, it runs again."},
 	{"reply_sink", "", "the setting `reply_sink`",
