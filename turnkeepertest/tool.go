@@ -42,12 +42,7 @@ func (w *world) watch(all []tools.Tool) (*tools.Registry, error) {
 	registry := &tools.Registry{}
 	for _, tool := range all {
 		spec, _ := plain.Spec(tool.Spec().Name)
-		t := &watched{Tool: tool, world: w, spec: spec}
-		var wrapped tools.Tool = t
-		if reconciler, ok := tool.(tools.Reconciler); ok {
-			wrapped = &watchedReconciler{t, reconciler}
-		}
-		if err := registry.Register(wrapped); err != nil {
+		if err := registry.Register(wrap(&watched{Tool: tool, world: w, spec: spec})); err != nil {
 			return nil, err
 		}
 	}
@@ -61,12 +56,32 @@ func (t *watched) Run(ctx context.Context, call tools.Call) (tools.Result, error
 	return t.Tool.Run(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, number}), call)
 }
 
-// Approve decides about a call. Tools that decide nothing themselves allow it.
-func (t *watched) Approve(ctx context.Context, call tools.Call) (policy.Decision, error) {
-	if approver, ok := t.Tool.(tools.Approver); ok {
-		return approver.Approve(ctx, call)
+// An approver is what a tool that decides about its calls has besides the methods of all tools.
+type approver interface {
+	Approve(ctx context.Context, call tools.Call) (policy.Decision, error)
+}
+
+// wrap returns the tool, which decides about its calls and looks them up if the user's tool does.
+func wrap(t *watched) tools.Tool {
+	decision, decides := t.Tool.(approver)
+	reconciler, looks := t.Tool.(tools.Reconciler)
+	lookup := &watchedReconciler{t, reconciler}
+	switch {
+	case decides && looks:
+		return struct {
+			*watchedReconciler
+			approver
+		}{lookup, decision}
+	case decides:
+		return struct {
+			*watched
+			approver
+		}{t, decision}
+	case looks:
+		return lookup
+	default:
+		return t
 	}
-	return policy.Decision{}, nil
 }
 
 func (t *watchedReconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {

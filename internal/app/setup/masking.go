@@ -79,13 +79,30 @@ func (m *maskedDeltas) flush() {
 	m.stream = nil
 }
 
-// maskTools masks the results of tools.
+// maskTools masks the results of tools. A masked tool decides about its calls, and looks them up, if the tool does: a
+// turn writes more often before it runs tools that decide.
 func maskTools(all []tools.Tool, masker *redact.Masker) []tools.Tool {
 	masked := make([]tools.Tool, len(all))
 	for i, tool := range all {
-		masked[i] = maskedTool{tool, masker}
-		if r, ok := tool.(tools.Reconciler); ok {
-			masked[i] = maskedReconciler{maskedTool{tool, masker}, r}
+		plain := maskedTool{tool, masker}
+		approver, decides := tool.(tools.Approver)
+		reconciler, looks := tool.(tools.Reconciler)
+		decision, lookup := maskedApprover{approver, masker}, maskedReconciler{plain, reconciler}
+		switch {
+		case decides && looks:
+			masked[i] = struct {
+				maskedReconciler
+				maskedApprover
+			}{lookup, decision}
+		case decides:
+			masked[i] = struct {
+				maskedTool
+				maskedApprover
+			}{plain, decision}
+		case looks:
+			masked[i] = lookup
+		default:
+			masked[i] = plain
 		}
 	}
 	return masked
@@ -127,15 +144,16 @@ func (t maskedTool) maskInput(r *tools.InputRequest) *tools.InputRequest {
 	return &tools.InputRequest{Question: t.masker.String(r.Question), Schema: t.masker.Bytes(r.Schema), State: r.State}
 }
 
-// Approve decides about a call. Tools that decide nothing themselves allow it.
-func (t maskedTool) Approve(ctx context.Context, call tools.Call) (policy.Decision, error) {
-	approver, ok := t.Tool.(tools.Approver)
-	if !ok {
-		return policy.Decision{}, nil
-	}
-	d, err := approver.Approve(ctx, call)
-	d.Reason, d.Rule = t.masker.String(d.Reason), t.masker.String(d.Rule)
-	return d, t.masker.Error(err)
+// A maskedApprover masks the decisions of a tool.
+type maskedApprover struct {
+	approver tools.Approver
+	secrets  *redact.Masker
+}
+
+func (a maskedApprover) Approve(ctx context.Context, call tools.Call) (policy.Decision, error) {
+	d, err := a.approver.Approve(ctx, call)
+	d.Reason, d.Rule = a.secrets.String(d.Reason), a.secrets.String(d.Rule)
+	return d, a.secrets.Error(err)
 }
 
 // maskSample masks the requests of a tool to a model.

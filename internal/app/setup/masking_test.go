@@ -176,15 +176,38 @@ func (l leakyReconciler) Reconcile(_ context.Context, call tools.Call) (tools.Re
 	return r, true, err
 }
 
-type leakyApprover struct{ leaky }
+type leakyApprover struct {
+	leaky
+	policing
+}
 
-func (leakyApprover) Approve(context.Context, tools.Call) (policy.Decision, error) {
+type policing struct{}
+
+func (policing) Approve(context.Context, tools.Call) (policy.Decision, error) {
 	return policy.Decision{Verdict: policy.Ask, Rule: "rule " + hidden, Reason: "reason " + hidden},
 		errors.New("error " + hidden)
 }
 
 func masked(tool tools.Tool) tools.Tool {
 	return maskTools([]tools.Tool{tool}, redact.New([]string{canary}))[0]
+}
+
+// A masked tool decides about its calls, and looks them up, exactly if the tool does. Otherwise a turn would ask it, or
+// write before each of its reads (see durability in the contract).
+func TestMaskedToolsCanDoWhatTheToolsCan(t *testing.T) {
+	type both struct {
+		leakyReconciler
+		policing
+	}
+	for _, tool := range []tools.Tool{leaky{}, leakyApprover{}, leakyReconciler{}, both{}} {
+		_, decides := tool.(tools.Approver)
+		_, looks := tool.(tools.Reconciler)
+		_, maskedDecides := masked(tool).(tools.Approver)
+		_, maskedLooks := masked(tool).(tools.Reconciler)
+		if decides != maskedDecides || looks != maskedLooks {
+			t.Errorf("%T decides: %t, masked %t; looks up: %t, masked %t", tool, decides, maskedDecides, looks, maskedLooks)
+		}
+	}
 }
 
 // TestSecretsInResults checks each text that a tool gives a turn: a result in each form, an attachment's name, an
@@ -235,13 +258,6 @@ func TestSecretsInResults(t *testing.T) {
 		err.Error() != "error "+shown ||
 		d != (policy.Decision{Verdict: policy.Ask, Rule: "rule " + shown, Reason: "reason " + shown}) {
 		t.Errorf("it decides %+v, %v", d, err)
-	}
-	if d, err := masked(leaky{}).(tools.Approver).Approve(t.Context(), tools.Call{}); err != nil ||
-		d != (policy.Decision{}) {
-		t.Errorf("a tool that does not decide: %+v, %v", d, err)
-	}
-	if _, reconciles := masked(leaky{}).(tools.Reconciler); reconciles {
-		t.Error("a tool that cannot tell what happened is asked")
 	}
 }
 
