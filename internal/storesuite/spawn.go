@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 )
 
 // spawnProperties are the properties of sub-agents.
@@ -317,7 +318,10 @@ func spawnRefused(e *env) {
 	equal(e, "open", end.Open, false)
 
 	nobody := e.plannedFor("desk", "another")
-	equal(e, "message to an unknown agent", e.exists(nobody.spawn(key(1, 1), "nobody", "hello")), false)
+	start, handle := nobody.spawnOf(key(1, 1), "nobody", "hello")
+	start.Spawn.Labels = []policy.Mark{private} // of no message: the check of a database finds none
+	nobody.append(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{handle}})
+	equal(e, "message to an unknown agent", e.exists(start.Spawn.Message), false)
 	equal(e, "failure", nobody.spawnEnd().Failure, turnlog.SpawnUnknownAgent)
 }
 
