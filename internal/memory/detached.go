@@ -391,8 +391,7 @@ func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
 func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
-			turn := s.open[lane]
-			if _, busy := turn.held.blocks(); !busy {
+			if turn := s.open[lane]; t.free(turn) && !t.ends[turn.ID] {
 				lost = append(lost, s.lostCalls(turn, now)...)
 			}
 		}
@@ -418,7 +417,7 @@ func (t *tick) EndCall(_ context.Context, c granting.LostCall) error {
 		return err
 	}
 	if err := t.read(func(s *state, _ time.Time) {
-		t.again[c.Ref.TurnID] = s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
+		t.again[c.Ref.TurnID] = t.again[c.Ref.TurnID] || s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
 	}); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ var askProperties = []property{
 	{"an answer that comes before the turn waits is not missed", askBeforeWait},
 	{"an ask expires, and its turn goes on", askExpires},
 	{"an ask expires alone, and not while its turn is locked", askExpiresAlone},
+	{"an ask expires in the tick that takes its turn from a lost worker, but not with the turn's end", askExpiresLost},
 	{"the agents above one that asks wait for as long as it asks", askExtendsParents},
 	{"the wait for a person is no wait for a service", askIsNoFailure},
 	{"a cancelled turn's asks are withdrawn", askCancelled},
@@ -622,6 +623,27 @@ func askNotParked(e *env) {
 	equal(e, "state", parent.turnState(), turnkeeper.TurnWaiting)
 	e.enqueue("clerk", "other", "hello")
 	equal(e, "granted while it waits", e.tick().Granted, 0)
+}
+
+func askExpiresLost(e *env) {
+	for _, cancelled := range []bool{false, true} {
+		asking := e.asksFor()
+		if cancelled {
+			e.cancel(asking.grant.TurnID, false)
+		}
+		e.Pass(2 * time.Hour)
+		report := e.tick()
+		equal(e, "taken from the lost worker", report.Requeued, 1)
+		state, expired := asks.Expired, 1
+		if cancelled {
+			state, expired = asks.Withdrawn, 0
+		}
+		equal(e, "expired", report.Asks, expired)
+		equal(e, "state", e.onlyAsk(asking.grant.TurnID).State, state)
+		if !cancelled {
+			e.conclude(e.take(first)[0])
+		}
+	}
 }
 
 func askHolds(e *env) {
