@@ -681,6 +681,8 @@ func askGoesOn(e *env) {
 		asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{goesOn}})
 		next := e.enqueue(agent, "", "meanwhile")
 		asking.wait()
+		parked, _ := e.Turn(asking.grant.TurnID)
+		equal(e, agent+": lane of the turn", parked.Lane, asking.grant.Lane)
 		d := e.next(first)
 		equal(e, agent+": granted", d.record.Message.ID, next)
 		e.finish(d, succeeded("done"))
