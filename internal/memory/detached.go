@@ -256,10 +256,10 @@ func lateText(r turnlog.CallResult) string {
 // arrive stores the result of a call, with by as its nonce, and queues the turn if it waits.
 func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by string, rings *[]Bell) {
 	if r.Output != nil {
-		t.outputs = append(t.outputs, *r.Output)
+		t.keep(s.now(), *r.Output)
 		r.OutputID, r.Output = r.Output.ID, nil
 	}
-	t.outputs = append(t.outputs, r.Attached...)
+	t.keep(s.now(), r.Attached...)
 	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	r.Nonce, r.Attached = by, nil
 	a.arrived, a.ended = &r, true
@@ -267,6 +267,14 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
 		t.returnHeld(&s.state)
 		*rings = append(*rings, Bell{Topic: TopicInbox})
+	}
+}
+
+// keep stores outputs that are complete.
+func (t *turnRow) keep(now time.Time, outputs ...turnkeeper.Output) {
+	for _, o := range outputs {
+		o.CreatedAt = now
+		t.outputs = append(t.outputs, o)
 	}
 }
 

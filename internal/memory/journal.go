@@ -280,7 +280,7 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 	if slices.ContainsFunc(t.starts, func(start startRow) bool {
 		return start.key == r.Key && start.nonce == r.Nonce
 	}) {
-		t.outputs = append(t.outputs, r.Attached...)
+		t.keep(s.now(), r.Attached...)
 	}
 	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	if fits {
