@@ -187,6 +187,7 @@ func (j *Journal) applyWithoutReply(id string, e turnlog.Entry, rings *[]Bell) e
 		return err
 	}
 	j.s.state.setTurn(draft)
+	j.keepShared(draft, e)
 	return nil
 }
 
@@ -210,6 +211,7 @@ func (j *Journal) attemptApart(ctx context.Context, id string, e turnlog.Entry) 
 				return err
 			}
 			j.s.state.setTurn(draft)
+			j.keepShared(draft, e)
 			j.s.spawn(draft.ID, e.Starts, rings)
 			j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
 			return nil

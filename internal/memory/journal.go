@@ -133,6 +133,7 @@ func (j *Journal) apply(id string, e turnlog.Entry, rings *[]Bell) error {
 	}
 	j.s.state.setTurn(draft)
 	j.s.spawn(draft.ID, e.Starts, rings)
+	j.keepShared(draft, e)
 	j.s.state.finish(e.Results)
 	j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
 	return nil
