@@ -59,6 +59,10 @@ func (c *side) readRecord(record *turnlog.Record) {
 	for i := range r.History {
 		r.History[i].Rounds = historyOf(r.History[i].Rounds)
 	}
+	r.Asks = slices.Clone(r.Asks)
+	for i := range r.Asks {
+		r.Asks[i].ClosedAt = time.Time{} // the suite cannot move it
+	}
 	if r.LastRun != nil {
 		run := *r.LastRun
 		run.Rounds, r.LastRun = historyOf(run.Rounds), &run
