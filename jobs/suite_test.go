@@ -172,7 +172,8 @@ func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 
 func (d *door) ForgetFetch(job turnkeeper.JobID) {
 	d.exec(
-		"update turnkeeper.river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null where id = $1", job)
+		`update turnkeeper.river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null
+		where id = $1 and state = 'running'`, job)
 }
 
 func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnlog.CallRef {

@@ -660,7 +660,8 @@ begin
     return n;
 end $$;
 
--- Settle one sub-agent, and return whether that changed anything.
+-- Settle one sub-agent, and return whether that changed anything. With a turn that is closed, its own sub-agents are
+-- cancelled at once, so that the tick does not grant them.
 create function turnkeeper.settle_spawned_call(p_turn bigint, p_round integer, p_ordinal integer,
     p_work text) returns boolean language plpgsql as $$
 declare
@@ -688,6 +689,9 @@ begin
         select t.state into v_state from turnkeeper.turns t where t.id = v_turn for update skip locked;
         if v_state in ('queued', 'waiting') then
             perform turnkeeper.close_cancelled(v_turn);
+            perform turnkeeper.settle_spawned_call(c.turn_id, c.round, c.ordinal, 'dropped')
+            from turnkeeper.spawned_calls c
+            where c.turn_id = v_turn and c.dropped_at is not null and c.ended_at is null;
             return true;
         end if;
     elsif not exists (select from turnkeeper.messages m where m.id = s.message_id) then -- it was purged

@@ -190,6 +190,7 @@ func TestWhenSubAgentsAreSeenTo(t *testing.T) {
 		"always":               {func(*granting.Snapshot) {}, []bool{true}},
 		"while it is paused":   {func(s *granting.Snapshot) { s.Paused = true }, []bool{true}},
 		"not without a reason": {func(s *granting.Snapshot) { s.Spawns = false }, nil},
+		"after a lost turn":    {func(s *granting.Snapshot) { s.Spawns, s.Lost = false, true }, []bool{true}},
 		"after a step": {func(s *granting.Snapshot) {
 			s.HoldUntil, s.HoldReason = time.Now().Add(time.Minute), "a step"
 		}, []bool{false}},
@@ -200,6 +201,9 @@ func TestWhenSubAgentsAreSeenTo(t *testing.T) {
 				w.sit.Spawns = true
 				w.sit.SeenTimeline, w.sit.LastTickAt = w.sit.Timeline, time.Now()
 				c.change(&w.sit)
+				if w.sit.Lost {
+					w.lost = []granting.LostGrant{{TurnID: 1, Lane: "a"}}
+				}
 				w.tick(t, scheduler.New(scheduler.Config{Store: w}))
 				if diff := cmp.Diff(c.timely, w.spawned); diff != "" {
 					t.Error(diff)

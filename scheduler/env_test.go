@@ -180,6 +180,9 @@ func (t *tick) ForgetAside(context.Context) error { return t.forgetting }
 
 func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error) {
 	t.spawned = append(slices.Clone(t.spawned), timely)
+	if !t.sit.Spawns {
+		return 0, nil
+	}
 	t.sit.Spawns = false
 	t.wake()
 	return max(1, t.spawns), nil

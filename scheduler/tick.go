@@ -195,12 +195,18 @@ func (s *Scheduler) steps(ctx context.Context, t Tick, sit granting.Snapshot, tr
 	spawned := func(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 		return s.spawned(ctx, t, sit, trust.time, report)
 	}
+	if trust.time && sit.Lost {
+		if err := s.step(ctx, t, sit, report, "lost turns", s.reclaim); err != nil {
+			return err
+		}
+	}
+	// Nobody waits for the sub-agents of a turn that has just ended. They must not be granted.
+	sit.Spawns = sit.Spawns || report.Requeued+report.Closed > 0
 	for _, step := range []struct {
 		name string
 		does bool
 		work part
 	}{
-		{"lost turns", trust.time && sit.Lost, s.reclaim},
 		{"lost calls", trust.time && sit.Calls, s.lostCalls},
 		{"schedules", trust.time && sit.DueSchedules && !sit.Paused, s.slots},
 		{"asks", trust.time && sit.Asks, s.expired},

@@ -77,6 +77,7 @@ func (a asideRows) put(subject granting.Subject, now time.Time) {
 func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() error) (failed, err error) {
 	before := *t
 	before.freed, before.again, before.gone = maps.Clone(t.freed), maps.Clone(t.again), maps.Clone(t.gone)
+	before.ends = maps.Clone(t.ends)
 	failed = part()
 	switch {
 	case failed == nil:

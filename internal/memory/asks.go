@@ -303,9 +303,8 @@ func (t *tick) ExpireAsks(_ context.Context, limit int) (n int, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
-			_, busy := turn.held.blocks()
 			for _, a := range turn.asks {
-				if a.Closed() || a.ExpiresAt.After(now) || busy || n == limit {
+				if a.Closed() || a.ExpiresAt.After(now) || !t.free(turn) || t.ends[turn.ID] || n == limit {
 					continue
 				}
 				n++

@@ -20,7 +20,11 @@ func Blockers(s *Store, id turnkeeper.MessageID) []waiting.Reason {
 		return nil
 	}
 	g, now := gate{&tick{s: s}}, s.now()
-	return append(g.blockers(m, now), g.limits(m, now)...)
+	found := g.blockers(m, now)
+	if turn := openTurnOf(&s.state, m); turn == nil || turn.State != turnkeeper.TurnWaiting {
+		found = append(found, g.limits(m, now)...)
+	}
+	return found
 }
 
 // Grantable returns the messages without a blocker, if there are free slots and the scheduler does not hold off.
@@ -73,6 +77,9 @@ func (t gate) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Re
 	if s.aside[aside.AsideOf()].nextTry.After(now) {
 		found = append(found, waiting.SetAside)
 	}
+	if turn != nil && turn.State == turnkeeper.TurnWaiting && !t.again[turn.ID] {
+		return found
+	}
 	if turn != nil && turn.home != "" && t.laneWaits(m, lane) {
 		found = append(found, waiting.LanesChanged)
 	}
@@ -122,6 +129,8 @@ func (t gate) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.R
 func (t gate) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
 	switch {
 	case t.again[turn.ID]:
+	case turn.State == turnkeeper.TurnWaiting && len(turn.waitsFor) > 0:
+		return ofModels(&t.s.state, turn)
 	case turn.State == turnkeeper.TurnWaiting && len(turn.openAsks()) > 0:
 		return []waiting.Reason{waiting.Person}
 	case turn.State == turnkeeper.TurnWaiting:
@@ -130,6 +139,19 @@ func (t gate) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
 		return []waiting.Reason{waiting.Deferred}
 	}
 	return nil
+}
+
+// ofModels returns what a turn that waits for models waits for: those that are down or, if none is, its time.
+func ofModels(s *state, turn *turnRow) (found []waiting.Reason) {
+	for _, name := range turn.waitsFor {
+		if h := s.health[name]; h.Down() {
+			found = append(found, waiting.ModelDown)
+		}
+	}
+	if len(found) == 0 {
+		return []waiting.Reason{waiting.Deferred}
+	}
+	return found
 }
 
 // ahead returns what is ahead of a message, or of its turn that goes back to its lane, and the turn that has the lane.

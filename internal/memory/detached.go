@@ -256,10 +256,10 @@ func lateText(r turnlog.CallResult) string {
 // arrive stores the result of a call, with by as its nonce, and queues the turn if it waits.
 func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by string, rings *[]Bell) {
 	if r.Output != nil {
-		t.outputs = append(t.outputs, *r.Output)
+		t.keep(s.now(), *r.Output)
 		r.OutputID, r.Output = r.Output.ID, nil
 	}
-	t.outputs = append(t.outputs, r.Attached...)
+	t.keep(s.now(), r.Attached...)
 	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	r.Nonce, r.Attached = by, nil
 	a.arrived, a.ended = &r, true
@@ -267,6 +267,14 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
 		t.returnHeld(&s.state)
 		*rings = append(*rings, Bell{Topic: TopicInbox})
+	}
+}
+
+// keep stores outputs that are complete.
+func (t *turnRow) keep(now time.Time, outputs ...turnkeeper.Output) {
+	for _, o := range outputs {
+		o.CreatedAt = now
+		t.outputs = append(t.outputs, o)
 	}
 }
 
@@ -391,8 +399,7 @@ func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
 func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
-			turn := s.open[lane]
-			if _, busy := turn.held.blocks(); !busy {
+			if turn := s.open[lane]; t.free(turn) && !t.ends[turn.ID] {
 				lost = append(lost, s.lostCalls(turn, now)...)
 			}
 		}
@@ -418,7 +425,7 @@ func (t *tick) EndCall(_ context.Context, c granting.LostCall) error {
 		return err
 	}
 	if err := t.read(func(s *state, _ time.Time) {
-		t.again[c.Ref.TurnID] = s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
+		t.again[c.Ref.TurnID] = t.again[c.Ref.TurnID] || s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
 	}); err != nil {
 		return err
 	}

@@ -187,6 +187,7 @@ func (j *Journal) applyWithoutReply(id string, e turnlog.Entry, rings *[]Bell) e
 		return err
 	}
 	j.s.state.setTurn(draft)
+	j.keepShared(draft, e)
 	return nil
 }
 
@@ -211,6 +212,7 @@ func (j *Journal) attemptApart(ctx context.Context, id string, e turnlog.Entry) 
 			}
 			j.s.state.setTurn(draft)
 			for _, part := range e.Sequence() {
+				j.keepShared(draft, part)
 				j.s.spawn(draft.ID, part.Starts, rings)
 			}
 			j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})

@@ -41,11 +41,6 @@ func (j *Journal) fields(t *turnRow, e turnlog.Entry, lastSeq int64, rings *[]Be
 	for _, failed := range e.Failed {
 		t.Usage = t.Usage.Add(failed.Usage)
 	}
-	j.keepParts(e)
-	if e.Summary != nil {
-		key := t.ConversationKey()
-		j.s.state.summaries[key] = append(j.s.state.summaries[key], *e.Summary)
-	}
 	if err := j.writeAsks(t, e); err != nil {
 		return err
 	}
@@ -132,9 +127,12 @@ func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
 	return nil
 }
 
-// keepParts stores the parts that a round's request shares with other requests. The parts stay even
-// if their entry is not written, which is harmless because the hash identifies the content.
-func (j *Journal) keepParts(e turnlog.Entry) {
+// keepShared stores what an entry that was written shares with other turns: its summary, and the parts of its request.
+func (j *Journal) keepShared(t *turnRow, e turnlog.Entry) {
+	if e.Summary != nil {
+		key := t.ConversationKey()
+		j.s.state.summaries[key] = append(j.s.state.summaries[key], *e.Summary)
+	}
 	for _, part := range e.Parts {
 		if _, known := j.s.state.parts[part.SHA256]; !known && e.Round != nil {
 			j.s.state.parts[part.SHA256] = part.Content

@@ -331,7 +331,7 @@ func (t *tick) endModelWaits(limit int) (n int, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
-			if _, busy := turn.held.blocks(); busy || n == limit || !turn.waited(now) {
+			if !t.free(turn) || n == limit || !turn.waited(now) {
 				continue
 			}
 			n++

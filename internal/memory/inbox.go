@@ -11,7 +11,7 @@ import (
 )
 
 // RegisterAgents stores agents, so that messages to them are accepted and their
-// schedules fire. It ends the back-off of their lanes.
+// schedules fire. It ends the back-off of their lanes, and of turns that a budget has put off.
 func (c *Conn) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return c.ask(ctx, "register", func() error {
 		return c.store.locked(func(rings *[]Bell) error {
@@ -36,6 +36,11 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	for _, l := range s.leases {
 		if l.Lane.Agent() == a.Name {
 			l.NotBefore = time.Time{}
+		}
+	}
+	for _, t := range s.open { // it may have another budget now
+		if t.Agent == a.Name && t.State == turnkeeper.TurnQueued && t.ErrorClass == string(turnkeeper.StopBudget) {
+			t.DueAt = time.Time{}
 		}
 	}
 	models{s}.try(levels{s}.allModels(&known), now)

@@ -142,6 +142,7 @@ func (j *Journal) apply(id string, e turnlog.Entry, rings *[]Bell) error {
 	j.s.state.setTurn(draft)
 	for _, part := range e.Sequence() {
 		j.s.spawn(draft.ID, part.Starts, rings)
+		j.keepShared(draft, part)
 		j.s.state.finish(part.Results)
 	}
 	j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
@@ -290,7 +291,7 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 	if slices.ContainsFunc(t.starts, func(start startRow) bool {
 		return start.key == r.Key && start.nonce == r.Nonce
 	}) {
-		t.outputs = append(t.outputs, r.Attached...)
+		t.keep(s.now(), r.Attached...)
 	}
 	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	if fits {

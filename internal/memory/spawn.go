@@ -215,8 +215,8 @@ func (t *tick) SettleSpawned(_ context.Context, timely bool, limit int) (n int, 
 					t.later(func(rings *[]Bell) { t.tell(row, rings) })
 					n++
 				}
-			case row.dropped && !row.ended:
-				if t.cancelDropped(row) {
+			case !row.ended && (row.dropped || t.ends[row.parent]):
+				if t.cancelDropped(s, row) {
 					n++
 				}
 			}
@@ -225,9 +225,15 @@ func (t *tick) SettleSpawned(_ context.Context, timely bool, limit int) (n int, 
 	return n, err
 }
 
+// free reports whether no other transaction has the lock of a turn's row.
+func (t *tick) free(row *turnRow) bool {
+	_, busy := row.held.blocks()
+	return !busy || row.held == t.tx
+}
+
 // mayLock takes the lock of a turn's row for this tick if it is free, and reports whether it did.
 func (t *tick) mayLock(row *turnRow) bool {
-	if _, busy := row.held.blocks(); busy && row.held != t.tx {
+	if !t.free(row) {
 		return false
 	}
 	row.held = t.tx
@@ -241,9 +247,10 @@ func (t *tick) tell(row *spawnRow, rings *[]Bell) {
 	t.s.tellParent(row, t.tx, rings)
 }
 
-// cancelDropped closes a dropped sub-agent, or, if it runs, requests its cancellation.
-func (t *tick) cancelDropped(row *spawnRow) bool {
-	m := t.s.state.message(row.Message)
+// cancelDropped closes a dropped sub-agent and those below it, or, if it runs, requests its cancellation. It reports
+// whether it closes it.
+func (t *tick) cancelDropped(s *state, row *spawnRow) bool {
+	m := s.message(row.Message)
 	if m.State == turnkeeper.MessageWaiting {
 		t.gone[m.ID] = true
 		t.later(func(rings *[]Bell) {
@@ -253,13 +260,12 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 		})
 		return true
 	}
-	child := t.s.state.turn(m.TurnID)
-	if child == nil || child.State.Terminal() {
+	child := s.turn(m.TurnID)
+	if child == nil || child.State.Terminal() || t.ends[child.ID] {
 		return false
 	}
-	asked := t.s.state.ends.cancelled(child.ID)
 	if child.State == turnkeeper.TurnRunning && !t.freed[child.Lane] {
-		if !asked {
+		if !s.ends.cancelled(child.ID) {
 			t.later(func(*[]Bell) { t.s.state.ends[child.ID] = turnlog.EndCancel })
 		}
 		return false
@@ -276,6 +282,11 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 			t.s.state.setTurn(draft)
 		}
 	})
+	for _, below := range s.spawned {
+		if below.parent == child.ID && !below.ended && !below.dropped {
+			t.cancelDropped(s, below)
+		}
+	}
 	return true
 }
 

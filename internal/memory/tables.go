@@ -70,7 +70,9 @@ func (s *tables) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turn
 	if row == nil {
 		return turn, nil, nil, false
 	}
-	return row.Turn, cloneRounds(row.rounds), slices.Clone(row.events), true
+	turn = row.Turn
+	turn.Lane = row.homeLane() // as the view turns
+	return turn, cloneRounds(row.rounds), slices.Clone(row.events), true
 }
 
 // Turns returns the ids of all turns, in order.

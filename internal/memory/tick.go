@@ -29,6 +29,7 @@ type tick struct {
 	again map[turnkeeper.TurnID]bool    // queued again in this tick
 	slots []*turnkeeper.Message         // accepted in this tick
 	gone  map[turnkeeper.MessageID]bool // cancelled in this tick
+	ends  map[turnkeeper.TurnID]bool    // turns of lost workers that this tick ends
 	first func() error                  // a check before the commit; nil: none
 	ops   []func(*[]Bell)
 
@@ -39,7 +40,7 @@ type tick struct {
 // InTick runs f in one transaction.
 func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{},
-		gone: map[turnkeeper.MessageID]bool{}}
+		gone: map[turnkeeper.MessageID]bool{}, ends: map[turnkeeper.TurnID]bool{}}
 	defer t.end()
 	if err := f(t); err != nil {
 		return err
@@ -358,10 +359,8 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	}
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) {
-		t.again[lost.TurnID] = !s.ends.cancelled(lost.TurnID)
-		if s.ends.cancelled(lost.TurnID) {
-			t.dropSpawned(s, lost.TurnID)
-		}
+		t.ends[lost.TurnID] = s.ends.cancelled(lost.TurnID) || t.ends[s.parentOf(lost.MessageID)]
+		t.again[lost.TurnID] = !t.ends[lost.TurnID]
 	}); err != nil {
 		return err
 	}
@@ -374,27 +373,11 @@ func requeued(lost granting.LostGrant) endWrite {
 	return endWrite{DispatchEnd: lost.DispatchEnd(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
 }
 
-// dropSpawned records that the tick drops all sub-agents below a turn.
-func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
-	for _, row := range s.spawned {
-		if row.parent != parent || t.gone[row.Message] {
-			continue
-		}
-		t.gone[row.Message] = true
-		if m := s.message(row.Message); m != nil && m.TurnID != 0 {
-			t.dropSpawned(s, m.TurnID)
-		}
-	}
-}
-
 func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 	if err := failure(t.s, lost.AsideOf()); err != nil {
 		return err
 	}
-	t.freed[lost.Lane] = true
-	if err := t.read(func(s *state, _ time.Time) { t.dropSpawned(s, lost.TurnID) }); err != nil {
-		return err
-	}
+	t.freed[lost.Lane], t.ends[lost.TurnID] = true, true
 	t.later(func(rings *[]Bell) {
 		if t.s.state.ends.cancelled(lost.TurnID) { // this tick may have ended its parent
 			t.endLost(lost, nil, requeued(lost), rings)

@@ -301,6 +301,9 @@ func (p *process) Start(turns []granting.Handed) {
 	defer p.env.mu.Unlock()
 	for i, turn := range turns {
 		d := p.running[turn.GrantID]
+		if d == nil { // a bug has put its job into the queue too, and it has run from there
+			continue
+		}
 		d.job, d.stops, d.handed = memory.Job{ID: turn.JobID, TurnID: turn.TurnID, GrantID: turn.GrantID},
 			p.stops, &turn
 		go p.work(d.job, d, time.Duration(i))

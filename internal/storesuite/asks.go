@@ -30,6 +30,7 @@ var askProperties = []property{
 	{"an answer that comes before the turn waits is not missed", askBeforeWait},
 	{"an ask expires, and its turn goes on", askExpires},
 	{"an ask expires alone, and not while its turn is locked", askExpiresAlone},
+	{"an ask expires in the tick that takes its turn from a lost worker, but not with the turn's end", askExpiresLost},
 	{"the agents above one that asks wait for as long as it asks", askExtendsParents},
 	{"the wait for a person is no wait for a service", askIsNoFailure},
 	{"a cancelled turn's asks are withdrawn", askCancelled},
@@ -624,6 +625,27 @@ func askNotParked(e *env) {
 	equal(e, "granted while it waits", e.tick().Granted, 0)
 }
 
+func askExpiresLost(e *env) {
+	for _, cancelled := range []bool{false, true} {
+		asking := e.asksFor()
+		if cancelled {
+			e.cancel(asking.grant.TurnID, false)
+		}
+		e.Pass(2 * time.Hour)
+		report := e.tick()
+		equal(e, "taken from the lost worker", report.Requeued, 1)
+		state, expired := asks.Expired, 1
+		if cancelled {
+			state, expired = asks.Withdrawn, 0
+		}
+		equal(e, "expired", report.Asks, expired)
+		equal(e, "state", e.onlyAsk(asking.grant.TurnID).State, state)
+		if !cancelled {
+			e.conclude(e.take(first)[0])
+		}
+	}
+}
+
 func askHolds(e *env) {
 	asking := e.turn()
 	mine, other := e.enqueue("clerk", "", "later"), e.enqueue("clerk", "other", "hello")
@@ -659,6 +681,8 @@ func askGoesOn(e *env) {
 		asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{goesOn}})
 		next := e.enqueue(agent, "", "meanwhile")
 		asking.wait()
+		parked, _ := e.Turn(asking.grant.TurnID)
+		equal(e, agent+": lane of the turn", parked.Lane, asking.grant.Lane)
 		d := e.next(first)
 		equal(e, agent+": granted", d.record.Message.ID, next)
 		e.finish(d, succeeded("done"))

@@ -139,6 +139,11 @@ func resultWakesTurn(e *env) {
 	wantErr(e, "completion", e.Arrive(e.Context(), c, with(with(completed(c, "done"), "dot"), "another")), nil)
 	d.wantAttached("dot")
 	d.wantAttached("another")
+	for _, id := range []turnkeeper.OutputID{c.Call.OutputID, "dot"} {
+		o, err := e.Outputs().DescribeOutput(e.Context(), d.grant.TurnID, id)
+		wantErr(e, "output", err, nil)
+		equal(e, "the output has a time", o.CreatedAt.IsZero(), false)
+	}
 	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
 	equal(e, "call while nobody holds the turn", d.call(key(1, 1)).State, turnkeeper.CallRunning)
 	after := e.next(second)

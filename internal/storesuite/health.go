@@ -6,6 +6,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/scheduler"
 )
 
@@ -19,6 +20,35 @@ var healthProperties = []property{
 	{"an answer to another request after a failure makes one pair", pairs},
 	{"a turn waits for a model with its journal, until it is back or the time is over", waitsForModel},
 	{"the wait for a service counts from its first failure, and stands still for budgets", waitForService},
+	{"a turn that waits for a model has no other blocker", modelBlocks},
+	{"a budget puts a turn off until its agent has another one", budgetRaised},
+}
+
+func modelBlocks(e *env) {
+	e.registerWithModel("asker", time.Hour)
+	e.enqueue("asker", "", "x")
+	d := e.next(first)
+	o := turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{modelUsed}, Backoff: 10 * time.Minute}
+	wantErr(e, "wait", d.Append(e.Context(), turnlog.Entry{Outcome: &o, ModelFailures: failuresOf(d.record)}), nil)
+	found := e.Blockers(d.record.Message.ID)
+	if len(found) != 1 || found[0] != waiting.ModelDown {
+		e.Errorf("blockers: %v, want %v", found, waiting.ModelDown)
+	}
+}
+
+func budgetRaised(e *env) {
+	for _, class := range []string{"budget", "another"} {
+		d := e.turn()
+		wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: class,
+			Backoff: time.Hour}), nil)
+		equal(e, class+": granted", e.tick().Granted, 0)
+		e.Register(registration("clerk", false))
+		due := e.tick().Granted == 1
+		equal(e, class+": granted after a change of the agent", due, class == "budget")
+		if due {
+			e.finish(e.take(first)[0], succeeded("done"))
+		}
+	}
 }
 
 const modelUsed = "test/m"

@@ -13,7 +13,9 @@ func atomicEntry(e *env) {
 	d := e.planned(turnkeeper.EffectKeyed)
 	before, _ := e.Turn(d.grant.TurnID)
 	written := len(e.Events(d.grant.TurnID))
+	part := turnlog.NewRequestPart("of a request that is not on record")
 	err := d.Append(e.Context(), turnlog.Entry{
+		Parts: []turnlog.RequestPart{part},
 		Round: round(2, turnkeeper.EffectOnce), Events: events(turnkeeper.EventRoundStart),
 		Starts:  []turnlog.CallStart{{Key: key(2, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce}},
 		Results: []turnlog.CallResult{result(key(1, 1), "not its nonce", turnkeeper.CallSucceeded, "x")},
@@ -23,6 +25,9 @@ func atomicEntry(e *env) {
 	if before != after || len(rounds) != 1 || len(e.Events(d.grant.TurnID)) != written {
 		e.Errorf("the turn was\n%+v\nand is\n%+v\nwith %d rounds", before, after, len(rounds))
 	}
+	parts, err := e.RequestParts(e.Context(), part.SHA256)
+	wantErr(e, "parts", err, nil)
+	equal(e, "stored parts", len(parts), 0)
 	wantErr(e, "the next entry", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), nil)
 }
 

@@ -185,7 +185,7 @@ func endOp(c *side) {
 		what = "fails"
 	}
 	switch what {
-	case "fails", "fails for good", "succeeds", "ends silently", "is degraded", "is cancelled":
+	case "fails", "fails for good", "succeeds", "ends silently", "is degraded", "is cancelled", "fails its model":
 		e.Results = c.resultsFor(d, turnkeeper.CallCancelled)
 	}
 	e.Outcome = c.outcomeFor(d, what, &e)
@@ -194,6 +194,9 @@ func endOp(c *side) {
 	}
 	err := d.Append(c.Context(), e)
 	c.says("%s %s: %s", c.name(d.grant.TurnID), what, c.outcome(err))
+	if err == nil {
+		wrote(c, d)
+	}
 	c.drop(d)
 }
 
@@ -245,6 +248,9 @@ func waitOp(c *side) {
 	}
 	err := d.Append(c.Context(), e)
 	c.says("%s, for %s: %s", c.name(d.grant.TurnID), o.WaitsFor, c.outcome(err))
+	if err == nil {
+		wrote(c, d)
+	}
 	c.drop(d)
 }
 

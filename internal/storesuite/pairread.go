@@ -59,6 +59,10 @@ func (c *side) readRecord(record *turnlog.Record) {
 	for i := range r.History {
 		r.History[i].Rounds = historyOf(r.History[i].Rounds)
 	}
+	r.Asks = slices.Clone(r.Asks)
+	for i := range r.Asks {
+		r.Asks[i].ClosedAt = time.Time{} // the suite cannot move it
+	}
 	if r.LastRun != nil {
 		run := *r.LastRun
 		run.Rounds, r.LastRun = historyOf(run.Rounds), &run
@@ -112,7 +116,8 @@ func (c *side) readMessage(id turnkeeper.MessageID) {
 				blockers[i] = waiting.Deferred
 			}
 		}
-		c.add(name+" blockers", slices.Sorted(slices.Values(blockers)))
+		slices.Sort(blockers)
+		c.add(name+" blockers", slices.Compact(blockers)) // a store may give a reason for each turn that is in the way
 	}
 }
 
@@ -176,15 +181,17 @@ func (c *side) peek() {
 func (c *side) look(ctx context.Context, t scheduler.Tick) {
 	sit, locked, err := t.Snapshot(ctx, true)
 	slices.Sort(sit.Running)
+	lost, err2 := t.Lost(ctx, 100)
+	calls, err3 := t.LostCalls(ctx, 100)
+	// A store may say that calls are lost to have the tick look at them, but must not conceal that they are.
+	sit.Calls = sit.Calls && len(calls) > 0
 	c.add("tick", sit)
 	c.add("tick locked", locked)
 	c.add("tick error", err)
-	lost, err := t.Lost(ctx, 100)
 	c.add("lost", lost)
-	c.add("lost error", err)
-	calls, err := t.LostCalls(ctx, 100)
+	c.add("lost error", err2)
 	c.add("lost calls", calls)
-	c.add("lost calls error", err)
+	c.add("lost calls error", err3)
 	c.arrange(ctx, t)
 	ready, err := t.ReadyTurns(ctx, 100, nil)
 	c.add("ready turns", ready)

@@ -39,11 +39,18 @@ var entryParts = []entryPart{
 	{"health", addHealth},
 }
 
-// rounds returns the rounds of a dispatch's turn.
+// rounds returns the rounds of a dispatch's turn as its worker knows them: after it has lost the grant, it learns
+// nothing of what others write.
 func (c *side) rounds(d *dispatch) []turnkeeper.Round {
-	_, rounds := c.Turn(d.grant.TurnID)
-	return rounds
+	turn, rounds := c.Turn(d.grant.TurnID)
+	if turn.State == turnkeeper.TurnRunning && turn.GrantID == d.grant.GrantID {
+		d.record.Rounds = rounds
+	}
+	return d.record.Rounds
 }
+
+// wrote notes that the worker of a dispatch knows what is in the journal.
+func wrote(c *side, d *dispatch) { _, d.record.Rounds = c.Turn(d.grant.TurnID) }
 
 // callsIn returns the calls of the turn in one of the states, newest first.
 func (c *side) callsIn(d *dispatch, states ...turnkeeper.CallState) (all []turnkeeper.ToolCall) {
@@ -64,6 +71,31 @@ func (c *side) callIn(d *dispatch, states ...turnkeeper.CallState) (call turnkee
 		return call, false
 	}
 	return all[c.choose(min(len(all), 3))], true
+}
+
+// untouched is callIn without the calls that the entry has starts or results of. A worker writes each step of a call by
+// itself, and its journal refuses another entry before it has read the turn.
+func untouched(c *side, d *dispatch, e *turnlog.Entry, states ...turnkeeper.CallState) (turnkeeper.ToolCall, bool) {
+	all := slices.DeleteFunc(c.callsIn(d, states...), func(call turnkeeper.ToolCall) bool {
+		return touches(e, call.Key)
+	})
+	if len(all) == 0 {
+		return turnkeeper.ToolCall{}, false
+	}
+	return all[c.choose(min(len(all), 3))], true
+}
+
+func touches(e *turnlog.Entry, key turnkeeper.CallKey) bool {
+	ofCall := func(r turnlog.CallResult) bool { return r.Key == key }
+	return slices.ContainsFunc(e.Starts, func(s turnlog.CallStart) bool { return s.Key == key }) ||
+		slices.ContainsFunc(e.Results, ofCall) || slices.ContainsFunc(e.Verdicts, ofCall)
+}
+
+// needsApproval reports whether a person has been asked, or is asked by the entry, to approve a call.
+func needsApproval(c *side, d *dispatch, e *turnlog.Entry, key turnkeeper.CallKey) bool {
+	return slices.ContainsFunc(c.Asks(d.grant.TurnID), func(a asks.Ask) bool {
+		return a.Kind == asks.KindApprove && a.Call == key
+	}) || slices.ContainsFunc(e.Asks, func(q asks.Question) bool { return q.Kind == asks.KindApprove && q.Call == key })
 }
 
 // resultsFor returns results for all open calls.
@@ -144,7 +176,9 @@ func (c *side) written(d *dispatch, what string, err error) {
 	c.says("%s: %s: %s", c.name(d.grant.TurnID), what, c.outcome(err))
 	if err != nil {
 		c.drop(d)
+		return
 	}
+	wrote(c, d)
 }
 
 // writeCutOp loses the write, or the answer to it, so that it is sent again.
@@ -200,15 +234,19 @@ func addRoundOf(c *side, d *dispatch, e *turnlog.Entry, number int) {
 	}
 }
 
-// startOf returns the next start of a call.
+// startOf returns the next start of a call. A later one runs the same arguments.
 func (c *side) startOf(call turnkeeper.ToolCall) turnlog.CallStart {
-	return turnlog.CallStart{Key: call.Key, Nonce: c.tag(), Attempt: call.Starts + 1, Effect: call.Effect}
+	s := turnlog.CallStart{Key: call.Key, Nonce: c.tag(), Attempt: call.Starts + 1, Effect: call.Effect}
+	if call.RunArgs != "" {
+		s.RunArgs, s.ArgsHash = call.RunArgs, call.ArgsHash
+	}
+	return s
 }
 
 func addStart(c *side, d *dispatch, e *turnlog.Entry) {
-	if call, ok := c.callIn(d, turnkeeper.CallPlanned, turnkeeper.CallStarted); ok {
+	if call, ok := untouched(c, d, e, turnkeeper.CallPlanned, turnkeeper.CallStarted); ok {
 		s := c.startOf(call)
-		if c.choose(4) == 3 {
+		if c.choose(4) == 3 && call.Starts == 0 {
 			s.RunArgs = `{"amount":3}`
 			s.ArgsHash = tools.Hash("tool", s.RunArgs)
 		}
@@ -217,13 +255,14 @@ func addStart(c *side, d *dispatch, e *turnlog.Entry) {
 }
 
 func addResult(c *side, d *dispatch, e *turnlog.Entry) {
-	call, ok := c.callIn(d, turnkeeper.CallStarted, turnkeeper.CallPlanned, turnkeeper.CallRunning)
+	call, ok := untouched(c, d, e, turnkeeper.CallStarted, turnkeeper.CallPlanned, turnkeeper.CallRunning)
 	if !ok {
 		return
 	}
 	tag, state := c.tag(), pick(c, turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallCancelled,
 		turnkeeper.CallDenied)
-	if call.Starts == 0 && call.Effect != turnkeeper.EffectNone { // else a store keeps an effect without its start
+	// else a store keeps an effect, or what a person has not approved, without its start
+	if call.Starts == 0 && (call.Effect != turnkeeper.EffectNone || needsApproval(c, d, e, call.Key)) {
 		state = turnkeeper.CallDenied
 	}
 	r := result(call.Key, call.Nonce, state, "shown "+tag)
@@ -245,7 +284,7 @@ func addResult(c *side, d *dispatch, e *turnlog.Entry) {
 }
 
 func addBackground(c *side, d *dispatch, e *turnlog.Entry) {
-	if call, ok := c.callIn(d, turnkeeper.CallStarted); ok {
+	if call, ok := untouched(c, d, e, turnkeeper.CallStarted); ok {
 		r := result(call.Key, call.Nonce, turnkeeper.CallRunning, "a handle")
 		r.OutputID = turnkeeper.OutputID("later " + c.tag())
 		e.Results = append(e.Results, r)
@@ -253,7 +292,7 @@ func addBackground(c *side, d *dispatch, e *turnlog.Entry) {
 }
 
 func addDetached(c *side, d *dispatch, e *turnlog.Entry) {
-	if call, ok := c.callIn(d, turnkeeper.CallPlanned); ok {
+	if call, ok := untouched(c, d, e, turnkeeper.CallPlanned); ok {
 		s := c.startOf(call)
 		s.Detached = pick(c, time.Hour, 30*time.Minute)
 		r := result(call.Key, s.Nonce, turnkeeper.CallRunning, "a handle")
@@ -263,20 +302,35 @@ func addDetached(c *side, d *dispatch, e *turnlog.Entry) {
 }
 
 func addSpawn(c *side, d *dispatch, e *turnlog.Entry) {
-	call, ok := c.callIn(d, turnkeeper.CallPlanned)
+	call, ok := untouched(c, d, e, turnkeeper.CallPlanned)
 	if !ok || len(d.record.Lineage.Agents) > 2 {
 		return
 	}
 	start, handle := d.spawnOf(call.Key, pick(c, "desk", "clerk", "nobody"), "sub "+c.tag())
 	start.Nonce, start.Effect, start.Attempt = c.tag(), call.Effect, call.Starts+1
 	handle.Nonce = start.Nonce
-	start.Spawn.Labels = pick(c, nil, []policy.Mark{private})
+	start.Spawn.Labels = policy.Join(marks(c, d), pick(c, nil, []policy.Mark{private}))
 	start.Spawn.Within = pick(c, time.Hour, 10*time.Minute)
 	e.Starts, e.Results = append(e.Starts, start), append(e.Results, handle)
 }
 
+// marks returns all labels of a dispatch's turn, which a task for a sub-agent has too.
+func marks(c *side, d *dispatch) (all []policy.Mark) {
+	record, err := c.Load(c.Context(), d.grant.TurnID, d.grant.GrantID)
+	if err != nil { // it has lost the grant
+		return nil
+	}
+	all = record.Labels.Before
+	for _, r := range record.Rounds {
+		for _, call := range r.Calls {
+			all = policy.Join(all, record.Labels.Calls[call.Key])
+		}
+	}
+	return all
+}
+
 func addVerdict(c *side, d *dispatch, e *turnlog.Entry) {
-	if call, ok := c.callIn(d, turnkeeper.CallStarted, turnkeeper.CallRunning); ok {
+	if call, ok := untouched(c, d, e, turnkeeper.CallStarted, turnkeeper.CallRunning); ok {
 		e.Verdicts = append(e.Verdicts, result(call.Key, "", turnkeeper.CallUnknown, "unknown"))
 	}
 }
@@ -288,6 +342,9 @@ func addAsk(c *side, d *dispatch, e *turnlog.Entry) {
 	}
 	q := question(call.Key, pick(c, asks.KindApprove, asks.KindApprove, asks.KindQuestion, asks.KindInput,
 		asks.KindSettle))
+	if q.Kind == asks.KindApprove && call.State != turnkeeper.CallPlanned {
+		q.Kind = asks.KindQuestion // a call that was started without an approval needs none
+	}
 	for _, a := range c.Asks(d.grant.TurnID) {
 		if a.Kind == q.Kind && a.Call == q.Call {
 			q.N++
@@ -295,6 +352,9 @@ func addAsk(c *side, d *dispatch, e *turnlog.Entry) {
 	}
 	q.Hold, q.Timeout = c.choose(2) == 0, pick(c, time.Hour, 10*time.Minute)
 	q.Audience = pick(c, nil, []string{"ann"})
+	if len(e.Asks) > 0 {
+		q.Terms = e.Asks[0].Terms // see asks.Terms: an agent has one setting for all its asks
+	}
 	e.Asks = append(e.Asks, q)
 	// what reads only is answered without a start, too
 	if q.Kind == asks.KindApprove && call.Effect != turnkeeper.EffectNone {
@@ -321,12 +381,12 @@ func addAllowed(c *side, d *dispatch, e *turnlog.Entry) {
 	}
 	ask := all[len(all)-1-c.choose(min(3, len(all)))]
 	for _, call := range c.callsIn(d, turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallUnknown) {
-		if call.Key != ask.Call {
+		if call.Key != ask.Call || touches(e, call.Key) {
 			continue
 		}
 		s := c.startOf(call)
 		s.Ask, s.Hash = ask.ID, ask.RunHash()
-		if ask.Edited != "" && c.choose(4) < 3 {
+		if ask.Edited != "" {
 			s.RunArgs, s.ArgsHash = ask.Edited, ask.EditedHash
 		}
 		e.Starts = append(e.Starts, s)
@@ -452,7 +512,7 @@ func draftOp(c *side) {
 	c.add("the second part", err)
 	call, open := c.callIn(d, turnkeeper.CallPlanned)
 	switch {
-	case open && call.Effect == turnkeeper.EffectNone:
+	case open && call.Effect == turnkeeper.EffectNone && !needsApproval(c, d, &turnlog.Entry{}, call.Key):
 		r := result(call.Key, "", turnkeeper.CallSucceeded, "drafted")
 		r.Output = &turnkeeper.Output{ID: id, TurnID: d.grant.TurnID, Call: call.Key, MediaType: "text/plain",
 			Drafted: true, SizeBytes: 13, RawBytes: 13, Chars: 13, Tokens: 3, SHA256: strings.Repeat("ef", 32)}

@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 )
 
 // spawnProperties are the properties of sub-agents.
@@ -22,6 +23,7 @@ var spawnProperties = []property{
 	{"a sub-agent that loses its workers ends its call", subAgentLost},
 	{"sub-agents end with their parent", cancelTree},
 	{"a cancellation goes down the tree", cancelWaitingTree},
+	{"a sub-agent that nobody waits for is not granted", droppedNotGranted},
 	{"a refused spawn is the result of its call", spawnRefused},
 	{"an overdue sub-agent is cancelled", spawnOverdue},
 	{"a turn that loses its workers spawns once, and its sub-agent ends with it", lostParent},
@@ -281,6 +283,31 @@ func cancelWaitingTree(e *env) {
 	e.wantCancelled(d.grant.TurnID)
 }
 
+// droppedNotGranted drops sub-agents in the tick that would grant them.
+func droppedNotGranted(e *env) {
+	d, id := e.spawned()
+	e.cancel(d.grant.TurnID, false)
+	e.Pass(LeaseTTL)
+	report := e.tick()
+	equal(e, "taken from the lost worker", report.Requeued, 1)
+	equal(e, "granted", report.Granted, 0)
+	equal(e, "handled sub-agents", report.Spawns, 1)
+	equal(e, "child", e.Message(id).State, turnkeeper.MessageCancelled)
+
+	d, id = e.spawned()
+	d.wait()
+	child := e.childTurn(id)
+	child.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
+	grand := child.spawn(key(1, 1), "clerk", "wait")
+	e.finish(child, turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"})
+	e.cancel(d.grant.TurnID, true)
+	report = e.tick()
+	equal(e, "granted below a queued child", report.Granted, 0)
+	equal(e, "handled sub-agents", report.Spawns, 1)
+	equal(e, "queued child", e.Message(id).State, turnkeeper.MessageCancelled)
+	equal(e, "grandchild", e.Message(grand).State, turnkeeper.MessageCancelled)
+}
+
 func spawnRefused(e *env) {
 	d, _ := e.spawned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	d.spawn(key(1, 2), "desk", "the second")
@@ -291,7 +318,10 @@ func spawnRefused(e *env) {
 	equal(e, "open", end.Open, false)
 
 	nobody := e.plannedFor("desk", "another")
-	equal(e, "message to an unknown agent", e.exists(nobody.spawn(key(1, 1), "nobody", "hello")), false)
+	start, handle := nobody.spawnOf(key(1, 1), "nobody", "hello")
+	start.Spawn.Labels = []policy.Mark{private} // of no message: the check of a database finds none
+	nobody.append(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{handle}})
+	equal(e, "message to an unknown agent", e.exists(start.Spawn.Message), false)
 	equal(e, "failure", nobody.spawnEnd().Failure, turnlog.SpawnUnknownAgent)
 }
 

@@ -161,11 +161,13 @@ select 'turn ' || t.id from turnkeeper.turns t
 where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_timestamp() and exists (
         select from turnkeeper.leases l where l.turn_id = t.id)
     or exists (select from turnkeeper.river_job j where j.id = t.job_id and j.finalized_at is null)
-    or exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null
-        and a.arrived_at is not null)
-    or exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state <> 'open' and a.seen_at is null)
-    or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null)
-       and not exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state = 'open'))
+    -- one that waits for a model need await nothing else, and goes on whatever has come
+    or t.waits_for is null and (
+        exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null
+            and a.arrived_at is not null)
+        or exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state <> 'open' and a.seen_at is null)
+        or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null)
+           and not exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state = 'open')))
 
 -- promise: awaited calls are open, and open detached calls are awaited
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state

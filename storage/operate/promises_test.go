@@ -73,6 +73,23 @@ func TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce(t *testing.T) {
 	}
 }
 
+// TestPromisesHoldWhileATurnWaitsForAModel checks a turn that waits for nothing else.
+func TestPromisesHoldWhileATurnWaitsForAModel(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("a")
+	waits := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{"test/m"},
+		Backoff: time.Hour}}
+	if err := d.Append(t.Context(), waits, turnlog.DispatchEnd{Log: "waiting"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := storagetest.One[string](h.DB, "select state from turnkeeper.turns"); got != "waiting" {
+		t.Errorf("the turn is %s", got)
+	}
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken: %q", broken)
+	}
+}
+
 // TestPromisesHoldWhileTurnsAsk checks a turn that waits for a person, one whose approved call has run, and held
 // messages.
 func TestPromisesHoldWhileTurnsAsk(t *testing.T) {

@@ -1,7 +1,10 @@
 -- name: AddLabels :exec
+-- It leaves out the labels of a message to a sub-agent that was refused: there is no such message.
 insert into turnkeeper.labels (kind, id, round, ordinal, label, source)
-select unnest(@kinds::text[]), unnest(@ids::bigint[]), unnest(@rounds::integer[]), unnest(@ordinals::integer[]),
-    unnest(@labels::text[]), unnest(@sources::text[])
+select l.kind, l.id, l.round, l.ordinal, l.label, l.source
+from (select unnest(@kinds::text[]) as kind, unnest(@ids::bigint[]) as id, unnest(@rounds::integer[]) as round,
+    unnest(@ordinals::integer[]) as ordinal, unnest(@labels::text[]) as label, unnest(@sources::text[]) as source) l
+where l.kind <> 'message' or exists (select from turnkeeper.messages m where m.id = l.id)
 on conflict do nothing;
 
 -- name: LabelsForTurn :many

@@ -12,8 +12,10 @@ import (
 
 const AddLabels = `-- name: AddLabels :exec
 insert into turnkeeper.labels (kind, id, round, ordinal, label, source)
-select unnest($1::text[]), unnest($2::bigint[]), unnest($3::integer[]), unnest($4::integer[]),
-    unnest($5::text[]), unnest($6::text[])
+select l.kind, l.id, l.round, l.ordinal, l.label, l.source
+from (select unnest($1::text[]) as kind, unnest($2::bigint[]) as id, unnest($3::integer[]) as round,
+    unnest($4::integer[]) as ordinal, unnest($5::text[]) as label, unnest($6::text[]) as source) l
+where l.kind <> 'message' or exists (select from turnkeeper.messages m where m.id = l.id)
 on conflict do nothing
 `
 
@@ -26,6 +28,7 @@ type AddLabelsParams struct {
 	Sources  []string
 }
 
+// It leaves out the labels of a message to a sub-agent that was refused: there is no such message.
 func (q *Queries) AddLabels(ctx context.Context, arg AddLabelsParams) error {
 	_, err := q.db.Exec(ctx, AddLabels,
 		arg.Kinds,
