@@ -20,7 +20,8 @@ type awaitedRow struct {
 	key       turnkeeper.CallKey
 	nonce     string
 	arrived   *turnlog.CallResult // nil: not yet
-	closed    bool                // the journal has an answer
+	arrivedAt time.Time
+	closed    bool // the journal has an answer
 	attempt   int
 	limit     time.Duration
 	deadline  time.Time // for the claim, and after it for the run
@@ -262,7 +263,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 	t.keep(s.now(), r.Attached...)
 	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	r.Nonce, r.Attached = by, nil
-	a.arrived, a.ended = &r, true
+	a.arrived, a.arrivedAt, a.ended = &r, s.now(), true
 	if t.State == turnkeeper.TurnWaiting {
 		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
 		t.returnHeld(&s.state)

@@ -47,6 +47,11 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 		End: wantedEnd(&s.state, row.ID), Lineage: s.state.lineageOf(row.MessageID),
 		Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
+	for _, a := range row.awaited {
+		if a.arrivedAt.After(r.ReadySince) {
+			r.ReadySince = a.arrivedAt
+		}
+	}
 	if s.bugs.has(BugFailedProbes) {
 		r.Suspects = nil
 	}

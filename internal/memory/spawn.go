@@ -209,14 +209,14 @@ func (t *tick) SettleSpawned(_ context.Context, timely bool, limit int) (n int, 
 				break
 			}
 			switch {
+			case !row.ended && (row.dropped || t.ends[row.parent]): // overdue or not
+				if t.cancelDropped(s, row) {
+					n++
+				}
 			case row.ended && !row.notified, timely && !row.ended && !row.notified && !row.deadline.After(now):
 				if parent := s.turn(row.parent); t.mayLock(parent) {
 					t.again[parent.ID] = t.again[parent.ID] || parent.State == turnkeeper.TurnWaiting
 					t.later(func(rings *[]Bell) { t.tell(row, rings) })
-					n++
-				}
-			case !row.ended && (row.dropped || t.ends[row.parent]):
-				if t.cancelDropped(s, row) {
 					n++
 				}
 			}

@@ -1,10 +1,12 @@
 package storesuite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -44,6 +46,10 @@ func (c *side) read(everything bool) {
 	c.add("effects", slices.Sorted(slices.Values(c.Effects())))
 	for _, agent := range pairAgents {
 		calls, err := c.RecentCalls(c.Context(), agent, "tool", tools.Hash("tool", askArguments), 3*60*60*1e9)
+		slices.SortStableFunc(calls, func(a, b turnlog.PastCall) int { // those that ended at one moment have no order
+			return cmp.Or(cmp.Compare(a.Ago.Round(time.Minute), b.Ago.Round(time.Minute)),
+				strings.Compare(fmt.Sprint(a.Succeeded), fmt.Sprint(b.Succeeded)))
+		})
 		c.add("recent calls of "+agent, calls)
 		c.add("recent calls of "+agent+", error", err)
 	}
