@@ -61,6 +61,10 @@ func toolsAt(point string) []string {
 	case strings.HasPrefix(point, "ask."), strings.HasPrefix(point, "call.start"), point == "call.checked",
 		point == "call.effect_done":
 		return []string{"mark_keyed", "mark_once"}
+	case point == "call.results.sent": // results of effect none go with an answer or the end
+		return []string{"mark_keyed", "mark_once"}
+	case point == "plan.sent": // with reads only, the whole turn is one write, its end
+		return []string{"mark_keyed", "mark_once", "note_write"}
 	case strings.HasPrefix(point, "call.results"), point == "tick.lost":
 		return []string{"mark_none", "mark_keyed", "mark_once"}
 	case strings.HasPrefix(point, "detached."), point == "tick.lost_call":
