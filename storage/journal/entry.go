@@ -91,8 +91,12 @@ func answersOf(e turnlog.Entry, turn turnkeeper.TurnID) answers {
 func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.DispatchEnd) (c *change, err error) {
 	before := w.calls
 	defer func() { w.calls = before }()
+	parts := e.Sequence()
+	for i := 1; i < len(parts); i++ { // the parts of all requests are inserted together: see queueParts
+		parts[0].Parts, parts[i].Parts = append(slices.Clip(parts[0].Parts), parts[i].Parts...), nil
+	}
 	var earlier []*change
-	for i, part := range e.Sequence() {
+	for i, part := range parts {
 		if c, err = w.change(step{id: id, after: int64(i)}, part, ending); err != nil {
 			return nil, err
 		}
