@@ -35,7 +35,7 @@ func (x *executor) detach(ctx context.Context, call *calls.Call) error {
 	handle := turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id,
 			Tool: call.Name}.Background(), OutputID: id,
-		Labels: x.calls.ResultLabels(call, nil), // whoever records the result, and whenever
+		Labels: x.calls.ResultLabels(call, nil), // recorded now, because another worker may record the result
 	}
 	call.Label(handle.Labels)
 	if call.WentOn() {

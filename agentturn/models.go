@@ -21,8 +21,8 @@ type candidate struct {
 	prompt.Model
 }
 
-// A roster finds the models that an agent may use: those that its file names, at its survival level, as far as this
-// process has configured them. It is safe for concurrent use.
+// A roster finds the models that an agent may use. They are named in its file, allowed at its survival level, and
+// configured in this process. It is safe for concurrent use.
 type roster struct {
 	cfg *Config
 	def *agentdef.Definition

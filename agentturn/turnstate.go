@@ -26,7 +26,7 @@ type turnState struct {
 	pending  pending             // the next write
 	events   *turnevents.Builder // includes events that are not yet written
 	dirty    bool                // a call has ended that no request has reported
-	// of model calls beside the rounds, and of runs that asked for input; it is added to the next round
+	// usage of side calls (summaries, probes) and of runs that asked for input; the next round includes it
 	sideUsage turnkeeper.Usage
 }
 
@@ -130,7 +130,7 @@ func (s *turnState) resultEvent(call *calls.Call) {
 	})
 }
 
-// writeSideUsage adds the usage beside the rounds to the last write, if no round followed that includes it.
+// writeSideUsage adds the usage of side calls to the last write, unless a round has included it.
 func (s *turnState) writeSideUsage() {
 	if s.sideUsage == (turnkeeper.Usage{}) {
 		return

@@ -56,7 +56,7 @@ func (t *watched) Run(ctx context.Context, call tools.Call) (tools.Result, error
 	return t.Tool.Run(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, number}), call)
 }
 
-// An approver is what a tool that decides about its calls has besides the methods of all tools.
+// An approver has the method that a tools.Approver adds to those of a tool.
 type approver interface {
 	Approve(ctx context.Context, call tools.Call) (policy.Decision, error)
 }

@@ -91,7 +91,7 @@ func touches(e *turnlog.Entry, key turnkeeper.CallKey) bool {
 		slices.ContainsFunc(e.Results, ofCall) || slices.ContainsFunc(e.Verdicts, ofCall)
 }
 
-// needsApproval reports whether a person has been asked, or is asked by the entry, to approve a call.
+// needsApproval reports whether the turn or the entry has an approval request for a call.
 func needsApproval(c *side, d *dispatch, e *turnlog.Entry, key turnkeeper.CallKey) bool {
 	return slices.ContainsFunc(c.Asks(d.grant.TurnID), func(a asks.Ask) bool {
 		return a.Kind == asks.KindApprove && a.Call == key

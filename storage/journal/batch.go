@@ -57,7 +57,7 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool,
 	return refused, p.Send(ctx, to, sent)
 }
 
-// rows returns the changes of a write in their order, each of which has a row in the journal.
+// rows returns the changes of a write in order. Each becomes one row of the journal.
 func (c *change) rows() []*change { return append(slices.Clip(c.earlier), c) }
 
 // appendParams returns the arguments of append_many, and the change that each row is of. A change that needs other

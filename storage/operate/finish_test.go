@@ -45,9 +45,9 @@ func (h *env) spawned(parent *storagetest.Dispatch, children ...*storagetest.Dis
 	}
 }
 
-// TestAFinishReachesEverySubAgent finishes turns with sub-agents. Some of these are being cancelled, or end while
-// others are told to finish. That is no fault of the request, and every other sub-agent finishes: one that waits goes
-// on, one that runs is told, and so are those below it.
+// TestAFinishReachesEverySubAgent finishes turns whose sub-agents are being cancelled, or end during the request. The
+// request still succeeds, and reaches every other sub-agent, at all levels: those that wait are resumed, and those that
+// run are asked to finish.
 func TestAFinishReachesEverySubAgent(t *testing.T) {
 	h := newEnv(t)
 	running := func(name string) *storagetest.Dispatch {

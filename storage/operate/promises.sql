@@ -161,7 +161,7 @@ select 'turn ' || t.id from turnkeeper.turns t
 where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_timestamp() and exists (
         select from turnkeeper.leases l where l.turn_id = t.id)
     or exists (select from turnkeeper.river_job j where j.id = t.job_id and j.finalized_at is null)
-    -- one that waits for a model need await nothing else, and goes on whatever has come
+    -- A turn that waits for a model may await nothing else, and results may have arrived.
     or t.waits_for is null and (
         exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null
             and a.arrived_at is not null)

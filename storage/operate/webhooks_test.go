@@ -131,8 +131,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// NextDelivery returns when the next delivery is to be claimed: when it is due, when the next try of one that is set
-// aside begins, when a claim expires, or when the endpoint's pause ends.
+// NextDelivery returns the time until the next delivery can be claimed: it is due, a claim expires, the retry of a
+// delivery that was set aside is due, or the endpoint's pause ends, whichever is first.
 func TestNextDelivery(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")

@@ -15,8 +15,8 @@ select id::bigint as id, claim::text as claim, attempts::integer as attempts, tr
 from turnkeeper.claim_deliveries(@webhook::text, @worker::text, @slots::integer, @max_rows::integer, @hold::interval);
 
 -- name: NextDelivery :one
--- The time until a delivery of a webhook is due, a claim expires, or one that is set aside is to be tried again.
--- No row: none is pending. Zero if a delivery is due, even if all slots are claimed.
+-- Returns the time until the webhook's next delivery can be claimed: it becomes due, its claim expires, or its retry
+-- after a failure is due. No row: none is pending. Zero if one is due, even if all slots are claimed.
 select greatest(extract(epoch from greatest(d.due_at, w.not_before) - clock_timestamp()), 0)::float8 as seconds
 from turnkeeper.webhooks w, lateral (
     select min(due_at)::timestamptz as due_at from (

@@ -333,8 +333,8 @@ from turnkeeper.webhooks w, lateral (
 where w.name = $1 and w.paused_at is null and d.due_at is not null
 `
 
-// The time until a delivery of a webhook is due, a claim expires, or one that is set aside is to be tried again.
-// No row: none is pending. Zero if a delivery is due, even if all slots are claimed.
+// Returns the time until the webhook's next delivery can be claimed: it becomes due, its claim expires, or its retry
+// after a failure is due. No row: none is pending. Zero if one is due, even if all slots are claimed.
 func (q *Queries) NextDelivery(ctx context.Context, webhook string) (float64, error) {
 	row := q.db.QueryRow(ctx, NextDelivery, webhook)
 	var seconds float64
