@@ -12,7 +12,7 @@ type Dispatch struct {
 	Token     int64     `json:"token"`
 	GrantID   GrantID   `json:"grant_id"`
 	TurnID    TurnID    `json:"turn_id"`
-	JobID     JobID     `json:"job_id"`
+	JobID     JobID     `json:"job_id,omitzero"` // 0: the scheduler handed the turn over without a job
 	WorkerID  WorkerID  `json:"worker_id,omitempty"`
 	GrantedAt time.Time `json:"granted_at"`
 	Until     time.Time `json:"lease_until"`

@@ -14,7 +14,7 @@ type TurnID int64
 // ReplyID is the id of a reply, and the idempotency key of its deliveries.
 type ReplyID int64
 
-// JobID is the id of a River job.
+// JobID is the id of a River job; 0: none.
 type JobID int64
 
 // GrantID is the random id of one grant of a lease: a UUID as text.

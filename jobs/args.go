@@ -63,11 +63,10 @@ func (a CallArgs) ref() turnlog.CallRef {
 		Attempt: a.Attempt}
 }
 
-// The minimum time between two fetches of River, and the poll intervals. River's
+// The minimum time between two fetches of River, and the poll interval of each queue. River's
 // defaults limit a slot to ten jobs a second, and make the second of two quick inserts
 // wait for a poll.
 const (
 	fetchCooldown = time.Millisecond
-	fetchPoll     = time.Second
-	fetchOwnPoll  = 5 * time.Second
+	fetchPoll     = 5 * time.Second
 )

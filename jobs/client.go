@@ -36,7 +36,7 @@ type ClientConfig struct {
 	Calls     *CallWorker
 	CallSlots int
 	Log       *zap.Logger   // nil: none
-	poll      time.Duration // how often to fetch without a doorbell; 0: fetchPoll, fetchOwnPoll
+	poll      time.Duration // how often to fetch without a doorbell; 0: fetchPoll
 }
 
 // NewClient returns a client. With a Worker, it runs jobs once it is started.
@@ -63,9 +63,9 @@ func NewClient(c ClientConfig) (*Client, error) {
 		}
 		cfg.Workers = workers
 		cfg.Queues = map[string]river.QueueConfig{
-			Queue: c.queue(c.Slots, fetchPoll),
+			Queue: c.queue(c.Slots),
 			// A slotDriver fetches no more than Slots in both queues together.
-			QueueOf(c.WorkerID): c.queue(c.Slots, fetchOwnPoll),
+			QueueOf(c.WorkerID): c.queue(c.Slots),
 		}
 	}
 	if c.Calls != nil && len(c.Calls.Tools) > 0 && c.CallSlots > 0 {
@@ -76,7 +76,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 			return nil, err
 		}
 		for _, tool := range c.Calls.Tools {
-			cfg.Queues[CallQueueOf(tool)] = c.queue(c.CallSlots, fetchPoll)
+			cfg.Queues[CallQueueOf(tool)] = c.queue(c.CallSlots)
 		}
 	}
 	deaf := deafDriver{riverpgxv5.New(c.Pool), slices.Collect(maps.Keys(cfg.Queues))}
@@ -94,8 +94,9 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return client, nil
 }
 
-func (c *ClientConfig) queue(slots int, poll time.Duration) river.QueueConfig {
-	return river.QueueConfig{MaxWorkers: slots, FetchCooldown: fetchCooldown, FetchPollInterval: cmp.Or(c.poll, poll)}
+func (c *ClientConfig) queue(slots int) river.QueueConfig {
+	return river.QueueConfig{MaxWorkers: slots, FetchCooldown: fetchCooldown,
+		FetchPollInterval: cmp.Or(c.poll, fetchPoll)}
 }
 
 // riverLogger logs River's warnings and errors only.

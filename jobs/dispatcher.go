@@ -15,8 +15,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A Dispatcher is the scheduler's Store. It grants leases and inserts their jobs in one
-// transaction.
+// A Dispatcher is the scheduler's Store. It grants leases and inserts the jobs of turns that are not
+// handed over, in one transaction.
 type Dispatcher struct {
 	Grants *grants.Store
 	TTL    time.Duration // of a lease
@@ -48,9 +48,9 @@ type tick struct {
 	dispatcher *Dispatcher
 }
 
-// Dispatch grants each of ready its lane and inserts its job. The statement that grants
-// also writes the job's row, instead of River's client, which saves two round trips for
-// every message. A test compares the row with River's own.
+// Dispatch grants each of ready its lane, and inserts its job unless it is handed over. The statement
+// that grants also writes the job's row, instead of River's client, which saves two round trips. A test
+// compares the row with River's own.
 func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	ids := make([]turnkeeper.GrantID, len(ready))
 	for i, r := range ready {

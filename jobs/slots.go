@@ -97,8 +97,7 @@ func (w *Worker) runHanded(r *run, turn granting.Handed) {
 				zap.String("panic", fmt.Sprint(value)), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
-	// it is logged, and River has no part in it
-	_ = w.work(ctx, assignment{TurnArgs{turn.TurnID, turn.GrantID}, turn.JobID, &turn})
+	_ = w.work(ctx, assignment{TurnArgs: TurnArgs{turn.TurnID, turn.GrantID}, handed: &turn}) // which logs its errors
 }
 
 // Release frees the slots of grants whose turns were not started. A grant that is committed all the same

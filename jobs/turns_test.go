@@ -109,9 +109,8 @@ func TestJobOfAStaleGrantDoesNothing(t *testing.T) {
 	}
 }
 
-// After a crash, a database server may have lost the record that River fetched a job. The job of a turn that was
-// handed over may become available by a mistake. In both cases the grant belongs to its first worker, which
-// runs it once.
+// After a crash, a database server may have lost the record that River fetched a job. A turn that was handed over
+// may get a job by a mistake. In both cases the grant belongs to its first worker, which runs it once.
 func TestJobThatIsGivenOutTwiceIsWorkedOnce(t *testing.T) {
 	t.Run("fetched", func(t *testing.T) { givenOutTwice(t, true) })
 	t.Run("handed over", func(t *testing.T) { givenOutTwice(t, false) })
@@ -131,6 +130,11 @@ func givenOutTwice(t *testing.T, queued bool) {
 	forget := func() {
 		s.exec("update turnkeeper.river_job set state = 'available', attempt = 0, finalized_at = null")
 		s.exec(`select pg_notify('turnkeeper.river_insert', '{"queue": "turns"}')`)
+	}
+	if !queued {
+		s.exec(`insert into turnkeeper.river_job (args, kind, max_attempts, priority, queue, scheduled_at, tags)
+			select jsonb_build_object('turn_id', id, 'grant_id', grant_id), $1, 1, 1, 'turns', '2000-01-01', '{}'
+			from turnkeeper.turns`, jobs.TurnArgs{}.Kind())
 	}
 	forget() // the same worker fetches it again, and does nothing
 	s.await("not exists (select from turnkeeper.river_job where state in ('available', 'running'))")

@@ -147,8 +147,16 @@ const reloads = 5
 // An assignment is a job's turn and the grant under which a worker shall run it.
 type assignment struct {
 	TurnArgs
-	job    turnkeeper.JobID
+	job    turnkeeper.JobID // 0: it was handed over
 	handed *granting.Handed // the turn as the scheduler has handed it over, once; nil: it must be bound and loaded
+}
+
+// jobField returns the log's field of River's job, if there is one.
+func (a assignment) jobField() zap.Field {
+	if a.job == 0 {
+		return zap.Skip()
+	}
+	return zap.Int64("job", int64(a.job))
 }
 
 // Work runs the turn of a job. It never asks River for another attempt, because the
@@ -169,7 +177,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 }
 
 func (w *Worker) work(ctx context.Context, a assignment) error {
-	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(a.TurnID)), zap.Int64("job", int64(a.job)))}
+	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(a.TurnID)), a.jobField())}
 	w.at(ctx, PointFetched)
 	defer func() { w.at(ctx, PointWorked) }()
 	for n := range reloads {
@@ -245,8 +253,7 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 		return unreadable
 	}
 	w.at(ctx, PointLoaded)
-	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent),
-		zap.Int64("job", int64(a.job)))...)
+	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), a.jobField())...)
 	ctx, held, release := lease.Hold(ctx, read, record.Remaining, record.Elapsed)
 	defer release()
 	writer := w.journals.Writer(record, turnkeeper.Grant{

@@ -374,9 +374,9 @@ create index leases_pausing on turnkeeper.leases (not_before) where not_before i
 create table turnkeeper.ended_grants (
     lane        text not null,
     token       bigint not null,
-    grant_id    uuid not null unique,
+    grant_id    uuid not null,
     turn_id     bigint not null,
-    job_id      bigint not null,
+    job_id      bigint, -- null: it was handed over to the scheduler's own worker
     worker_id   text, -- that it was bound to; null: none
     granted_at  timestamptz not null,
     lease_until timestamptz not null,
@@ -386,6 +386,7 @@ create table turnkeeper.ended_grants (
     primary key (lane, token)
 );
 create index ended_grants_turn on turnkeeper.ended_grants (turn_id);
+create index ended_grants_lost on turnkeeper.ended_grants (grant_id) where outcome = 'lost';
 
 create table turnkeeper.worker_heartbeat (
     worker_id      text primary key,
@@ -474,7 +475,7 @@ create table turnkeeper.turns (
     -- its newest grant
     token             bigint not null,
     grant_id          uuid,
-    job_id            bigint,                      -- of River
+    job_id            bigint,                      -- of River; null: the scheduler's own worker runs it
     worker_id         text,                        -- that the grant is bound to; null: none yet
     granted_at        timestamptz,
     lease_until       timestamptz,

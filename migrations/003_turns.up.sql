@@ -837,7 +837,7 @@ create function turnkeeper.end_many(
     p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
     p_replies text[], p_calls text[], p_inner text[], p_error_classes text[], p_errors text[],
     p_message_states text[], p_lost boolean[], p_backoffs interval[], p_lane_backoffs interval[],
-    p_jobs bigint[] -- River's jobs to delete; 0: the caller closes it
+    p_jobs bigint[] -- River's jobs to delete; 0: the turn has none, or the caller closes it
 ) returns void language plpgsql as $$
 declare
     r        record;
@@ -931,8 +931,11 @@ begin
     select x.lane, x.token, p_grants[e.i], x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until,
         greatest(clock_timestamp(), x.granted_at), p_logs[e.i]
     from unnest(ok) e(i), lateral (select * from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x;
-    -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing jobs.
-    delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
+    if 0 <> any(p_jobs) then
+        -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing
+        -- jobs.
+        delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
+    end if;
 
     if exists (select from turnkeeper.asks where turn_id = any(p_turns)) then
         for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y

@@ -128,7 +128,7 @@ type LostGrant struct {
 	Lane       turnkeeper.Lane
 	TurnID     turnkeeper.TurnID
 	GrantID    turnkeeper.GrantID
-	JobID      turnkeeper.JobID
+	JobID      turnkeeper.JobID // 0: it was handed over
 	MessageID  turnkeeper.MessageID
 	WorkerID   turnkeeper.WorkerID // empty: no worker took the job
 	Trigger    turnkeeper.Trigger
@@ -201,7 +201,6 @@ type Candidate struct {
 type Handed struct {
 	TurnID  turnkeeper.TurnID
 	GrantID turnkeeper.GrantID
-	JobID   turnkeeper.JobID
 	Read    time.Time // when the record was read, or before, by the process's clock
 	// Load returns the turn's record as of the grant. It reads the parts that were not read with the
 	// grant, and retries while the database is unavailable, until its context ends.

@@ -180,34 +180,30 @@ func (s *Store) lease(r granting.Candidate, now time.Time) *leaseRow {
 	return l
 }
 
-// grantTurn writes the turn and the job of a grant.
+// grantTurn writes the turn of a grant, and its job unless it is handed over.
 func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	st := &s.state
 	turn := s.turnOf(r)
 	log := st.grant(l.GrantID)
-	job := &jobRow{Job: Job{ID: turnkeeper.JobID(len(st.jobs) + 1), TurnID: turn.ID, GrantID: l.GrantID},
-		state: "available"}
 	var worker turnkeeper.WorkerID
-	queued := r.Slot == "" || s.bugs.has(BugHandedQueued)
 	if r.Slot != "" {
 		worker = r.WorkerID
 	}
-	if !queued {
-		job.state, job.attemptedBy = "running", worker
+	l.TurnID, l.jobID = turn.ID, 0
+	if r.Slot == "" || s.bugs.has(BugHandedQueued) {
+		l.jobID = turnkeeper.JobID(len(st.jobs) + 1)
+		st.jobs = append(st.jobs, &jobRow{Job: Job{ID: l.jobID, TurnID: turn.ID, GrantID: l.GrantID},
+			state: "available"})
+		*rings = append(*rings, Bell{Topic: TopicJobs})
 	}
-	st.jobs = append(st.jobs, job)
-	l.TurnID, l.jobID = turn.ID, job.ID
-	log.TurnID, log.JobID, log.WorkerID = turn.ID, job.ID, worker
+	log.TurnID, log.JobID, log.WorkerID = turn.ID, l.jobID, worker
 	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID,
-		job.ID, worker
+		l.jobID, worker
 	turn.Dispatches++
 	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}
 	st.setTurn(turn)
 	for _, model := range r.Probes {
 		st.probes[model] = l.GrantID
-	}
-	if queued {
-		*rings = append(*rings, Bell{Topic: TopicJobs})
 	}
 }
 

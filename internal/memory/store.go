@@ -25,7 +25,7 @@ type Options struct {
 // A Bell is a doorbell: it means "query again".
 type Bell struct {
 	Topic Topic
-	Job   turnkeeper.JobID // of TopicCancelled
+	Grant turnkeeper.GrantID // of TopicTaken
 }
 
 // A Topic is the subject of a doorbell.
@@ -33,9 +33,9 @@ type Topic string
 
 // The topics.
 const (
-	TopicInbox     Topic = "inbox"     // there may be something to schedule
-	TopicJobs      Topic = "jobs"      // there may be a job to fetch
-	TopicCancelled Topic = "cancelled" // the holder of a job has lost its grant
+	TopicInbox Topic = "inbox" // there may be something to schedule
+	TopicJobs  Topic = "jobs"  // there may be a job to fetch
+	TopicTaken Topic = "taken" // a grant was taken away from its worker
 )
 
 // A Wire carries the requests of one process. It calls do at most once, and returns

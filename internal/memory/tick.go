@@ -76,7 +76,7 @@ func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID,
 
 func (s *Store) handedOf(turn *turnRow, read time.Time) granting.Handed {
 	record := s.recordOf(turn)
-	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read,
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, Read: read,
 		Load: func(context.Context) (*turnlog.Record, error) {
 			return record, nil
 		}}
@@ -451,10 +451,8 @@ func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end endWrite, ri
 		return
 	}
 	t.s.state.setTurn(draft)
+	*rings = append(*rings, Bell{Topic: TopicTaken, Grant: lost.GrantID})
 	if job := t.s.state.job(lost.JobID); job != nil && job.state != "deleted" {
-		if job.state == "running" {
-			*rings = append(*rings, Bell{Topic: TopicCancelled, Job: lost.JobID})
-		}
 		job.state = "cancelled"
 	}
 }

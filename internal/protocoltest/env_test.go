@@ -105,13 +105,13 @@ func (e *env) number(text string) int64 {
 	return n
 }
 
-// ring tells a worker that its job was cancelled.
+// ring tells a worker that its grant was taken away.
 func (e *env) ring(b memory.Bell) {
-	if b.Topic != memory.TopicCancelled {
+	if b.Topic != memory.TopicTaken {
 		return
 	}
 	for _, name := range e.names {
-		e.workers[name].loseJob(b.Job)
+		e.workers[name].loseGrant(b.Grant)
 	}
 }
 

@@ -34,7 +34,7 @@ type worker struct {
 	stopAt  string // the fault point to stop at; empty: none
 	lose    string // the request whose next answer is lost; empty: none
 	stopped chan struct{}
-	running map[turnkeeper.JobID]context.CancelCauseFunc
+	running map[turnkeeper.GrantID]context.CancelCauseFunc
 }
 
 type workerKey struct{}
@@ -50,7 +50,8 @@ func (e *env) worker(name string) *worker {
 
 // start starts a worker.
 func (e *env) start(name string) {
-	w := &worker{env: e, name: name, dead: make(chan struct{}), running: map[turnkeeper.JobID]context.CancelCauseFunc{}}
+	w := &worker{env: e, name: name, dead: make(chan struct{}),
+		running: map[turnkeeper.GrantID]context.CancelCauseFunc{}}
 	w.ctx, w.cancel = context.WithCancel(context.WithValue(context.Background(), workerKey{}, w))
 	w.conn = e.store.Connect(w)
 	w.conn.Present(turnkeeper.WorkerID(name))
@@ -100,7 +101,7 @@ func (w *worker) work() {
 		w.env.event(w.name, "takes job %d (turn %d)", job.ID, job.TurnID)
 		ctx, cancel := context.WithCancelCause(w.ctx)
 		w.mu.Lock()
-		w.running[job.ID] = cancel
+		w.running[job.GrantID] = cancel
 		w.mu.Unlock()
 		w.life.Go(func() {
 			defer cancel(nil)
@@ -166,11 +167,11 @@ func (w *worker) runCalls() {
 	}
 }
 
-// loseJob ends the execution of a job that was cancelled.
-func (w *worker) loseJob(job turnkeeper.JobID) {
+// loseGrant ends the execution of a turn whose grant was taken away.
+func (w *worker) loseGrant(grant turnkeeper.GrantID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if cancel := w.running[job]; cancel != nil && w.stopped == nil { // a stopped worker hears nothing
+	if cancel := w.running[grant]; cancel != nil && w.stopped == nil { // a stopped worker hears nothing
 		cancel(turnkeeper.ErrFenced)
 	}
 }

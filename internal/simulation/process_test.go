@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,13 +136,11 @@ func (p *process) beat(ctx context.Context) error {
 
 // receive handles a doorbell.
 func (p *process) receive(b memory.Bell) {
-	if b.Topic == memory.TopicCancelled {
+	if b.Topic == memory.TopicTaken {
 		p.env.mu.Lock()
 		defer p.env.mu.Unlock()
-		for _, d := range p.running {
-			if d.job.ID == b.Job {
-				d.cancel(errTakenAway)
-			}
+		if d := p.running[b.Grant]; d != nil {
+			d.cancel(errTakenAway)
 		}
 		return
 	}
@@ -155,7 +154,7 @@ func (p *process) receive(b memory.Bell) {
 	}
 }
 
-var errTakenAway = fmt.Errorf("%w: its job was cancelled", turnkeeper.ErrFenced)
+var errTakenAway = fmt.Errorf("%w: its grant was taken away", turnkeeper.ErrFenced)
 
 // gate is called before and after everything a process does to others. It ends the goroutine of a
 // dead process, and waits while the process is stopped.
@@ -304,8 +303,7 @@ func (p *process) Start(turns []granting.Handed) {
 		if d == nil { // a bug has put its job into the queue too, and it has run from there
 			continue
 		}
-		d.job, d.stops, d.handed = memory.Job{ID: turn.JobID, TurnID: turn.TurnID, GrantID: turn.GrantID},
-			p.stops, &turn
+		d.job, d.stops, d.handed = memory.Job{TurnID: turn.TurnID, GrantID: turn.GrantID}, p.stops, &turn
 		go p.work(d.job, d, time.Duration(i))
 	}
 }
@@ -325,7 +323,7 @@ func (p *process) Release(grants []turnkeeper.GrantID) {
 // work runs the turn of a job, or the one that was handed over, as package jobs does.
 func (p *process) work(job memory.Job, handed *dispatch, after time.Duration) {
 	time.Sleep(after)
-	a := p.env.actor(p, kindTurn, uint64(job.ID), uint64(p.n))
+	a := p.env.actor(p, kindTurn, cmp.Or(uint64(job.ID), uint64(job.TurnID)<<32), uint64(p.n))
 	d := handed
 	if d == nil {
 		if d = p.enter(job); d == nil {

@@ -55,7 +55,7 @@ func tickLocalOp(c *side) {
 		record, err := h.Load(c.Context())
 		c.add("loading", err)
 		if err == nil {
-			c.hold(record, Job{h.JobID, h.TurnID, h.GrantID}, first)
+			c.hold(record, Job{TurnID: h.TurnID, GrantID: h.GrantID}, first)
 			c.says("handed over %s", c.name(h.TurnID))
 		}
 	}

@@ -50,7 +50,7 @@ type Turn struct {
 	Error          string                 `json:"error"`
 	InnerDialogue  string                 `json:"inner_dialogue"`
 	WorkerID       turnkeeper.WorkerID    `json:"worker_id"`
-	JobID          *turnkeeper.JobID      `json:"job_id"`
+	JobID          *turnkeeper.JobID      `json:"job_id" doc:"of River; null: its newest grant was handed over without one"`
 	Token          int64                  `json:"token"`
 	DefinitionHash string                 `json:"definition_hash"`
 	LastEvent      int64                  `json:"last_event_seq"`
@@ -158,7 +158,7 @@ func OfTurn(t waiting.Turn) Turn {
 type Dispatch struct {
 	Token     int64               `json:"token"`
 	GrantID   turnkeeper.GrantID  `json:"grant_id"`
-	JobID     turnkeeper.JobID    `json:"job_id"`
+	JobID     *turnkeeper.JobID   `json:"job_id" doc:"of River; null: it was handed over without one"`
 	WorkerID  turnkeeper.WorkerID `json:"worker_id"`
 	GrantedAt time.Time           `json:"granted_at"`
 	Until     time.Time           `json:"lease_until"`
@@ -168,7 +168,8 @@ type Dispatch struct {
 
 // OfDispatch returns the view of a dispatch.
 func OfDispatch(d turnkeeper.Dispatch) Dispatch {
-	return Dispatch{d.Token, d.GrantID, d.JobID, d.WorkerID, d.GrantedAt, d.Until, OrNull(d.EndedAt), OrNull(d.Outcome)}
+	return Dispatch{d.Token, d.GrantID, OrNull(d.JobID), d.WorkerID, d.GrantedAt, d.Until, OrNull(d.EndedAt),
+		OrNull(d.Outcome)}
 }
 
 // An AwaitedCall is an open detached call.

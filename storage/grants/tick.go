@@ -233,7 +233,7 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID,
 
 func (s *Store) handedOf(row *dbsqlc.TurnForWorkerRow, read time.Time) granting.Handed {
 	turn := dbrow.TurnForWorker(row)
-	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read,
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, Read: read,
 		Load: func(ctx context.Context) (*turnlog.Record, error) {
 			return s.journals.CompletePatiently(ctx, row)
 		}}

@@ -98,7 +98,7 @@ update turnkeeper.leases set not_before = null where not_before is not null and 
 -- to it or, if none is, the one that fetched the job from River, which may never bind it. losses are the
 -- losses that count against the message.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.dispatches, (select w.inference_rounds
+    coalesce(t.job_id, 0)::bigint as job_id, t.dispatches, (select w.inference_rounds
         from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
@@ -312,16 +312,16 @@ select extract(epoch from coalesce(least(
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
 -- name: Grant :exec
--- Grants turns in one statement: next token, new grant id, log, turn, message, and the
+-- Grants turns in one statement: next token, new grant id, turn, message, and the
 -- River job with its notification, as River's client would insert it. It fails if a lane
 -- is no longer free. A turn that is handed over starts in the scheduler's own process: its
--- grant is bound to that worker, and its job is running there, as if the worker had fetched it.
+-- grant is bound to that worker, and it has no job.
 -- It leaves out messages that their sender has dropped or has locked to change them: a tick must not wait for a sender.
 with ready as materialized (
     select m.id from turnkeeper.messages m
     where m.id = any(@message_ids::bigint[]) and m.state = 'waiting' and m.dropped_at is null for update skip locked
 ), input as (
-    select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
+    select i.*, case when i.handed_to is null then nextval('turnkeeper.river_job_id_seq') end as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
     from (select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent,
         unnest(@grant_ids::uuid[]) as grant_id,
@@ -368,15 +368,10 @@ with ready as materialized (
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
-    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags, state, attempt,
-        attempted_at, attempted_by)
+    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags)
     select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue,
-        '2000-01-01', '{}',
-        (case when i.handed_to is null then 'available' else 'running' end)::turnkeeper.river_job_state,
-        (i.handed_to is not null)::integer,
-        case when i.handed_to is not null then g.granted_at end, case when i.handed_to is not null
-            then array[i.handed_to] end
-    from input i join granted g on g.lane = i.lane
+        '2000-01-01', '{}'
+    from input i join granted g on g.lane = i.lane where i.handed_to is null
 ), bell as (
     select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
     from (select distinct i.queue from input i where i.handed_to is null) q
@@ -417,17 +412,17 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
 
 -- name: GiveUpGrants :execrows
 -- Ends the leases of grants that this worker left because it could not write their end,
--- so that the scheduler finds them lost: grants that are bound to it, whoever fetched
--- their jobs, and unbound grants whose job it fetched and which is over. Grants that it
+-- so that the scheduler finds them lost: grants that are bound to it, whether they were
+-- handed over or whoever fetched their jobs, and unbound grants whose job it fetched and which is over. Grants that it
 -- left because the database was unavailable do not count against their messages: see
 -- turnkeeper.counts_as_loss.
 with given_up as (
     update turnkeeper.leases l set lease_until = clock_timestamp()
-    from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
+    from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
     where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
       and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running')
            and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text)
-      and j.attempted_at <= statement_timestamp() - @older::interval
+      and coalesce(j.attempted_at, t.granted_at) <= statement_timestamp() - @older::interval
       and l.grant_id <> all(@working::uuid[])
     returning l.grant_id, l.turn_id, l.lease_until
 )

@@ -79,12 +79,12 @@ func TestOneRowOfEachKindFails(t *testing.T) {
 			fmt.Sprint(turnOf(unreadable)), "drop table kept"},
 	}
 	ended := poison{
-		what: fmt.Sprintf("turn %d cannot be", turnOf(unended)), error: "ended_grants_grant_id_key", message: unended,
+		what: fmt.Sprintf("turn %d cannot be", turnOf(unended)), error: "ended_grants_pkey", message: unended,
 		harm: []string{
 			fmt.Sprintf(
-				`insert into ended_grants select lane || '/copy', token, grant_id, 0, job_id, worker_id, granted_at, lease_until, clock_timestamp(), 'finished'
+				`insert into ended_grants select lane, token, gen_random_uuid(), 0, job_id, worker_id, granted_at, lease_until, clock_timestamp(), 'finished'
 			from turns where id = %d`, turnOf(unended))},
-		heal: []string{"delete from ended_grants where lane like '%/copy'"},
+		heal: []string{"delete from ended_grants where turn_id = 0"},
 	}
 	granted := raising("grant", fmt.Sprintf("message %d cannot be", ungranted), "insert on turns",
 		fmt.Sprintf("new.message_id = %d", ungranted))

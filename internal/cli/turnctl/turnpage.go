@@ -397,6 +397,9 @@ func (p *turnPage) dispatch(n int, d turnkeeper.Dispatch) {
 		end = p.Paint(term.Warned, end)
 	}
 	p.Line("  %s  granted %s, worker %s, %s", p.Paint(term.Bold, fmt.Sprint(n)), p.At(d.GrantedAt), worker, end)
-	p.Line("     %s", p.Paint(term.Dim, fmt.Sprintf("token %d · grant %s · lease until %s · job %d", d.Token, d.GrantID,
-		p.Moment(d.Until), d.JobID)))
+	facts := fmt.Sprintf("token %d · grant %s · lease until %s", d.Token, d.GrantID, p.Moment(d.Until))
+	if d.JobID != 0 {
+		facts += fmt.Sprintf(" · job %d", d.JobID)
+	}
+	p.Line("     %s", p.Paint(term.Dim, facts))
 }

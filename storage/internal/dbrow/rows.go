@@ -257,8 +257,9 @@ func Dispatch(r dbsqlc.TurnkeeperLeaseLog) turnkeeper.Dispatch {
 	return turnkeeper.Dispatch{
 		Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(r.GrantID),
 		TurnID: turnkeeper.TurnID(r.TurnID),
-		JobID:  turnkeeper.JobID(r.JobID), WorkerID: turnkeeper.WorkerID(OrZero(r.WorkerID)), GrantedAt: r.GrantedAt,
-		Until: r.LeaseUntil, EndedAt: OrZero(r.EndedAt), Outcome: OrZero(r.Outcome),
+		JobID:  turnkeeper.JobID(OrZero(r.JobID)), WorkerID: turnkeeper.WorkerID(OrZero(r.WorkerID)),
+		GrantedAt: r.GrantedAt,
+		Until:     r.LeaseUntil, EndedAt: OrZero(r.EndedAt), Outcome: OrZero(r.Outcome),
 	}
 }
 

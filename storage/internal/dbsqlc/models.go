@@ -123,7 +123,7 @@ type TurnkeeperLeaseLog struct {
 	Token      int64
 	GrantID    string
 	TurnID     int64
-	JobID      int64
+	JobID      *int64
 	WorkerID   *string
 	GrantedAt  time.Time
 	LeaseUntil time.Time

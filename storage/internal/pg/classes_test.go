@@ -58,7 +58,7 @@ func TestClassesOfErrors(t *testing.T) {
 			t.Errorf("%s means that the database is away: %v", code, got)
 		}
 	}
-	if KeyTaken(&serverError{code: "23505", constraint: "ended_grants_grant_id_key"}) {
+	if KeyTaken(&serverError{code: "23505", constraint: "ended_grants_pkey"}) {
 		t.Error("a grant that has ended already counts as another writer's write")
 	}
 	for _, c := range []struct {

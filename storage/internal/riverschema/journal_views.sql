@@ -62,7 +62,7 @@ create table turnkeeper.lease_log (
     token       bigint not null,
     grant_id    uuid not null,
     turn_id     bigint not null,
-    job_id      bigint not null,
+    job_id      bigint,
     worker_id   text,
     granted_at  timestamptz not null,
     lease_until timestamptz not null,
