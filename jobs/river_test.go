@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
+	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 )
 
@@ -124,17 +125,21 @@ func TestAGrantInsertsItsJobAsRiverWould(t *testing.T) {
 // A turn that the scheduler hands to its own worker has no job, from its grant to its end.
 func TestATurnThatIsHandedOverHasNoJob(t *testing.T) {
 	s := newSite(t)
-	during := -1
-	s.start(kind{scheduler: true, model: func(context.Context, string) (string, error) {
-		during = one[int](s, "select count(*) from turnkeeper.river_job")
+	during := make(chan int, 1)
+	p := s.start(kind{slots: 1, passive: true, model: func(context.Context, string) (string, error) {
+		during <- one[int](s, "select count(*) from turnkeeper.river_job")
 		return "done", nil
 	}})
 	id := s.enqueue("clerk", "", "hello")
+	ticks := scheduler.New(scheduler.Config{Store: s.dispatcher(p), Local: p.worker})
+	if _, err := ticks.Tick(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s.reply(id)
 	view := s.view(id)
 	after := one[int](s, "select count(*) from turnkeeper.river_job")
-	if during != 0 || after != 0 || view.Turn.JobID != 0 || view.Dispatches[0].JobID != 0 {
-		t.Errorf("%d jobs during the turn, %d after it; the turn's is %d, its grant's %d", during, after,
+	if n := <-during; n != 0 || after != 0 || view.Turn.JobID != 0 || view.Dispatches[0].JobID != 0 {
+		t.Errorf("%d jobs during the turn, %d after it; the turn's is %d, its grant's %d", n, after,
 			view.Turn.JobID, view.Dispatches[0].JobID)
 	}
 }

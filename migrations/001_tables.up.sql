@@ -537,9 +537,10 @@ create table turnkeeper.requested_ends (
 );
 create index requested_ends_finish on turnkeeper.requested_ends (turn_id) where how = 'finish';
 
--- The journal: one row for each write of a turn, with everything that was decided and done since the row before. Rows
--- are only added, and the times of a turn's rows never decrease; only the events of a closed turn are deleted by age:
--- see expire. The views rounds, calls and turn_events show what the rows contain.
+-- The journal: one row for each write of a turn, with everything that was decided and done since the row before. That
+-- may be more than one answer of the model: see journal_answers. Rows are only added, and the times of a turn's rows
+-- never decrease; only the events of a closed turn are deleted by age: see expire. The views rounds, calls and
+-- turn_events show what the rows contain.
 create table turnkeeper.journal (
     turn_id  bigint not null,
     n        bigint not null, -- of the write, from 1 without gaps
@@ -562,7 +563,7 @@ create table turnkeeper.journal (
     rounds   integer[] not null,
     blocks   integer[] not null,
     data     text[] not null, -- JSON that may hold escapes that jsonb and the functions of json refuse; empty: none
-    -- the model's answer; null: the write has none
+    -- the model's answer, the last one if there are several; null: the write has none
     round     integer,
     answer    json, -- provider, model, usage, ...: see the view rounds
     calls     json, -- the calls it asks for, in order: see the view calls
@@ -570,6 +571,7 @@ create table turnkeeper.journal (
     reasoning text,
     raw       text, -- the answer as it came; not jsonb, because it is sent again byte for byte
     request   json, -- the recipe from which the request can be rebuilt
+    earlier   json, -- the answers before it, an object with the columns above for each; null: none
     -- results of calls, of this round or earlier ones: see the view calls; null: none
     results   json,
     primary key (turn_id, n)
@@ -581,7 +583,7 @@ do $$ begin
         alter column text set compression lz4,
         alter column reasoning set compression lz4, alter column raw set compression lz4, alter column request
             set compression lz4,
-        alter column results set compression lz4;
+        alter column earlier set compression lz4, alter column results set compression lz4;
 exception when feature_not_supported then null;
 end $$;
 
@@ -589,7 +591,7 @@ end $$;
 create function turnkeeper.newest_write(p_turn bigint) returns setof turnkeeper.journal stable language sql as $$
     (select * from turnkeeper.journal where turn_id = p_turn order by n desc limit 1)
     union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}',
-        null, null, null, null, null, null, null, null
+        null, null, null, null, null, null, null, null, null
     limit 1
 $$;
 

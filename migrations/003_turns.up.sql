@@ -28,32 +28,30 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- The journal
 ----------------------------------------------------------------------------------------------------
 
--- Append writes to the journals of turns: one or more rows for each, and the starts of calls. It is the fence: it locks
--- the turns' rows in the order of their ids, and a write is refused unless its writer has the turn's newest grant and
--- is the worker bound to it (see BindGrant), and has seen all earlier writes. The conditions contain no time. The
--- statement that compares the number of earlier rows sees all that were written under the lock. By its write_id, which
--- all its rows have, a writer whose commit was not answered finds out whether it was done: see ReadBack.
+-- Append writes to the journals of turns: a row for each, and the starts of calls. It is the fence: it locks the turns'
+-- rows in the order of their ids, and a write is refused unless its writer has the turn's newest grant and is the
+-- worker bound to it (see BindGrant), and has seen all earlier writes. The conditions contain no time. The statement
+-- that compares the number of earlier writes sees all that were done under the lock. By its write_id, a writer whose
+-- commit was not answered finds out whether it was done: see ReadBack.
 --
--- The i-th elements of the arrays are of one row. Rows of one write follow one another, and p_first has the number of
--- the first one. p_expected is the number of rows that the journal has before a row. p_counts has 11 numbers for each,
--- of its write up to this row: rounds, charged rounds, executed calls, tokens (input, output, read from a cache,
--- written to one, reasoning), and whether the usage is estimated; and the numbers of the row's first and last event in
--- the arrays of events. The events and starts of all rows are in one array each; p_start_writes has the number of each
--- start's row. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the approved arguments
--- (empty: no approval is needed): see check_approvals. p_run_args are the arguments that will run (empty: as planned),
--- p_hashes their hashes. p_answered are models that answered, and p_proofs what that proves: see note_models. Two
--- writes may be of one turn, which one of the writers has lost.
+-- The i-th elements of the arrays are of one write. p_counts has 11 numbers for each: rounds, charged rounds, executed
+-- calls, tokens (input, output, read from a cache, written to one, reasoning), whether the usage is estimated, and the
+-- numbers of its first and last event in the arrays of events. The events and starts of all writes are in one array
+-- each; p_start_writes has the number of each start's write. p_asks are the asks that the starts use up (0: none),
+-- p_run_hashes the hashes of the approved arguments (empty: no approval is needed): see check_approvals. p_run_args are
+-- the arguments that will run (empty: as planned), p_hashes their hashes. p_answered are models that answered, and
+-- p_proofs what that proves: see note_models. Two writes may be of one turn, which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are
 -- locked, lets no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the
--- numbers of the rows that were not written: with code TK001 or TK002, or with an empty code if the row was locked. It
+-- numbers of the writes that were not done: with code TK001 or TK002, or with an empty code if the row was locked. It
 -- raises an error if one of them is in p_strict, because the transaction has other statements for it.
 create function turnkeeper.append_many(
-    p_alone boolean, p_lock_wait text, p_strict boolean[], p_first integer[], p_turns bigint[], p_tokens bigint[],
-    p_grants uuid[], p_workers text[], p_expected bigint[], p_writes uuid[], p_counts bigint[],
+    p_alone boolean, p_lock_wait text, p_strict boolean[], p_turns bigint[], p_tokens bigint[], p_grants uuid[],
+    p_workers text[], p_expected bigint[], p_writes uuid[], p_counts bigint[],
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
     p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[],
-    p_requests text[], p_results text[],
+    p_requests text[], p_earlier text[], p_results text[],
     p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[],
     p_effects text[], p_nonces text[],
     p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_run_args text[],
@@ -61,9 +59,9 @@ create function turnkeeper.append_many(
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
-    unlocked integer[]; -- first rows of writes
-    held     integer[]; -- the same
-    done     uuid[];    -- the id of its write for each row
+    unlocked integer[];
+    held     integer[];
+    done     uuid[]; -- ids of writes
 begin
     -- Lateral, and with the fence's other conditions not in the where clause, so that Postgres can only look up the
     -- ids. A join that is planned while the table is small reads the whole table later.
@@ -72,24 +70,22 @@ begin
             and t.state = 'running' and t.worker_id = p_workers[w.i])
         into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
             lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x
-                where x.id = w.turn for no key update) t
-        where p_first[w.i] = w.i;
+                where x.id = w.turn for no key update) t;
     else
         perform set_config('lock_timeout', p_lock_wait, true);
         select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i]
             and t.state = 'running' and t.worker_id = p_workers[w.i])
         into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
             lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x
-                where x.id = w.turn for no key update skip locked) t
-        where p_first[w.i] = w.i;
+                where x.id = w.turn for no key update skip locked) t;
     end if;
     with written as (
         insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds,
             executed_calls,
             input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, types,
-            rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results)
-        select p_turns[h.i], p_expected[h.i] + 1, p_writes[h.i], w.last_seq + c.first - c.base + 1,
-            w.last_seq + c.last - c.base + 1,
+            rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, earlier,
+            results)
+        select p_turns[h.i], w.n + 1, p_writes[h.i], w.last_seq + 1, w.last_seq + c.last - c.first + 1,
             greatest(clock_timestamp(), w.at),
             w.inference_rounds + p_counts[c.at + 1], w.charged_rounds + p_counts[c.at + 2],
             w.executed_calls + p_counts[c.at + 3],
@@ -99,11 +95,11 @@ begin
             p_types[c.first:c.last], p_event_rounds[c.first:c.last], p_blocks[c.first:c.last], p_data[c.first:c.last],
             nullif(p_rounds[h.i], 0), nullif(p_answers[h.i], '')::json, nullif(p_calls[h.i], '')::json,
             case when p_rounds[h.i] > 0 then p_texts[h.i] end, case when p_rounds[h.i] > 0 then p_reasonings[h.i] end,
-            nullif(p_raws[h.i], ''), nullif(p_requests[h.i], '')::json, nullif(p_results[h.i], '')::json
-        from unnest(p_first) with ordinality h(first, i), lateral turnkeeper.newest_write(p_turns[h.i]) w,
-            lateral (select 11 * h.i - 11 as at, p_counts[11 * h.first - 1] as base, p_counts[11 * h.i - 1] as first,
-                p_counts[11 * h.i] as last) c
-        where h.first = any(held) and w.n = p_expected[h.first]
+            nullif(p_raws[h.i], ''), nullif(p_requests[h.i], '')::json, nullif(p_earlier[h.i], '')::json,
+            nullif(p_results[h.i], '')::json
+        from unnest(held) h(i), lateral turnkeeper.newest_write(p_turns[h.i]) w,
+            lateral (select 11 * h.i - 11 as at, p_counts[11 * h.i - 1] as first, p_counts[11 * h.i] as last) c
+        where w.n = p_expected[h.i]
         returning j.write_id
     )
     select array_agg(w.write_id) into done from written w;
@@ -136,11 +132,11 @@ begin
         write := i;
         if p_writes[i] = any(done) then
             continue;
-        elsif p_first[i] = any(held) then
+        elsif i = any(held) then
             code := 'TK002';
             message := format('the journal has moved on: it has %s writes, not the expected %s', (select n
-                from turnkeeper.newest_write(p_turns[i])), p_expected[p_first[i]]);
-        elsif p_alone or p_first[i] = any(unlocked) then
+                from turnkeeper.newest_write(p_turns[i])), p_expected[i]);
+        elsif p_alone or i = any(unlocked) then
             code := 'TK001';
             message := 'the lease is no longer held';
         else
@@ -176,7 +172,8 @@ returns void language sql as $$
     select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
         w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens,
         w.cache_write_tokens, w.reasoning_tokens,
-        w.usage_estimated, p_types, p_rounds, p_blocks, p_data, null, null, null, null, null, null, null, p_results
+        w.usage_estimated, p_types, p_rounds, p_blocks, p_data, null, null, null, null, null, null, null, null,
+        p_results
     from turnkeeper.newest_write(p_turn) w
 $$;
 

@@ -494,7 +494,7 @@ begin
       and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.user_name = s.user_name
           and t.conversation = s.conversation
             and t.ended_at is null)
-      and not exists (select from turnkeeper.turns t join turnkeeper.journal j on j.turn_id = t.id
+      and not exists (select from turnkeeper.turns t join turnkeeper.journal_answers j on j.turn_id = t.id
             where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
               and (j.request -> 'start' ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.api_conversations c using turnkeeper.messages m

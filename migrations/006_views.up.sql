@@ -2,7 +2,17 @@
 -- as the tables in storage/internal/riverschema/journal_views.sql, because sqlc does not know the columns of
 -- json_to_record.
 
--- The answers of models.
+-- The answers of models in the journal, one row each. Lateral, so that a join looks up the turn's rows by their key.
+-- The condition on the round is always true: without it, Postgres would expect 100 earlier answers in each row.
+create view turnkeeper.journal_answers as
+select j.turn_id, j.n, j.at, a.*
+from turnkeeper.journal j, lateral (
+    select j.round, j.answer, j.calls, j.text, j.reasoning, j.raw, j.request
+    union all select e.* from json_to_recordset(j.earlier) as e (round integer, answer json, calls json, text text,
+        reasoning text, raw text, request json) where e.round between 1 and j.round - 1
+) a where j.round is not null;
+
+-- The same, with what stands in the columns answer.
 create view turnkeeper.rounds as
 select j.turn_id, j.round,
     a.version, -- of the round and its calls: see storage/journal/version.go
@@ -13,12 +23,11 @@ select j.turn_id, j.round,
     coalesce(a.cached_tokens, 0) as cached_tokens, coalesce(a.cache_write_tokens, 0) as cache_write_tokens,
     coalesce(a.reasoning_tokens, 0) as reasoning_tokens, coalesce(a.usage_estimated, false) as usage_estimated,
     j.at as ended_at, j.n
-from turnkeeper.journal j, lateral json_to_record(j.answer) as a (version smallint, charged boolean,
+from turnkeeper.journal_answers j, lateral json_to_record(j.answer) as a (version smallint, charged boolean,
     provider text, model text,
     attempts integer, latency_ms bigint, finish_reason text, input_tokens bigint, output_tokens bigint,
     cached_tokens bigint, cache_write_tokens bigint,
-    reasoning_tokens bigint, usage_estimated boolean)
-where j.round is not null;
+    reasoning_tokens bigint, usage_estimated boolean);
 
 -- The results in the journal, one row each. A call that went to the background has several; the newest counts.
 create view turnkeeper.call_results as
@@ -65,7 +74,7 @@ select j.turn_id, j.round, c.ordinal, (select t.agent from turnkeeper.turns t wh
     coalesce(r.input_tokens, 0) as input_tokens, coalesce(r.output_tokens, 0) as output_tokens,
     coalesce(r.cached_tokens, 0) as cached_tokens, coalesce(r.cache_write_tokens, 0) as cache_write_tokens,
     coalesce(r.reasoning_tokens, 0) as reasoning_tokens, coalesce(r.usage_estimated, false) as usage_estimated
-from turnkeeper.journal j
+from turnkeeper.journal_answers j
 cross join lateral json_to_recordset(j.calls) as c (ordinal integer, wire_id text, provider_id text, name text,
     arguments text,
     raw_args text, args_hash text, effect text, paging boolean, state text, shown text, preview text)

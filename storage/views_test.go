@@ -26,7 +26,7 @@ func TestViewsHaveTheColumnsOfTheGeneratedCode(t *testing.T) {
 			from information_schema.columns where table_schema = $1 and table_name in (select table_name from information_schema.tables where table_schema = 'generated')`, schema)
 	}
 	if n := storagetest.One[int](h,
-		"select count(*) from information_schema.tables where table_schema = 'generated'"); n != 3 {
+		"select count(*) from information_schema.tables where table_schema = 'generated'"); n != 4 {
 		t.Errorf("%d tables", n)
 	}
 	if diff := cmp.Diff(strings.Split(columns("turnkeeper"), "\n"), strings.Split(columns("generated"),

@@ -10,14 +10,11 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// entry writes an entry to a draft of its turn, after the earlier ones of its write. The draft has the write's id for
-// the first of them. rings may be nil if the entry has no outcome.
+// entry writes an entry to a draft of its turn, after the earlier ones of its write. rings may be nil if the entry has
+// no outcome.
 func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
-	lastSeq, id := j.lastSeq, t.writes[len(t.writes)-1]
-	for i, part := range e.Sequence() {
-		if i > 0 {
-			t.writes = append(t.writes, id)
-		}
+	lastSeq := j.lastSeq
+	for _, part := range e.Sequence() {
 		j.remember(part.Round)
 		if err := j.fields(t, part, lastSeq, rings); err != nil {
 			return err

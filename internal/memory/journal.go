@@ -66,8 +66,7 @@ func (j *Journal) Append(ctx context.Context, e turnlog.Entry) error {
 		defer cancel()
 	}
 	again := false
-	entries := int64(len(e.Earlier)) + 1
-	err := j.write(ctx, commit.Write{Entries: entries, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+	err := j.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
 		id string) error {
 		if again && j.s.has(BugNumbersLost) {
 			j.lastSeq += eventsOf(e)

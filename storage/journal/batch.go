@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
@@ -21,11 +22,11 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool,
 	slices.SortFunc(changes, func(a, b *change) int { return cmp.Compare(a.grant.TurnID, b.grant.TurnID) })
 	p := &pg.Pipeline{}
 	refused = map[*change]error{}
-	params, owners := appendParams(changes, alone)
+	params := appendParams(changes, alone)
 	queue := func(q *dbsqlc.Queries) error {
 		found, err := q.AppendMany(ctx, params)
 		for _, r := range found {
-			c := owners[r.Write-1]
+			c := changes[r.Write-1]
 			refused[c] = pg.Refusal(r.Code, r.Message)
 			if r.Code == "" {
 				refused[c] = errAlone
@@ -35,20 +36,16 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool,
 	}
 	errs := []error{p.Rows(queue)}
 	for _, c := range changes {
-		for _, row := range c.rows() {
-			if row.before != nil {
-				errs = append(errs, row.before(ctx, p.Queries()))
-			}
+		if c.before != nil {
+			errs = append(errs, c.before(ctx, p.Queries()))
 		}
 	}
 	if ends := endParams(changes); len(ends.Turns) > 0 {
 		errs = append(errs, p.Queries().EndMany(ctx, ends))
 	}
 	for _, c := range changes {
-		for _, row := range c.rows() {
-			if row.after != nil {
-				errs = append(errs, row.after(ctx, p.Queries()))
-			}
+		if c.after != nil {
+			errs = append(errs, c.after(ctx, p.Queries()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -57,13 +54,10 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool,
 	return refused, p.Send(ctx, to, sent)
 }
 
-// rows returns the changes of a write in order. Each becomes one row of the journal.
-func (c *change) rows() []*change { return append(slices.Clip(c.earlier), c) }
-
-// appendParams returns the arguments of append_many, and the change that each row is of. A change that needs other
-// statements too is never refused by itself.
-func appendParams(changes []*change, alone bool) (p dbsqlc.AppendManyParams, owners []*change) {
-	p = dbsqlc.AppendManyParams{
+// appendParams returns the arguments of append_many. A change that needs other statements too is never refused by
+// itself.
+func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
+	p := dbsqlc.AppendManyParams{
 		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{},
 		Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
 		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{},
@@ -71,34 +65,27 @@ func appendParams(changes []*change, alone bool) (p dbsqlc.AppendManyParams, own
 		Asks: []int64{}, RunHashes: []string{}, RunArgs: []string{}, Answered: []string{}, Proofs: []int64{},
 	}
 	for _, c := range changes {
-		counts, first := [countsOfWrite]int64{}, int32(len(owners)+1) //nolint:gosec // at most 64 writes
-		rows := c.rows()
-		strict := slices.ContainsFunc(rows, func(row *change) bool { return row.before != nil || row.after != nil })
-		for _, row := range rows {
-			for i, n := range row.counts {
-				counts[i] += n
-			}
-			owners = append(owners, c)
-			p.Strict, p.First = append(p.Strict, strict), append(p.First, first)
-			addRow(&p, row, counts)
-		}
+		addRow(&p, c)
 	}
-	return p, owners
+	return p
 }
 
-// addRow adds a row of the journal. The counts are those of its write up to the row.
-func addRow(p *dbsqlc.AppendManyParams, c *change, counts [countsOfWrite]int64) {
+// addRow adds the row of a write.
+func addRow(p *dbsqlc.AppendManyParams, c *change) {
+	p.Strict = append(p.Strict, c.before != nil || c.after != nil)
 	p.Turns, p.Tokens = append(p.Turns, int64(c.grant.TurnID)), append(p.Tokens, c.grant.Token)
 	p.Grants, p.Workers = append(p.Grants, string(c.grant.GrantID)), append(p.Workers, string(c.grant.WorkerID))
 	p.Expected, p.Writes = append(p.Expected, c.expected), append(p.Writes, c.write)
 	first := int64(len(p.Types) + 1)
-	p.Counts = append(append(p.Counts, counts[:]...), first, first+int64(len(c.events.types))-1)
+	p.Counts = append(append(p.Counts, c.counts[:]...), first, first+int64(len(c.events.types))-1)
 	p.Types, p.EventRounds = append(p.Types, c.events.types...), append(p.EventRounds, c.events.rounds...)
 	p.Blocks, p.Data = append(p.Blocks, c.events.blocks...), append(p.Data, c.events.data...)
-	r := c.round
-	p.Rounds, p.Answers, p.Calls = append(p.Rounds, r.number), append(p.Answers, r.answer), append(p.Calls, r.calls)
-	p.Texts, p.Reasonings = append(p.Texts, r.text), append(p.Reasonings, r.reason)
-	p.Raws, p.Requests, p.Results = append(p.Raws, r.raw), append(p.Requests, r.request), append(p.Results, c.results)
+	r, earlier := c.newest()
+	p.Rounds, p.Answers, p.Calls = append(p.Rounds, r.Number), append(p.Answers, string(r.Answer)),
+		append(p.Calls, string(r.Calls))
+	p.Texts, p.Reasonings = append(p.Texts, r.Text), append(p.Reasonings, r.Reasoning)
+	p.Raws, p.Requests = append(p.Raws, dbrow.OrZero(r.Raw)), append(p.Requests, string(r.Request))
+	p.Earlier, p.Results = append(p.Earlier, encoded(earlier)), append(p.Results, encoded(c.results))
 	for _, s := range c.starts {
 		p.StartWrites = append(p.StartWrites, int32(len(p.Turns)))      //nolint:gosec // few
 		p.StartRounds = append(p.StartRounds, int32(s.Key.Round))       //nolint:gosec // few
@@ -110,6 +97,22 @@ func addRow(p *dbsqlc.AppendManyParams, c *change, counts [countsOfWrite]int64) 
 			append(p.RunArgs, s.RunArgs)
 	}
 	p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
+}
+
+// newest returns the newest answer of a change, or zero, and the others.
+func (c *change) newest() (newest storedRound, earlier []storedRound) {
+	if n := len(c.answers); n > 0 {
+		return c.answers[n-1], c.answers[:n-1]
+	}
+	return newest, nil
+}
+
+// encoded encodes a list for storage; empty: none.
+func encoded[T any](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return string(encode(list))
 }
 
 // endParams returns the arguments of end_many.

@@ -19,7 +19,7 @@ import (
 type callStates struct {
 	rounds   []turnkeeper.Round
 	planned  []turnkeeper.ToolCall // those of the entry's round, before the entry starts or answers any
-	results  string                // those of the entry, as stored
+	results  []storedResult        // those of the entry
 	released []turnkeeper.CallKey  // awaited calls that the entry has ended
 }
 
@@ -66,9 +66,7 @@ func (l *callStates) with(e turnlog.Entry, clean func(string) string) (callState
 	if err := after.answer(e.Results, clean, &results); err != nil {
 		return after, err
 	}
-	if len(results) > 0 {
-		after.results = encode(results)
-	}
+	after.results = results
 	return after, nil
 }
 
@@ -173,10 +171,10 @@ func usageOf(u turnkeeper.Usage) storedUsage {
 		u.Estimated}
 }
 
-// plannedJSON encodes the calls of an answer; empty: none.
-func plannedJSON(calls []turnkeeper.ToolCall) string {
+// plannedJSON encodes the calls of an answer; nil: none.
+func plannedJSON(calls []turnkeeper.ToolCall) []byte {
 	if len(calls) == 0 {
-		return ""
+		return nil
 	}
 	stored := make([]storedCall, len(calls))
 	for i, c := range calls {
@@ -213,15 +211,19 @@ func orElse(p *string, other string) string {
 func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 	var l callStates
 	for _, w := range writes {
-		if w.Round > 0 {
-			r, ok := pastRound(w)
+		answers, err := pastAnswers(w)
+		if err != nil {
+			return nil
+		}
+		for _, a := range answers {
+			r, ok := pastRound(a)
 			if !ok {
 				return nil
 			}
 			l.rounds = append(l.rounds, r)
 		}
 		var results []storedResult
-		if decode(w.Results, &results) != nil {
+		if decode([]byte(w.Results), &results) != nil {
 			return nil
 		}
 		for _, r := range results {
@@ -241,17 +243,27 @@ func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 	return l.rounds
 }
 
-// pastRound returns the round of a write as a history shows it. ok is false if this program cannot read it.
-func pastRound(w dbsqlc.PastJournalsRow) (_ turnkeeper.Round, ok bool) {
+// pastAnswers returns the answers of a write, oldest first.
+func pastAnswers(w dbsqlc.PastJournalsRow) (answers []storedRound, err error) {
+	err = decode([]byte(w.Earlier), &answers)
+	if w.Round > 0 {
+		answers = append(answers, storedRound{Number: w.Round, Answer: []byte(w.Answer), Calls: []byte(w.Calls),
+			Text: w.Text, Raw: &w.Raw, Request: []byte(w.Request)})
+	}
+	return answers, err
+}
+
+// pastRound returns an answer as a history shows it. ok is false if this program cannot read it.
+func pastRound(s storedRound) (_ turnkeeper.Round, ok bool) {
 	var answer storedAnswer
 	var calls []storedCall
-	if decode(w.Answer, &answer) != nil || decode(w.Calls, &calls) != nil || answer.Version > journalVersion {
+	if decode(s.Answer, &answer) != nil || decode(s.Calls, &calls) != nil || answer.Version > journalVersion {
 		return turnkeeper.Round{}, false
 	}
-	r := turnkeeper.Round{Number: int(w.Round), Provider: answer.Provider, Text: w.Text,
-		Recipe: dbrow.Recipe([]byte(w.Request))}
-	if w.Raw != "" {
-		r.Raw = []byte(w.Raw)
+	r := turnkeeper.Round{Number: int(s.Number), Provider: answer.Provider, Text: s.Text,
+		Recipe: dbrow.Recipe(s.Request)}
+	if s.Raw != nil && *s.Raw != "" {
+		r.Raw = []byte(*s.Raw)
 	}
 	for _, c := range calls {
 		r.Calls = append(r.Calls, turnkeeper.ToolCall{
@@ -264,20 +276,20 @@ func pastRound(w dbsqlc.PastJournalsRow) (_ turnkeeper.Round, ok bool) {
 }
 
 // decode decodes stored JSON. Empty text stands for no value.
-func decode(stored string, into any) error {
-	if stored == "" {
+func decode(stored []byte, into any) error {
+	if len(stored) == 0 {
 		return nil
 	}
-	return json.Unmarshal([]byte(stored), into)
+	return json.Unmarshal(stored, into)
 }
 
 // encode encodes a value as JSON. Its text must be clean.
-func encode(v any) string {
+func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		panic(err) // no value of these types is refused
 	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"slices"
@@ -14,37 +15,42 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// A step is the position of an entry in a write.
+// A step is the position of a write in a transaction.
 type step struct {
 	id    string // of the write
-	after int64  // entries before it in the same write
+	after int64  // rows of the journal before it in the same transaction
 }
 
-// A change is an entry in the form in which it is sent: its journal row, the starts of its calls, the end of its
+// A change is a write in the form in which it is sent: its journal row, the starts of its calls, the end of its
 // dispatch, and additional statements.
 type change struct {
-	earlier  []*change // of the same write, which come before it
 	grant    turnkeeper.Grant
 	write    string
 	expected int64
 	counts   [countsOfWrite]int64
 	events   storedEvents
-	round    storedRound
-	results  string
+	answers  []storedRound // oldest first
+	results  []storedResult
 	starts   []start
 	answered answers               // of models
 	states   callStates            // of the calls, after the change
 	parts    []turnlog.RequestPart // that it stores
 
-	before func(context.Context, *dbsqlc.Queries) error // statements before the end; nil: none
-	end    *end                                         // nil: the dispatch continues
-	after  func(context.Context, *dbsqlc.Queries) error // statements after the end; nil: none
+	before statements // before the end; nil: none
+	end    *end       // nil: the dispatch continues
+	after  statements // after the end; nil: none
 }
 
-// A storedRound is an answer of the model as the columns of the table journal.
+// A storedRound is an answer of the model as the columns of the table journal have it, and an element of the column
+// earlier.
 type storedRound struct {
-	number                                    int32 // 0: no answer
-	answer, calls, text, reason, raw, request string
+	Number    int32           `json:"round"` // 0: no answer
+	Answer    json.RawMessage `json:"answer"`
+	Calls     json.RawMessage `json:"calls,omitempty"`
+	Text      string          `json:"text"`
+	Reasoning string          `json:"reasoning"`
+	Raw       *string         `json:"raw,omitempty"`
+	Request   json.RawMessage `json:"request,omitempty"`
 }
 
 // countsOfWrite is the number of counts that append_many takes for a write, without those of its events.
@@ -87,26 +93,62 @@ func answersOf(e turnlog.Entry, turn turnkeeper.TurnID) answers {
 	return a
 }
 
-// whole returns the change for a write: its last entry, with the earlier ones.
-func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.DispatchEnd) (c *change, err error) {
+// whole returns the change for a write: an entry, with its earlier ones.
+func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.DispatchEnd) (whole *change, err error) {
 	before := w.calls
 	defer func() { w.calls = before }()
 	parts := e.Sequence()
 	for i := 1; i < len(parts); i++ { // the parts of all requests are inserted together: see queueParts
 		parts[0].Parts, parts[i].Parts = append(slices.Clip(parts[0].Parts), parts[i].Parts...), nil
 	}
-	var earlier []*change
-	for i, part := range parts {
-		if c, err = w.change(step{id: id, after: int64(i)}, part, ending); err != nil {
+	for _, part := range parts {
+		c, err := w.change(step{id: id}, part, ending)
+		if err != nil {
 			return nil, err
 		}
-		if i < len(e.Earlier) {
-			earlier = append(earlier, c)
+		if whole != nil {
+			c.follow(whole)
 		}
-		w.calls = c.states
+		whole, w.calls = c, c.states
 	}
-	c.earlier = earlier
-	return c, nil
+	return whole, nil
+}
+
+// follow adds to a change the one before it in the same write.
+func (c *change) follow(before *change) {
+	for i, n := range before.counts {
+		c.counts[i] += n
+	}
+	c.events.types, c.events.data = slices.Concat(before.events.types, c.events.types),
+		slices.Concat(before.events.data, c.events.data)
+	c.events.rounds, c.events.blocks = slices.Concat(before.events.rounds, c.events.rounds),
+		slices.Concat(before.events.blocks, c.events.blocks)
+	c.answers = slices.Concat(before.answers, c.answers)
+	replaced := func(r storedResult) bool { // the newest result of a call counts
+		return slices.ContainsFunc(c.results, func(n storedResult) bool {
+			return n.Round == r.Round && n.Ordinal == r.Ordinal
+		})
+	}
+	c.results = slices.Concat(slices.DeleteFunc(slices.Clone(before.results), replaced), c.results)
+	c.starts = slices.Concat(before.starts, c.starts)
+	c.answered.models = slices.Concat(before.answered.models, c.answered.models)
+	c.answered.proofs = slices.Concat(before.answered.proofs, c.answered.proofs)
+	c.parts = slices.Concat(before.parts, c.parts)
+	c.before, c.after = both(before.before, c.before), both(before.after, c.after)
+}
+
+// statements queue statements of a transaction.
+type statements func(context.Context, *dbsqlc.Queries) error
+
+// both returns the statements of first, then those of second. nil: none.
+func both(first, second statements) statements {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, q *dbsqlc.Queries) error { return errors.Join(first(ctx, q), second(ctx, q)) }
 }
 
 // change returns the change for an entry without its earlier ones. It fails if the state of the turn's calls does not
@@ -187,21 +229,24 @@ func (w *Writer) setBefore(c *change, e turnlog.Entry) {
 // setRound sets the answer of a change: the newest of the rounds.
 func (w *Writer) setRound(c *change, calls callStates) {
 	r := calls.rounds[len(calls.rounds)-1]
-	c.round.number = int32(r.Number) //nolint:gosec // at most 20
-	c.round.text, c.round.reason = w.clean(r.Text), w.clean(r.Reasoning)
-	c.round.answer = encode(storedAnswer{
+	stored := storedRound{
+		Number: int32(r.Number), //nolint:gosec // at most 20
+		Text:   w.clean(r.Text), Reasoning: w.clean(r.Reasoning), Calls: plannedJSON(calls.planned),
+	}
+	stored.Answer = encode(storedAnswer{
 		Version: journalVersion, Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model),
 		Attempts:  r.Attempts,
 		LatencyMS: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason),
 		storedUsage: usageOf(r.Usage),
 	})
-	c.round.calls = plannedJSON(calls.planned)
-	if r.Raw != nil {
-		c.round.raw = w.clean(string(r.Raw))
+	if len(r.Raw) > 0 {
+		raw := w.clean(string(r.Raw))
+		stored.Raw = &raw
 	}
 	if r.Recipe != nil {
-		c.round.request = w.clean(recipeJSON(*r.Recipe))
+		stored.Request = []byte(w.clean(recipeJSON(*r.Recipe)))
 	}
+	c.answers = []storedRound{stored}
 }
 
 // anyAwaited reports whether a start is of a detached call or a sub-agent.

@@ -53,8 +53,7 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.Dis
 	}
 	var c *change // of the newest attempt
 	events := e.Events
-	entries := int64(len(e.Earlier)) + 1
-	err := w.write(ctx, commit.Write{Entries: entries, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
+	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context,
 		id string) (err error) {
 		e.Events = w.noteWait(events)
 		if c == nil || len(e.Events) > len(events) { // each attempt has the same id
@@ -66,9 +65,7 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.Dis
 	}})
 	if err == nil {
 		w.calls = c.states
-		for _, row := range c.rows() {
-			w.store.parts.add(row.parts)
-		}
+		w.store.parts.add(c.parts)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ from turnkeeper.call_results r left join turnkeeper.calls c using (turn_id, roun
 select 'turn ' || turn_id || ' call ' || round || '.' || ordinal || ' from ' || before || ' to ' || state from (
     select m.*, lag(state) over (partition by turn_id, round, ordinal order by n, step) as before from (
         select j.turn_id, j.round, c.ordinal, j.n, 0 as step, c.state
-        from turnkeeper.journal j, lateral json_to_recordset(j.calls) as c (ordinal integer, state text)
+        from turnkeeper.journal_answers j, lateral json_to_recordset(j.calls) as c (ordinal integer, state text)
             where j.calls is not null union all
         select turn_id, round, ordinal, n, 1, 'started' from turnkeeper.call_starts where n > 0 union all
         select turn_id, round, ordinal, n, 2, state from turnkeeper.call_results

@@ -1,11 +1,11 @@
 -- name: AppendMany :many
 -- Returns the rows that were refused, or skipped because the turn's row is locked: none if alone. See the function.
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[], @first::integer[],
+from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[],
     @turns::bigint[], @tokens::bigint[], @grants::uuid[], @workers::text[], @expected::bigint[],
     @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
     @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[],
-    @requests::text[], @results::text[],
+    @requests::text[], @earlier::text[], @results::text[],
     @start_writes::integer[], @start_rounds::integer[], @start_ordinals::integer[], @attempts::integer[],
     @effects::text[], @nonces::text[],
     @agents::text[], @names::text[], @hashes::text[], @asks::bigint[], @run_hashes::text[], @run_args::text[],

@@ -60,7 +60,7 @@ select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::tex
     coalesce(j.calls::text, '')::text as calls,
     coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text,
         '')::text as results,
-    coalesce(j.request::text, '')::text as request
+    coalesce(j.request::text, '')::text as request, coalesce(j.earlier::text, '')::text as earlier
 from (select unnest(@turn_ids::bigint[]) as id) w,
     -- offset 0: by key
     lateral (select * from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null

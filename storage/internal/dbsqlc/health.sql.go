@@ -163,7 +163,7 @@ func (q *Queries) FailedMessages(ctx context.Context, arg FailedMessagesParams) 
 const ListModels = `-- name: ListModels :many
 with answered as (
     select distinct r.request ->> 'provider' || '/' || (r.request ->> 'model') as model
-    from (select request from turnkeeper.journal where round is not null order by turn_id desc, n desc limit 1000) r
+    from (select request from turnkeeper.journal_answers order by turn_id desc, n desc limit 1000) r
 )
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures,
     coalesce(h.error_class, '')::text as error_class,

@@ -36,11 +36,11 @@ func (q *Queries) AddEvents(ctx context.Context, arg AddEventsParams) error {
 
 const AppendMany = `-- name: AppendMany :many
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[], $4::integer[],
-    $5::bigint[], $6::bigint[], $7::uuid[], $8::text[], $9::bigint[],
-    $10::uuid[], $11::bigint[], $12::text[], $13::integer[], $14::integer[], $15::text[],
-    $16::integer[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[],
-    $22::text[], $23::text[],
+from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[],
+    $4::bigint[], $5::bigint[], $6::uuid[], $7::text[], $8::bigint[],
+    $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
+    $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
+    $21::text[], $22::text[], $23::text[],
     $24::integer[], $25::integer[], $26::integer[], $27::integer[],
     $28::text[], $29::text[],
     $30::text[], $31::text[], $32::text[], $33::bigint[], $34::text[], $35::text[],
@@ -51,7 +51,6 @@ type AppendManyParams struct {
 	Alone         bool
 	LockWait      string
 	Strict        []bool
-	First         []int32
 	Turns         []int64
 	Tokens        []int64
 	Grants        []string
@@ -70,6 +69,7 @@ type AppendManyParams struct {
 	Reasonings    []string
 	Raws          []string
 	Requests      []string
+	Earlier       []string
 	Results       []string
 	StartWrites   []int32
 	StartRounds   []int32
@@ -99,7 +99,6 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 		arg.Alone,
 		arg.LockWait,
 		arg.Strict,
-		arg.First,
 		arg.Turns,
 		arg.Tokens,
 		arg.Grants,
@@ -118,6 +117,7 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 		arg.Reasonings,
 		arg.Raws,
 		arg.Requests,
+		arg.Earlier,
 		arg.Results,
 		arg.StartWrites,
 		arg.StartRounds,

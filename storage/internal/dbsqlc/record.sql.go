@@ -239,10 +239,10 @@ select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::tex
     coalesce(j.calls::text, '')::text as calls,
     coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text,
         '')::text as results,
-    coalesce(j.request::text, '')::text as request
+    coalesce(j.request::text, '')::text as request, coalesce(j.earlier::text, '')::text as earlier
 from (select unnest($1::bigint[]) as id) w,
     -- offset 0: by key
-    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null
+    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, earlier, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null
         or q.results is not null) order by q.n offset 0) j
 order by j.turn_id, j.n
 `
@@ -256,6 +256,7 @@ type PastJournalsRow struct {
 	Raw     string
 	Results string
 	Request string
+	Earlier string
 }
 
 // What the history of a later turn shows of earlier turns, and their recipes.
@@ -277,6 +278,7 @@ func (q *Queries) PastJournals(ctx context.Context, turnIds []int64) ([]PastJour
 			&i.Raw,
 			&i.Results,
 			&i.Request,
+			&i.Earlier,
 		); err != nil {
 			return nil, err
 		}

@@ -1,5 +1,18 @@
 -- The views of migrations/006_views.up.sql as sqlc sees them. A test compares the columns.
 
+create table turnkeeper.journal_answers (
+    turn_id          bigint not null,
+    n                bigint not null,
+    at               timestamptz not null,
+    round            integer not null,
+    answer           json not null,
+    calls            json,
+    text             text not null,
+    reasoning        text not null,
+    raw              text,
+    request          json
+);
+
 create table turnkeeper.rounds (
     turn_id          bigint not null,
     round            integer not null,
