@@ -36,10 +36,10 @@ create trigger turn_moves before update of state on turnkeeper.turns
 --
 -- The i-th elements of the arrays are of one write. p_counts has 11 numbers for each: rounds, charged rounds, executed
 -- calls, tokens (input, output, read from a cache, written to one, reasoning), whether the usage is estimated, and the
--- numbers of its first and last event in the arrays of events. The events and starts of all writes are in one array
--- each; p_start_writes has the number of each start's write. p_asks are the asks that the starts use up (0: none),
--- p_run_hashes the hashes of the approved arguments (empty: no approval is needed): see check_approvals. p_run_args are
--- the arguments that will run (empty: as planned), p_hashes their hashes. p_answered are models that answered, and
+-- numbers of its first and last event in the arrays of events, which have the events of all writes. p_starts has an
+-- object for each start, with the number of its write; null: none. Of a start, ask is the ask that it uses up (0:
+-- none), run_hash the hash of the approved arguments (empty: no approval is needed, see check_approvals), run_args the
+-- arguments that will run (empty: as planned), and args_hash their hash. p_answered are models that answered, and
 -- p_proofs what that proves: see note_models. Two writes may be of one turn, which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are
@@ -52,10 +52,8 @@ create function turnkeeper.append_many(
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
     p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[],
     p_requests text[], p_earlier text[], p_results text[],
-    p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[],
-    p_effects text[], p_nonces text[],
-    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_run_args text[],
-        p_answered text[], p_proofs bigint[]
+    p_starts json,
+    p_answered text[], p_proofs bigint[]
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -103,22 +101,19 @@ begin
         returning j.write_id
     )
     select array_agg(w.write_id) into done from written w;
-    if cardinality(p_nonces) > 0 then
+    if p_starts is not null then
         perform turnkeeper.check_approvals(array_agg(p_turns[s.write]), array_agg(s.round), array_agg(s.ordinal),
-            array_agg(s.attempt),
-            array_agg(s.ask), array_agg(s.hash))
-        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_asks, p_run_hashes) as s(write,
-            round, ordinal, attempt, ask, hash)
+            array_agg(s.attempt), array_agg(s.ask), array_agg(s.run_hash))
+        from json_to_recordset(p_starts) as s (write integer, round integer, ordinal integer, attempt integer,
+            ask bigint, run_hash text)
         where p_writes[s.write] = any(done);
-        insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id,
-            started_at, agent, name, args_hash,
-            ask_id, run_hash, run_args)
-        select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce,
-            p_workers[s.write], j.at, s.agent, s.name, s.hash,
-            nullif(s.ask, 0), nullif(s.run_hash, ''), nullif(s.run_args, '')
-        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents,
-            p_names, p_hashes, p_asks, p_run_hashes, p_run_args)
-            as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash, ask, run_hash, run_args)
+        insert into turnkeeper.call_starts (turn_id, n, token, worker_id, started_at, round, ordinal, attempt, effect,
+            nonce, agent, name, args_hash, ask_id, run_hash, run_args)
+        select p_turns[s.write], j.n, p_tokens[s.write], p_workers[s.write], j.at, s.round, s.ordinal, s.attempt,
+            s.effect, s.nonce, s.agent, s.name, s.args_hash, nullif(s.ask, 0), nullif(s.run_hash, ''),
+            nullif(s.run_args, '')
+        from json_to_recordset(p_starts) as s (write integer, round integer, ordinal integer, attempt integer,
+            effect text, nonce text, agent text, name text, args_hash text, ask bigint, run_hash text, run_args text)
         join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
         where j.write_id = p_writes[s.write] and j.write_id = any(done);
     end if;

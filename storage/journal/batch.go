@@ -59,14 +59,17 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool,
 func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 	p := dbsqlc.AppendManyParams{
 		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{},
-		Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
-		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{},
-		Names: []string{}, Hashes: []string{},
-		Asks: []int64{}, RunHashes: []string{}, RunArgs: []string{}, Answered: []string{}, Proofs: []int64{},
+		Data: []string{}, Answered: []string{}, Proofs: []int64{},
 	}
-	for _, c := range changes {
+	var starts []storedStart
+	for i, c := range changes {
 		addRow(&p, c)
+		for _, s := range c.starts {
+			s.Write = i + 1
+			starts = append(starts, s)
+		}
 	}
+	p.Starts = encoded(starts)
 	return p
 }
 
@@ -86,16 +89,6 @@ func addRow(p *dbsqlc.AppendManyParams, c *change) {
 	p.Texts, p.Reasonings = append(p.Texts, r.Text), append(p.Reasonings, r.Reasoning)
 	p.Raws, p.Requests = append(p.Raws, dbrow.OrZero(r.Raw)), append(p.Requests, string(r.Request))
 	p.Earlier, p.Results = append(p.Earlier, encoded(earlier)), append(p.Results, encoded(c.results))
-	for _, s := range c.starts {
-		p.StartWrites = append(p.StartWrites, int32(len(p.Turns)))      //nolint:gosec // few
-		p.StartRounds = append(p.StartRounds, int32(s.Key.Round))       //nolint:gosec // few
-		p.StartOrdinals = append(p.StartOrdinals, int32(s.Key.Ordinal)) //nolint:gosec // few
-		p.Attempts = append(p.Attempts, int32(s.Attempt))               //nolint:gosec // few
-		p.Effects, p.Nonces = append(p.Effects, string(orOnce(s.Effect))), append(p.Nonces, s.Nonce)
-		p.Agents, p.Names, p.Hashes = append(p.Agents, s.agent), append(p.Names, s.name), append(p.Hashes, s.hash)
-		p.Asks, p.RunHashes, p.RunArgs = append(p.Asks, int64(s.Ask)), append(p.RunHashes, s.Hash),
-			append(p.RunArgs, s.RunArgs)
-	}
 	p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
 }
 

@@ -31,7 +31,7 @@ type change struct {
 	events   storedEvents
 	answers  []storedRound // oldest first
 	results  []storedResult
-	starts   []start
+	starts   []storedStart
 	answered answers               // of models
 	states   callStates            // of the calls, after the change
 	parts    []turnlog.RequestPart // that it stores
@@ -56,9 +56,20 @@ type storedRound struct {
 // countsOfWrite is the number of counts that append_many takes for a write, without those of its events.
 const countsOfWrite = 9
 
-type start struct {
-	turnlog.CallStart
-	agent, name, hash string
+// A storedStart is the start of a call as append_many takes it.
+type storedStart struct {
+	Write    int               `json:"write"` // number of its write in the statement
+	Round    int               `json:"round"`
+	Ordinal  int               `json:"ordinal"`
+	Attempt  int               `json:"attempt"`
+	Effect   turnkeeper.Effect `json:"effect"`
+	Nonce    string            `json:"nonce"`
+	Agent    string            `json:"agent"`
+	Name     string            `json:"name"`
+	ArgsHash string            `json:"args_hash"`
+	Ask      int64             `json:"ask"` // 0: none
+	RunHash  string            `json:"run_hash"`
+	RunArgs  string            `json:"run_args,omitempty"`
 }
 
 type end struct {
@@ -175,8 +186,11 @@ func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.DispatchEnd) (*
 	}
 	for _, s := range e.Starts {
 		call := calls.call(s.Key)
-		s.RunArgs = w.clean(s.RunArgs)
-		c.starts = append(c.starts, start{s, w.agent, call.Name, call.ArgsHash})
+		c.starts = append(c.starts, storedStart{
+			Round: s.Key.Round, Ordinal: s.Key.Ordinal, Attempt: s.Attempt, Effect: orOnce(s.Effect), Nonce: s.Nonce,
+			Agent: w.agent, Name: call.Name, ArgsHash: call.ArgsHash, Ask: int64(s.Ask), RunHash: s.Hash,
+			RunArgs: w.clean(s.RunArgs),
+		})
 	}
 	var answered answers
 	if !notesModels(e) {

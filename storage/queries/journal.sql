@@ -6,10 +6,7 @@ from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[
     @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
     @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[],
     @requests::text[], @earlier::text[], @results::text[],
-    @start_writes::integer[], @start_rounds::integer[], @start_ordinals::integer[], @attempts::integer[],
-    @effects::text[], @nonces::text[],
-    @agents::text[], @names::text[], @hashes::text[], @asks::bigint[], @run_hashes::text[], @run_args::text[],
-        @answered::text[], @proofs::bigint[]);
+    nullif(@starts::text, '')::json, @answered::text[], @proofs::bigint[]);
 
 -- name: EndMany :exec
 -- Ends dispatches, and then notes models that answered: see the function note_models.

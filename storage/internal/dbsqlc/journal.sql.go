@@ -41,50 +41,36 @@ from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[],
     $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
     $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
     $21::text[], $22::text[], $23::text[],
-    $24::integer[], $25::integer[], $26::integer[], $27::integer[],
-    $28::text[], $29::text[],
-    $30::text[], $31::text[], $32::text[], $33::bigint[], $34::text[], $35::text[],
-        $36::text[], $37::bigint[])
+    nullif($24::text, '')::json, $25::text[], $26::bigint[])
 `
 
 type AppendManyParams struct {
-	Alone         bool
-	LockWait      string
-	Strict        []bool
-	Turns         []int64
-	Tokens        []int64
-	Grants        []string
-	Workers       []string
-	Expected      []int64
-	Writes        []string
-	Counts        []int64
-	Types         []string
-	EventRounds   []int32
-	Blocks        []int32
-	Data          []string
-	Rounds        []int32
-	Answers       []string
-	Calls         []string
-	Texts         []string
-	Reasonings    []string
-	Raws          []string
-	Requests      []string
-	Earlier       []string
-	Results       []string
-	StartWrites   []int32
-	StartRounds   []int32
-	StartOrdinals []int32
-	Attempts      []int32
-	Effects       []string
-	Nonces        []string
-	Agents        []string
-	Names         []string
-	Hashes        []string
-	Asks          []int64
-	RunHashes     []string
-	RunArgs       []string
-	Answered      []string
-	Proofs        []int64
+	Alone       bool
+	LockWait    string
+	Strict      []bool
+	Turns       []int64
+	Tokens      []int64
+	Grants      []string
+	Workers     []string
+	Expected    []int64
+	Writes      []string
+	Counts      []int64
+	Types       []string
+	EventRounds []int32
+	Blocks      []int32
+	Data        []string
+	Rounds      []int32
+	Answers     []string
+	Calls       []string
+	Texts       []string
+	Reasonings  []string
+	Raws        []string
+	Requests    []string
+	Earlier     []string
+	Results     []string
+	Starts      string
+	Answered    []string
+	Proofs      []int64
 }
 
 type AppendManyRow struct {
@@ -119,18 +105,7 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 		arg.Requests,
 		arg.Earlier,
 		arg.Results,
-		arg.StartWrites,
-		arg.StartRounds,
-		arg.StartOrdinals,
-		arg.Attempts,
-		arg.Effects,
-		arg.Nonces,
-		arg.Agents,
-		arg.Names,
-		arg.Hashes,
-		arg.Asks,
-		arg.RunHashes,
-		arg.RunArgs,
+		arg.Starts,
 		arg.Answered,
 		arg.Proofs,
 	)
