@@ -13,11 +13,28 @@ import (
 // deadlock, lock timeout, full disk. A write fails in its statement or at the commit.
 func TestRaisedErrors(t *testing.T) {
 	t.Parallel()
+	t.Run("handed over", func(t *testing.T) {
+		tables := []string{"messages", "leases", "turns", "journal", "call_starts", "replies"}
+		if env.LongFaults {
+			tables = append(tables, "worker_heartbeat")
+		}
+		raiseErrors(t, tables, "api,scheduler,webhooks,worker")
+	})
+	t.Run("through the queue", func(t *testing.T) { // else a turn has no job
+		raiseErrors(t, []string{"river_job"}, "scheduler", "worker")
+	})
+}
+
+// raiseErrors raises errors in each of the tables, while there is a process for each of the roles.
+func raiseErrors(t *testing.T, tables []string, roles ...string) {
+	t.Parallel()
 	codes := []string{"40001", "40P01", "55P03", "53100"}
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
 	e.Model.Then(standardTurn)
-	e.StartWorker()
+	for _, role := range roles {
+		e.StartWorker("--roles", role)
+	}
 	wantAnswered(e, acceptAndAwait(e, "warm"), "warm")
 	e.Exec("create sequence raised minvalue 0")
 	e.Exec(`create function raise_error() returns trigger language plpgsql as $$
@@ -28,10 +45,6 @@ func TestRaisedErrors(t *testing.T) {
 			return new;
 		end $$`)
 	n := 0
-	tables := []string{"messages", "leases", "turns", "river_job", "journal", "call_starts", "replies"}
-	if env.LongFaults {
-		tables = append(tables, "worker_heartbeat")
-	}
 	for _, table := range tables {
 		for _, at := range []string{"statement", "commit"} {
 			for range env.FaultCount(1, len(codes)) {
@@ -86,7 +99,8 @@ func TestLockedRows(t *testing.T) {
 		}
 		return meanwhile(func() { lockForLong(e, lock) }, standardTurn(r))
 	})
-	e.StartWorker()
+	e.StartWorker("--roles", "scheduler") // so that the turns have jobs
+	e.StartWorker("--roles", "worker")
 	for body := range rows {
 		wantAnswered(e, acceptAndAwait(e, body), body)
 	}
