@@ -61,6 +61,7 @@ func (e *Env) inProcess(stdin, program string, args ...string) Result {
 	code := map[string]shell.Program{"turnctl": turnctl.Program(), "enqueue": enqueue.Program()}[program].Run(ctx, ctx,
 		shell.Environment{
 			Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Zone: time.UTC,
+			Keeper: e.keeper.of(vars, settings),
 			Getenv: func(name string) (string, bool) { value, set := vars[name]; return value, set },
 		})
 	return Result{out.String(), errs.String(), code}
