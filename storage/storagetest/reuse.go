@@ -159,7 +159,8 @@ func (r *reusable) reset(ctx context.Context) error {
 	if err := r.awaitAlone(ctx); err != nil {
 		return err
 	}
-	// Without triggers and foreign keys. Setting that on a connection of the store would make it plan all statements again.
+	// Without triggers and foreign keys. Setting that on a connection of the store would make it plan all statements
+	// again.
 	if _, err := r.admin.Exec(ctx, strings.Join(r.empty, "; ")); err != nil {
 		return err
 	}

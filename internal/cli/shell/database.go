@@ -41,7 +41,7 @@ func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.C
 			return err
 		}
 	}
-	db, kept, err := s.Keeper.database(ctx, cfg, NewLogger(cfg, s.Stderr), s.Fault)
+	db, kept, err := keeperOf(ctx).database(ctx, cfg, NewLogger(cfg, s.Stderr), s.Fault)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,24 @@ import (
 	"turnkeeper/internal/fault"
 )
 
-// A Keeper keeps the databases that commands open, for later commands of this process with the same settings. Only tests
-// have one, which run many commands: opening connections and planning statements takes longer than most commands.
+// A Keeper keeps the databases that commands open, for later commands of this process with the same settings. Only
+// tests have one, which run many commands: opening connections and planning statements takes longer than most commands.
 type Keeper struct {
 	mu   sync.Mutex
 	open map[string]*database.Database // by URL
+}
+
+type keeperKey struct{}
+
+// With returns a context whose commands use the Keeper. nil: each opens its own database.
+func (k *Keeper) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, keeperKey{}, k)
+}
+
+// keeperOf returns the Keeper of a context, or nil.
+func keeperOf(ctx context.Context) *Keeper {
+	k, _ := ctx.Value(keeperKey{}).(*Keeper)
+	return k
 }
 
 // keptConns is the pool size of a kept database: commands that run at the same time do not wait for each other.

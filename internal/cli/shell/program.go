@@ -48,7 +48,6 @@ type Environment struct {
 	Now            func() time.Time // nil: time.Now
 	Zone           *time.Location   // for times in text output; nil: the machine's
 	Reload         <-chan os.Signal // each value makes a worker reload its agents
-	Keeper         *Keeper          // nil except in tests
 }
 
 // Main runs the program as this process and returns its exit code. The first

@@ -57,11 +57,10 @@ func (e *Env) inProcess(stdin, program string, args ...string) Result {
 	vars := maps.Clone(e.Vars)
 	vars["TURNKEEPER_CONFIG"] = cmp.Or(vars["TURNKEEPER_CONFIG"], filepath.Join(e.Dir, "turnkeeper.yaml"))
 	var out, errs bytes.Buffer
-	ctx := context.Background()
+	ctx := e.keeper.of(vars, settings).With(context.Background())
 	code := map[string]shell.Program{"turnctl": turnctl.Program(), "enqueue": enqueue.Program()}[program].Run(ctx, ctx,
 		shell.Environment{
 			Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Zone: time.UTC,
-			Keeper: e.keeper.of(vars, settings),
 			Getenv: func(name string) (string, bool) { value, set := vars[name]; return value, set },
 		})
 	return Result{out.String(), errs.String(), code}
