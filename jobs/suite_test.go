@@ -285,13 +285,14 @@ func (d *door) Fail(row granting.Subject, fails bool) {
 // passes moves all times in the tables into the past by a number of microseconds, but those of the server and of
 // River's own work.
 const passes = `do $$ declare t record; begin
-	for t in select c.table_name, string_agg(format('%%1$I = %%1$I - interval ''%[1]d us''' , c.column_name), ', ') as moves
-		from information_schema.columns c join information_schema.tables b using (table_schema, table_name)
-		where c.table_schema = 'turnkeeper' and b.table_type = 'BASE TABLE' and c.data_type = 'timestamp with time zone' and c.is_generated = 'NEVER'
-			and c.column_name <> 'server_started' and (c.table_name, c.column_name) <> ('asks', 'closed_at') -- a trigger keeps it
-			and (c.table_name not like 'river%%' or c.table_name = 'river_job' and c.column_name = 'attempted_at')
-		group by c.table_name loop
-		execute format('update turnkeeper.%%I set %%s', t.table_name, t.moves);
+	for t in select c.relname, string_agg(format('%%1$I = %%1$I - interval ''%[1]d us''', a.attname), ', ') as moves
+		from pg_class c join pg_attribute a on a.attrelid = c.oid -- views of information_schema take three times as long
+		where c.relnamespace = 'turnkeeper'::regnamespace and c.relkind in ('r', 'p') and a.atttypid = 'timestamptz'::regtype
+			and a.attgenerated = '' and a.attname <> 'server_started'
+			and (c.relname, a.attname) <> ('asks', 'closed_at') -- a trigger keeps it
+			and (c.relname not like 'river%%' or c.relname = 'river_job' and a.attname = 'attempted_at')
+		group by c.relname loop
+		execute format('update turnkeeper.%%I set %%s', t.relname, t.moves);
 	end loop;
 end $$`
 

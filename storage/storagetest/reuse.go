@@ -77,8 +77,9 @@ func (all *reusables) take(prepare string) *reusable {
 type reusable struct {
 	name, prepare string
 	db            *storage.DB
-	schema        string   // what schemaState returned when it was new
-	empty         []string // statements that make tables and sequences what they were then
+	admin         *pgx.Conn // empties the tables
+	schema        string    // what schemaState returned when it was new
+	empty         []string  // statements that make tables and sequences what they were then
 }
 
 func (s *server) newReusable(ctx context.Context, prepare string) (*reusable, error) {
@@ -94,11 +95,16 @@ func (s *server) newReusable(ctx context.Context, prepare string) (*reusable, er
 	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		return nil, err
 	}
-	db, err := storage.Open(ctx, storage.Options{URL: s.urlOf(name)})
-	if err != nil {
+	r := &reusable{name: name, prepare: prepare}
+	if r.admin, err = pgx.Connect(ctx, s.urlOf(name)); err != nil { // now, with the settings of prepare
 		return nil, err
 	}
-	r := &reusable{name: name, prepare: prepare, db: db}
+	if _, err := r.admin.Exec(ctx, "set search_path = turnkeeper; set session_replication_role = replica"); err != nil {
+		return nil, err
+	}
+	if r.db, err = storage.Open(ctx, storage.Options{URL: s.urlOf(name)}); err != nil {
+		return nil, err
+	}
 	if r.schema, err = r.schemaState(ctx); err != nil {
 		return nil, err
 	}
@@ -153,11 +159,9 @@ func (r *reusable) reset(ctx context.Context) error {
 	if err := r.awaitAlone(ctx); err != nil {
 		return err
 	}
-	err := pgx.BeginFunc(ctx, r.db.Pool(), func(tx pgx.Tx) error { // without triggers and foreign keys
-		_, err := tx.Exec(ctx, "set local session_replication_role = replica; "+strings.Join(r.empty, "; "))
-		return err
-	})
-	if err != nil {
+	// Without triggers and foreign keys. Setting that on a connection of the store would make it plan all statements
+	// again.
+	if _, err := r.admin.Exec(ctx, strings.Join(r.empty, "; ")); err != nil {
 		return err
 	}
 	if state, err := r.schemaState(ctx); err != nil || state != r.schema {
@@ -175,7 +179,7 @@ func (r *reusable) awaitAlone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var own int
+		own := 1 // admin
 		for _, pool := range r.db.Pools() {
 			own += pool.Used + pool.Idle
 		}
@@ -202,7 +206,7 @@ func (r *reusable) awaitAlone(ctx context.Context) error {
 
 func (s *server) dropReusable(t testing.TB, r *reusable) {
 	t.Helper()
-	r.db.Close()
+	r.close()
 	if err := s.drop(r.name, true); err != nil {
 		t.Error(err)
 	}
@@ -211,8 +215,13 @@ func (s *server) dropReusable(t testing.TB, r *reusable) {
 // dropReused drops the databases that no test uses.
 func (s *server) dropReused() (err error) {
 	for _, r := range s.reused.free {
-		r.db.Close()
+		r.close()
 		err = errors.Join(err, s.drop(r.name, true))
 	}
 	return err
+}
+
+func (r *reusable) close() {
+	r.db.Close()
+	_ = r.admin.Close(context.Background())
 }

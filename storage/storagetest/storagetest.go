@@ -95,9 +95,13 @@ func (s suite) Run() int {
 	return code
 }
 
-// StartServer starts a server for tests in a folder. Its data does not survive a crash.
+// StartServer starts a server for tests in a folder. Its data does not survive a crash. It plans no parallel queries:
+// Check would start two processes for the few rows of a table that was never analyzed. Servers that tests have for
+// themselves do.
 func StartServer(ctx context.Context, dir string) (*pgdev.Server, error) {
-	return pgdev.Open(ctx, pgdev.Options{Dir: dir, Quick: true, Settings: map[string]string{"max_connections": "1000"}})
+	return pgdev.Open(ctx, pgdev.Options{Dir: dir, Quick: true, Settings: map[string]string{
+		"max_connections": "1000", "max_parallel_workers_per_gather": "0",
+	}})
 }
 
 func startServer() (*server, error) {
@@ -180,8 +184,15 @@ func (s *server) makeTemplate(ctx context.Context, from string, fill func(url st
 	if err := fill(s.urlOf(begun)); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "alter database "+begun+" rename to "+s.template)
-	return err
+	if _, err := conn.Exec(ctx, "alter database "+begun+" rename to "+s.template); err != nil {
+		return err
+	}
+	// The first session writes a file from which later ones load the catalogs. Databases are copied with the file.
+	first, err := pgx.Connect(ctx, s.urlOf(s.template))
+	if err != nil {
+		return err
+	}
+	return first.Close(ctx)
 }
 
 func migrate(ctx context.Context, url string) error {

@@ -41,6 +41,8 @@ type Env struct {
 	Vars         map[string]string // environment of every process
 	Workers      int               // number of workers started
 	ClockStepped bool              // the test sets the clock of the database
+
+	keeper *keeper // of the commands that run in the test process
 }
 
 // New makes an Env with an empty inbox and no agent. When the test ends, all processes are stopped,
@@ -48,7 +50,12 @@ type Env struct {
 func New(t testing.TB) *Env {
 	t.Helper()
 	SkipInQuick(t)
-	return NewOn(t, storagetest.URL(t))
+	url := storagetest.URL(t)
+	kept := &keeper{}
+	t.Cleanup(kept.close)
+	e := NewOn(t, url)
+	e.keeper = kept
+	return e
 }
 
 // NewOn is like New, but uses the database at url.
