@@ -64,7 +64,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		events: turnevents.New(a.Record.Turn.ID, a.Record.NextBlock),
 		rules:  &rules{task: given, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
 	}
-	return &execution{
+	e := &execution{
 		turnState: s,
 		asker: asker{turnState: s, prompt: made, spending: spent, models: &models{
 			roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
@@ -72,6 +72,9 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		}},
 		executor: executor{turnState: s, tooling: runs},
 	}
+	early := &earlyReads{x: &e.executor, shows: made.HasCallID}
+	e.asker.early, e.executor.early = early, early
+	return e
 }
 
 // runStates runs the states until one ends the loop. A panic becomes an error.
@@ -178,6 +181,10 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		round.Calls = append(round.Calls, *call.ToolCall)
 	}
 	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
+	if p.doubt != "" {
+		e.executor.early.drop("the answer's calls are in doubt")
+	}
+	e.executor.early.settle(p.made)
 	e.asker.keepRequest(&round, &a.sent)
 	e.sideUsage = turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
@@ -302,6 +309,7 @@ func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call)
 // decide continues, suspends or ends the turn once every call of the newest round is
 // answered.
 func (e *execution) decide(ctx context.Context) (state, error) {
+	e.executor.early.drop("the call was answered otherwise")
 	if err := e.executor.takeCompleted(ctx); err != nil {
 		return nil, err
 	}

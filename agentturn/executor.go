@@ -17,6 +17,7 @@ import (
 type executor struct {
 	*turnState
 	tooling    *tooling
+	early      *earlyReads
 	blockUntil time.Time // until then it blocks for replies of sub-agents
 }
 

@@ -30,8 +30,9 @@ type Run struct {
 // A Result is the result of a run.
 type Result struct {
 	tools.RunResult
-	Took time.Duration
-	Used turnkeeper.Usage // by the model calls of the tool
+	Began time.Time
+	Took  time.Duration
+	Used  turnkeeper.Usage // by the model calls of the tool
 	// Memory is held for the content until it is recorded.
 	Memory *membudget.Lease
 }
@@ -66,6 +67,12 @@ func (r *Run) OverOrAfter(limit time.Duration) <-chan struct{} {
 
 // Cancel cancels the run's context.
 func (r *Run) Cancel(cause error) { r.cancel(cause) }
+
+// Within cancels the run's context when ctx ends too.
+func (r *Run) Within(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
+	context.AfterFunc(r.over, func() { stop() })
+}
 
 // A Set holds the background runs of a turn, in the order of their calls.
 type Set []*Run
