@@ -22,11 +22,11 @@ import (
 // reads that run first. Nothing may have to be written before, so no rule and no sink looks at it; and every call before
 // it is such a read too. Whatever else the answer has is not considered.
 //
-// Until the answer stands, the run is only known here. Then it is taken where the call would have begun, if the call is
-// still the same. Otherwise it is cancelled, and its result thrown away.
+// Until the answer stands, the run is only known here. Then it is taken where the call would have begun, if the call
+// is still the same. Otherwise it is cancelled, and its result thrown away.
 
-// earlyReads are the calls of a turn that have started while the answer that asks for them streams. Only the execution's
-// goroutine uses it.
+// earlyReads are the calls of a turn that have started while the answer that asks for them streams. Only the
+// execution's goroutine uses it.
 type earlyReads struct {
 	x       *executor
 	shows   func(id string) bool // see planner
@@ -116,7 +116,7 @@ func (r *earlyReads) consider(ordinal int, part *heardCall) bool {
 	}
 	r.reads = append(r.reads, call)
 	r.dropped = slices.DeleteFunc(r.dropped, (*toolrun.Run).IsOver)
-	if call.Spec.Early && !x.tooling.keeps(call) && len(r.runs)+len(r.dropped) < maxParallel {
+	if call.Spec.Early && x.tooling.keptFor(call) == nil && len(r.runs)+len(r.dropped) < maxParallel {
 		r.runs = append(r.runs, x.tooling.launchEarly(ctx, call))
 	}
 	return true

@@ -67,16 +67,17 @@ func (d *decider) Approve(context.Context, tools.Call) (policy.Decision, error) 
 // allows is a compiler whose rules allow everything.
 func allows(string) (policy.Rule, error) { return policy.Compile(policy.Never, nil) }
 
-// earlyCases are answers with a call of look, which may start early, and the number of runs that begin before the answer
-// is complete.
+// earlyCases are answers with a call of look, which may start early, and the number of runs that begin before the
+// answer is complete.
 var earlyCases = map[string]struct {
 	change func(b *bench, look *tool)
 	calls  []string
 	want   int
 }{
-	"a read":                      {nil, []string{"look"}, 1},
-	"several":                     {nil, []string{"look", "look", "look"}, 3},
-	"more than run at once":       {func(b *bench, _ *tool) { b.bounds.MaxToolCalls = 20 }, slices.Repeat([]string{"look"}, 9), 8},
+	"a read":  {nil, []string{"look"}, 1},
+	"several": {nil, []string{"look", "look", "look"}, 3},
+	"more than run at once": {func(b *bench, _ *tool) { b.bounds.MaxToolCalls = 20 },
+		slices.Repeat([]string{"look"}, 9), 8},
 	"its tool does not allow it":  {func(_ *bench, look *tool) { look.spec.Early = false }, []string{"look"}, 0},
 	"an effect before it":         {nil, []string{"send", "look"}, 0},
 	"an effect between":           {nil, []string{"look", "send", "look"}, 1},
@@ -88,9 +89,9 @@ var earlyCases = map[string]struct {
 	"wrong arguments":             {nil, []string{`look {"x":1}`}, 0},
 	"no arguments":                {nil, []string{"look "}, 1},
 	"each step on record":         {func(b *bench, _ *tool) { b.def.Durability = "step" }, []string{"look"}, 0},
-	"its rule asks":               {func(_ *bench, look *tool) { look.spec.Approve = policy.Always }, []string{"look"}, 0},
-	"its rule never asks":         {func(_ *bench, look *tool) { look.spec.Approve = policy.Never }, []string{"look"}, 1},
-	"its rule may look at labels": {func(_ *bench, look *tool) { look.spec.Approve = "a rule" }, []string{"look"}, 0},
+	"its rule asks":               {ruled(policy.Always), []string{"look"}, 0},
+	"its rule never asks":         {ruled(policy.Never), []string{"look"}, 1},
+	"its rule may look at labels": {ruled("a rule"), []string{"look"}, 0},
 	"the agent's rule asks": {func(b *bench, _ *tool) { b.def.Approve = map[string]string{"look": policy.Always} },
 		[]string{"look"}, 0},
 	"the agent's rule for all asks": {func(b *bench, _ *tool) {
@@ -112,15 +113,21 @@ var earlyCases = map[string]struct {
 			c.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return denies{}, nil }}
 		}
 	}, []string{"look"}, 0},
-	"a read that asks before it":       {func(b *bench, _ *tool) { b.def.Approve = map[string]string{"plain": policy.Always} }, []string{"plain", "look"}, 0},
-	"it is a sink":                     {func(_ *bench, look *tool) { look.spec.Flow.Sinks = []policy.Sink{policy.Sends} }, []string{"look"}, 0},
-	"a sink before it":                 {nil, []string{"search", "look"}, 0},
-	"its results have labels":          {func(_ *bench, look *tool) { look.spec.Flow.Labels = []policy.Label{policy.Private} }, []string{"look"}, 1},
+	"a read that asks before it": {func(b *bench, _ *tool) { b.def.Approve = map[string]string{"plain": policy.Always} },
+		[]string{"plain", "look"}, 0},
+	"it is a sink": {func(_ *bench, look *tool) { look.spec.Flow.Sinks = []policy.Sink{policy.Sends} },
+		[]string{"look"}, 0},
+	"a sink before it": {nil, []string{"search", "look"}, 0},
+	"its results have labels": {func(_ *bench, look *tool) { look.spec.Flow.Labels = []policy.Label{policy.Private} },
+		[]string{"look"}, 1},
 	"a question to a person before it": {nil, []string{`ask_person {"question":"Why?"}`, "look"}, 0},
 	"a wait before it":                 {nil, []string{"wait_for_tool_output {}", "look"}, 0},
-	"over the limit":                   {func(b *bench, _ *tool) { b.bounds.MaxToolCalls = 1 }, []string{"look", "look"}, 1},
-	"a repetition":                     {func(_ *bench, look *tool) { look.spec.Repeat = tools.RepeatGuard }, []string{`look {"n":1}`, `look {"n":1}`}, 1},
-	"a schedule":                       {func(b *bench, _ *tool) { b.store.trigger = turnkeeper.TriggerSchedule }, []string{"look"}, 1},
+	"over the limit": {func(b *bench, _ *tool) { b.bounds.MaxToolCalls = 1 },
+		[]string{"look", "look"}, 1},
+	"a repetition": {func(_ *bench, look *tool) { look.spec.Repeat = tools.RepeatGuard },
+		[]string{`look {"n":1}`, `look {"n":1}`}, 1},
+	"a schedule": {func(b *bench, _ *tool) { b.store.trigger = turnkeeper.TriggerSchedule },
+		[]string{"look"}, 1},
 	"a schedule that looks back": {func(b *bench, look *tool) {
 		b.store.trigger, b.freshness, look.spec.Freshness = turnkeeper.TriggerSchedule, pastCalls{}, time.Minute
 	}, []string{"look"}, 0},
@@ -135,6 +142,11 @@ var earlyCases = map[string]struct {
 		b.script = inferencetest.NewScript(asks("plain"))
 		b.models["main/model"] = b.script
 	}, []string{"look"}, 0},
+}
+
+// ruled sets the tool's own rule.
+func ruled(rule string) func(*bench, *tool) {
+	return func(_ *bench, look *tool) { look.spec.Approve = rule }
 }
 
 type denies struct{}
@@ -216,8 +228,8 @@ func TestAToolThatDecidesIsNotAskedEarly(t *testing.T) {
 	})
 }
 
-// TestRecordedTurnsWithEarlyReads plays the recorded turns with reads that may start early: they write the same, at the
-// same time.
+// TestRecordedTurnsWithEarlyReads plays the recorded turns with reads that may start early: they write the same, at
+// the same time.
 func TestRecordedTurnsWithEarlyReads(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(recordedTurns)) {
 		t.Run(name, func(t *testing.T) {
@@ -438,10 +450,10 @@ func TestHangingEarlyReads(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				let := make(chan struct{})
-				var seen error
+				var told atomic.Bool
 				look := read("look").early().does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
 					<-ctx.Done()
-					seen = context.Cause(ctx)
+					told.Store(true)
 					<-let // it does not return
 					return tools.Result{Text: "late"}, nil
 				})
@@ -459,8 +471,8 @@ func TestHangingEarlyReads(t *testing.T) {
 				}))
 				began := time.Now()
 				_, err := b.dispatch(ctx)
-				if took := time.Since(began); took > time.Second || look.runs.count() != 1 || seen == nil {
-					t.Errorf("the dispatch took %s, with %d runs that were told %v", took, look.runs.count(), seen)
+				if took := time.Since(began); took > time.Second || look.runs.count() != 1 || !told.Load() {
+					t.Errorf("the dispatch took %s, with %d runs, cancelled: %t", took, look.runs.count(), told.Load())
 				}
 				if errors.Is(cause, turnkeeper.ErrFenced) != errors.Is(err, turnkeeper.ErrFenced) {
 					t.Errorf("the dispatch ended with %v", err)
@@ -483,16 +495,20 @@ func TestAHostileStream(t *testing.T) {
 		return inference.Delta{Kind: inference.DeltaTool, Index: index, Name: name, Text: text, Done: done}
 	}
 	for name, deltas := range map[string][]inference.Delta{
-		"an effect that says it is whole":       {piece(0, "send", `{"n":1}`, false), piece(0, "", "", true)},
-		"a read that becomes an effect":         {piece(0, "look", `{"n":1}`, false), piece(0, "", "", true), piece(0, "send", "", false)},
-		"a name in two pieces":                  {piece(0, "se", "", false), piece(0, "nd", `{"n":1}`, false), piece(0, "", "", true)},
-		"a read over an effect":                 {piece(0, "send", `{"n":1}`, false), piece(1, "look", `{"n":1}`, false), piece(1, "", "", true)},
-		"an index that is left out":             {piece(1, "look", `{"n":1}`, false), piece(1, "", "", true)},
-		"a negative index":                      {piece(-1, "look", `{"n":1}`, true)},
-		"a huge index":                          {piece(1<<60, "look", `{"n":1}`, true)},
-		"the end of nothing":                    {piece(0, "", "", true), piece(0, "look", `{"n":1}`, false)},
-		"a read that must be approved":          {piece(0, "secret", `{"n":1}`, false), piece(0, "", "", true)},
-		"a read after one that must be":         {piece(0, "secret", `{"n":1}`, false), piece(0, "", "", true), piece(1, "look", `{"n":1}`, true)},
+		"an effect that says it is whole": {piece(0, "send", `{"n":1}`, false), piece(0, "", "", true)},
+		"a read that becomes an effect": {piece(0, "look", `{"n":1}`, false),
+			piece(0, "", "", true), piece(0, "send", "", false)},
+		"a name in two pieces": {piece(0, "se", "", false),
+			piece(0, "nd", `{"n":1}`, false), piece(0, "", "", true)},
+		"a read over an effect": {piece(0, "send", `{"n":1}`, false),
+			piece(1, "look", `{"n":1}`, false), piece(1, "", "", true)},
+		"an index that is left out":    {piece(1, "look", `{"n":1}`, false), piece(1, "", "", true)},
+		"a negative index":             {piece(-1, "look", `{"n":1}`, true)},
+		"a huge index":                 {piece(1<<60, "look", `{"n":1}`, true)},
+		"the end of nothing":           {piece(0, "", "", true), piece(0, "look", `{"n":1}`, false)},
+		"a read that must be approved": {piece(0, "secret", `{"n":1}`, false), piece(0, "", "", true)},
+		"a read after one that must be": {piece(0, "secret", `{"n":1}`, false),
+			piece(0, "", "", true), piece(1, "look", `{"n":1}`, true)},
 		"a name in other letters":               {piece(0, "LOOK", `{"n":1}`, true)},
 		"a name with a NUL":                     {piece(0, "look\x00", `{"n":1}`, true)},
 		"two values":                            {piece(0, "look", `{"n":1}{"n":2}`, true)},

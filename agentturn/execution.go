@@ -53,7 +53,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	progress := toolrun.NewProgress()
 	runs := &tooling{
 		task: given, calls: all, progress: progress, sizes: made.Sizes, memory: r.cfg.ResultMemory.Account(),
-		leftBehind: &r.leftBehind, asker: &toolAsker{
+		kept: &r.kept, leftBehind: &r.leftBehind, asker: &toolAsker{
 			task: given, roster: known, spending: spent, questions: newQuestions(a.Record),
 			searches: make(chan struct{}, extract.Parallel), progress: progress,
 		},
@@ -72,8 +72,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		}},
 		executor: executor{turnState: s, tooling: runs},
 	}
-	early := &earlyReads{x: &e.executor, shows: made.HasCallID}
-	e.asker.early, e.executor.early = early, early
+	e.executor.early = &earlyReads{x: &e.executor, shows: made.HasCallID}
 	return e
 }
 
@@ -143,7 +142,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 		return nil, context.Cause(ctx)
 	}
 	ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, len(e.calls.Rounds)+1, false)
-	a, err := e.asker.generate(ctx)
+	a, err := e.asker.generate(ctx, e.executor.early)
 	e.at(ctx, PointModelAfter)
 	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
 		if asked, wrong := e.askToGoOn(ctx, blocked); asked || wrong != nil {

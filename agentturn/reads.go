@@ -97,6 +97,11 @@ func (x *executor) runReads(ctx context.Context, open []*calls.Call) error {
 		}
 	}
 	for i, call := range reads {
+		if runs[i] == nil {
+			if runs[i] = x.tooling.keptRun(call); runs[i] != nil {
+				continue
+			}
+		}
 		group.Go(func() {
 			if runs[i] == nil {
 				slots <- struct{}{}

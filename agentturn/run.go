@@ -51,8 +51,8 @@ func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Res
 // newOutputID returns the id under which the output of a run is stored.
 func newOutputID(call *calls.Call) turnkeeper.OutputID { return cmp.Or(call.OutputID, outputs.NewID()) }
 
-// runOf returns a function that runs the tool of a call and reports it to the Observer. If the run began early, it lasts
-// until its answer stands or it is thrown away.
+// runOf returns a function that runs the tool of a call and reports it to the Observer. If the run began early, it
+// lasts until its answer stands or it is thrown away.
 func (w *tooling) runOf(call *calls.Call, asked tools.Call, options tools.ExecuteOptions, used *toolrun.Meter,
 	early *earlyRun) func(context.Context) toolrun.Result {
 	tool, observer := call.Tool, w.task.cfg.Observer

@@ -66,6 +66,7 @@ type Runner struct {
 	leftBehind atomic.Int64
 	memory     prompt.Memory
 	counted    prompt.Cache
+	kept       keptResults
 }
 
 // New returns a Runner.

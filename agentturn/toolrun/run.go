@@ -33,6 +33,8 @@ type Result struct {
 	Began time.Time
 	Took  time.Duration
 	Used  turnkeeper.Usage // by the model calls of the tool
+	// KeptSince is when the run began whose result was kept, and is used for this one; zero: the tool ran.
+	KeptSince time.Time
 	// Memory is held for the content until it is recorded.
 	Memory *membudget.Lease
 }
@@ -49,6 +51,13 @@ func Launch(ctx context.Context, call turnkeeper.ToolCall, id turnkeeper.OutputI
 		r.Result = execute(ctx)
 	}()
 	return r
+}
+
+// Ended returns a run of a call that is over without having run anything.
+func Ended(call turnkeeper.ToolCall, id turnkeeper.OutputID, result Result) *Run {
+	over, ended := context.WithCancel(context.Background())
+	ended()
+	return &Run{Call: call, ID: id, Since: time.Now(), Result: result, over: over, cancel: func(error) {}}
 }
 
 // IsOver reports whether the run has ended.

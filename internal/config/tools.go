@@ -20,12 +20,17 @@ type Tool struct {
 	Effect    turnkeeper.Effect `yaml:"effect" of:"none, keyed, once"`        // never empty
 	Timeout   time.Duration     `yaml:"timeout" in:"0 to 24h"`                // 0: the turn's tool_timeout
 	// calls run in separate jobs; requires Timeout
-	Detached  bool              `yaml:"detached"`
-	Dir       string            `yaml:"dir" check:"not empty"`              // empty: the working directory
-	Env       map[string]Secret `yaml:"env" names:"variable" as:"variable"` // complete environment; nil: empty
-	MaxOutput int               `yaml:"max_output" in:"1 to 10000000"`      // bytes; 0: turnkeeper.MaxOutputBytes
-	MediaType string            `yaml:"media_type" check:"not empty"`       // of the output; empty: text/plain
+	Detached bool              `yaml:"detached"`
+	Dir      string            `yaml:"dir" check:"not empty"`              // empty: the working directory
+	Env      map[string]Secret `yaml:"env" names:"variable" as:"variable"` // complete environment; nil: empty
+	Output   ProgramOutput
 	ToolSwitches
+}
+
+// A ProgramOutput says what a program writes.
+type ProgramOutput struct {
+	MaxOutput int    `yaml:"max_output" in:"1 to 10000000"` // bytes; 0: turnkeeper.MaxOutputBytes
+	MediaType string `yaml:"media_type" check:"not empty"`  // empty: text/plain
 }
 
 // ToolSwitches override how a tool is run. Unset fields leave the tool's own values.
@@ -76,8 +81,8 @@ func (r *fileReader) refuseRead(where string, v *strictyaml.Node, s ReadSwitches
 }
 
 // switchKeys are the keys of tools.NAME for a tool that is not a program.
-var switchKeys = []string{"timeout", "freshness", "repeat", "early", "cache", "cache_scope", "max_result_chars", "background",
-	"approve", "labels", "sinks", "destination", "destinations"}
+var switchKeys = []string{"timeout", "freshness", "repeat", "early", "cache", "cache_scope", "max_result_chars",
+	"background", "approve", "labels", "sinks", "destination", "destinations"}
 
 // tool reads one tool of the config file.
 func (r *fileReader) tool(where, name string, v *strictyaml.Node) Tool {

@@ -75,7 +75,7 @@ func Programs(cfg *config.Config) []tools.Tool {
 			Approve: t.Approve,
 			Flow:    t.Policy(),
 		}, program.Program{
-			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.MaxOutput, MediaType: t.MediaType,
+			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.Output.MaxOutput, MediaType: t.Output.MediaType,
 		}))
 	}
 	return all
