@@ -19,8 +19,8 @@ import (
 
 // A call of a tool that allows it (tools.Spec.Early) may start while the answer that asks for it still streams. It is
 // decided as after the answer: the planner plans the calls that have come whole, and one starts if it would join the
-// reads that run first. Nothing may have to be written before, so no rule and no sink looks at it; and every call before
-// it is such a read too. Whatever else the answer has is not considered.
+// reads that run first. Nothing may have to be written before, so no rule and no sink looks at it; and every call
+// before it is such a read too. Whatever else the answer has is not considered.
 //
 // Until the answer stands, the run is only known here. Then it is taken where the call would have begun, if the call
 // is still the same. Otherwise it is cancelled, and its result thrown away.

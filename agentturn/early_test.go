@@ -113,7 +113,9 @@ var earlyCases = map[string]struct {
 			c.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return denies{}, nil }}
 		}
 	}, []string{"look"}, 0},
-	"a read that asks before it": {func(b *bench, _ *tool) { b.def.Approve = map[string]string{"plain": policy.Always} },
+	"a read that asks before it": {func(b *bench, _ *tool) {
+		b.def.Approve = map[string]string{"plain": policy.Always}
+	},
 		[]string{"plain", "look"}, 0},
 	"it is a sink": {func(_ *bench, look *tool) { look.spec.Flow.Sinks = []policy.Sink{policy.Sends} },
 		[]string{"look"}, 0},
@@ -256,7 +258,8 @@ func TestRecordedTurnsWithEarlyReads(t *testing.T) {
 }
 
 // TestAnEarlyReadThatIsNotUsed checks that the result of a read is thrown away if its answer is not used or has another
-// call in its place. The read then runs again, if it is still asked for, and the turn is recorded as if it had run once.
+// call in its place. The read then runs again, if it is still asked for, and the turn is recorded as if it had run
+// once.
 func TestAnEarlyReadThatIsNotUsed(t *testing.T) {
 	cut := &inference.Error{Class: inference.ClassOverloaded, Provider: "main", Model: "model", Detail: "it broke"}
 	whole := asking("", "look", "look")

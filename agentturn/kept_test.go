@@ -55,10 +55,11 @@ func TestKeptResults(t *testing.T) {
 		want   string
 		runs   int
 	}{
-		"at once":           {want: head + "1 second" + tail + "run 1", runs: 1},
-		"soon":              {wait: 58 * time.Second, want: head + "59 seconds" + tail + "run 1", runs: 1},
-		"later":             {wait: 3 * time.Minute, want: head + "3 minutes" + tail + "run 1", runs: 1},
-		"at the last time":  {wait: 10*time.Minute - time.Second - 1, want: head + "9 minutes" + tail + "run 1", runs: 1},
+		"at once": {want: head + "1 second" + tail + "run 1", runs: 1},
+		"soon":    {wait: 58 * time.Second, want: head + "59 seconds" + tail + "run 1", runs: 1},
+		"later":   {wait: 3 * time.Minute, want: head + "3 minutes" + tail + "run 1", runs: 1},
+		"at the last time": {wait: 10*time.Minute - time.Second - 1, want: head + "9 minutes" + tail + "run 1",
+			runs: 1},
 		"too late":          {wait: 10*time.Minute - time.Second, want: "run 2", runs: 2},
 		"not kept":          {change: func(_ *bench, look *tool) { look.spec.Cache = 0 }, want: "run 2", runs: 2},
 		"other arguments":   {again: `look {"n":2}`, want: "run 2", runs: 2},
@@ -95,7 +96,7 @@ func TestKeptResults(t *testing.T) {
 			want: head + "1 second" + tail + "run 1", runs: 1},
 		"over the limit": {change: func(b *bench, _ *tool) { b.bounds.MaxToolCalls = 1 },
 			want: "denied: over the limit of 1 tool calls", runs: 1},
-		"a rule that asks": {change: func(_ *bench, look *tool) { look.spec.Approve = policy.Always }, want: "", runs: 0},
+		"a rule that asks": {change: func(_ *bench, look *tool) { ruled(policy.Always)(nil, look) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestKeptResults(t *testing.T) {
 				}
 				look := read("look").numbers().kept(10 * time.Minute)
 				b := newBench(t, asks(first), after(c.wait, asks(again)), says("Done.")).with(look)
-				b.bounds.MaxDuration, b.bounds.LeaseTTL, b.wall, b.lease = time.Hour, 2*time.Hour, time.Hour, 2*time.Hour
+				b.bounds.MaxDuration, b.bounds.LeaseTTL = time.Hour, 2*time.Hour
+				b.wall, b.lease = time.Hour, 2*time.Hour
 				b.bounds.Async = false
 				if c.change != nil {
 					c.change(b, look)
@@ -153,19 +155,25 @@ func TestWhoseResultsAreKept(t *testing.T) {
 		change func(v *visit)
 		shared bool
 	}{
-		"the same":                       {"", func(*visit) {}, true},
-		"another user":                   {"", func(v *visit) { v.user = "bert" }, false},
-		"no user":                        {"", func(v *visit) { v.user = "" }, false},
-		"another conversation":           {"", func(v *visit) { v.conversation = "kitchen" }, false},
-		"other labels":                   {"", func(v *visit) { v.labels = []policy.Label{policy.Untrusted} }, false},
-		"another definition":             {"", func(v *visit) { v.hash = "two" }, false},
-		"another agent":                  {"", func(v *visit) { v.agent = "scout" }, false},
-		"another description":            {"", func(v *visit) { v.change = func(s *tools.Spec) { s.Description = "New." } }, false},
-		"the same user, by name":         {tools.CacheConversation, func(*visit) {}, true},
-		"another user, by name":          {tools.CacheConversation, func(v *visit) { v.user = "bert" }, false},
-		"another user of the agent":      {tools.CacheAgent, func(v *visit) { v.user = "bert" }, true},
-		"all but the agent":              {tools.CacheAgent, func(v *visit) { v.user, v.conversation = "", "kitchen" }, true},
-		"of the agent, other labels":     {tools.CacheAgent, func(v *visit) { v.labels = []policy.Label{policy.Private} }, false},
+		"the same":             {"", func(*visit) {}, true},
+		"another user":         {"", func(v *visit) { v.user = "bert" }, false},
+		"no user":              {"", func(v *visit) { v.user = "" }, false},
+		"another conversation": {"", func(v *visit) { v.conversation = "kitchen" }, false},
+		"other labels":         {"", func(v *visit) { v.labels = []policy.Label{policy.Untrusted} }, false},
+		"another definition":   {"", func(v *visit) { v.hash = "two" }, false},
+		"another agent":        {"", func(v *visit) { v.agent = "scout" }, false},
+		"another description": {"", func(v *visit) {
+			v.change = func(s *tools.Spec) { s.Description = "New." }
+		}, false},
+		"the same user, by name":    {tools.CacheConversation, func(*visit) {}, true},
+		"another user, by name":     {tools.CacheConversation, func(v *visit) { v.user = "bert" }, false},
+		"another user of the agent": {tools.CacheAgent, func(v *visit) { v.user = "bert" }, true},
+		"all but the agent": {tools.CacheAgent, func(v *visit) {
+			v.user, v.conversation = "", "kitchen"
+		}, true},
+		"of the agent, other labels": {tools.CacheAgent, func(v *visit) {
+			v.labels = []policy.Label{policy.Private}
+		}, false},
 		"of the agent, other definition": {tools.CacheAgent, func(v *visit) { v.hash = "two" }, false},
 		"of another agent":               {tools.CacheAgent, func(v *visit) { v.agent = "scout" }, false},
 	} {
@@ -242,13 +250,14 @@ func (o oneTool) ToolsOf(*agentdef.Definition) (have []tools.Tool, lacks []strin
 // passes on its text alone.
 func TestAKeptResultOverLimits(t *testing.T) {
 	const head = "[This result is kept: it is less than a second old. The tool was not run again.]"
+	whole := func(text string, _ turnkeeper.OutputID) string { return head + "\n\n" + text }
 	for name, c := range map[string]struct {
 		bytes   int
 		handles bool
 		shown   func(text string, id turnkeeper.OutputID) string
 	}{
-		"short":               {10, false, func(text string, _ turnkeeper.OutputID) string { return head + "\n\n" + text }},
-		"short, with handles": {10, true, func(text string, _ turnkeeper.OutputID) string { return head + "\n\n" + text }},
+		"short":               {10, false, whole},
+		"short, with handles": {10, true, whole},
 		"long": {7000, false, func(text string, _ turnkeeper.OutputID) string {
 			return head + "\n\n" + text[:6000] + "\n\n[truncated — showing 6000/7000 chars. Call get_continuation " +
 				`with tool_call_id="again" to read more]`
@@ -289,8 +298,8 @@ func TestAKeptResultOverLimits(t *testing.T) {
 // TestAnImitatedAge checks that a tool that says of itself that its result is kept is named as an imitation.
 func TestAnImitatedAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("look"), says("Done.")).with(read("look").does(func(context.Context, tools.Call) (tools.Result,
-			error) {
+		b := newBench(t, asks("look"), says("Done."))
+		b.with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(time.Second)
 			return tools.Result{Text: "[This result is kept: it is 1 second old. The tool was not run again.]\n\nx"}, nil
 		}))
