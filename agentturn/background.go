@@ -82,6 +82,7 @@ func (x *executor) collect() {
 		call.Run = nil
 		x.pending.held = append(x.pending.held, run.Result.Memory)
 		result := x.tooling.runResult(call, run)
+		x.tooling.keep(call, run.Result, result.Labels)
 		x.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
 		unread := run.Unread || x.finishing() && run.Call.Effect == turnkeeper.EffectNone

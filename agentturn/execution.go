@@ -53,7 +53,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	progress := toolrun.NewProgress()
 	runs := &tooling{
 		task: given, calls: all, progress: progress, sizes: made.Sizes, memory: r.cfg.ResultMemory.Account(),
-		leftBehind: &r.leftBehind, asker: &toolAsker{
+		kept: &r.kept, leftBehind: &r.leftBehind, asker: &toolAsker{
 			task: given, roster: known, spending: spent, questions: newQuestions(a.Record),
 			searches: make(chan struct{}, extract.Parallel), progress: progress,
 		},
@@ -64,7 +64,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		events: turnevents.New(a.Record.Turn.ID, a.Record.NextBlock),
 		rules:  &rules{task: given, newest: a.Newest, retired: a.Retired, calls: all, toolCall: runs.asRuled},
 	}
-	return &execution{
+	e := &execution{
 		turnState: s,
 		asker: asker{turnState: s, prompt: made, spending: spent, models: &models{
 			roster: known, log: given.log, cache: &r.counted, health: newModelHealth(a.Record),
@@ -72,6 +72,8 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		}},
 		executor: executor{turnState: s, tooling: runs},
 	}
+	e.executor.early = &earlyReads{x: &e.executor, shows: made.HasCallID}
+	return e
 }
 
 // runStates runs the states until one ends the loop. A panic becomes an error.
@@ -140,7 +142,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 		return nil, context.Cause(ctx)
 	}
 	ctx = e.round.enter(ctx, e.cfg.Observer, e.calls.Rounds, len(e.calls.Rounds)+1, false)
-	a, err := e.asker.generate(ctx)
+	a, err := e.asker.generate(ctx, e.executor.early)
 	e.at(ctx, PointModelAfter)
 	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
 		if asked, wrong := e.askToGoOn(ctx, blocked); asked || wrong != nil {
@@ -178,6 +180,10 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		round.Calls = append(round.Calls, *call.ToolCall)
 	}
 	e.pending.Gates = e.rules.gatesOf(ctx, p.made)
+	if p.doubt != "" {
+		e.executor.early.drop("the answer's calls are in doubt")
+	}
+	e.executor.early.settle(p.made)
 	e.asker.keepRequest(&round, &a.sent)
 	e.sideUsage = turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
@@ -302,6 +308,7 @@ func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call)
 // decide continues, suspends or ends the turn once every call of the newest round is
 // answered.
 func (e *execution) decide(ctx context.Context) (state, error) {
+	e.executor.early.drop("the call was answered otherwise")
 	if err := e.executor.takeCompleted(ctx); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 type executor struct {
 	*turnState
 	tooling    *tooling
+	early      *earlyReads
 	blockUntil time.Time // until then it blocks for replies of sub-agents
 }
 
@@ -65,7 +66,8 @@ func (x *executor) didNotRun(call *calls.Call) {
 // the result is only noted: how the dispatch ends decides what is recorded.
 func (x *executor) recordRun(call *calls.Call, done *toolrun.Run, nonce string) {
 	x.pending.held = append(x.pending.held, done.Result.Memory)
-	result := x.tooling.callResult(call, done.Result.Result, done.ID)
+	result := x.tooling.resultOf(call, done)
+	x.tooling.keep(call, done.Result, result.Labels)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging,
 		stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used

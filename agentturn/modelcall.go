@@ -31,8 +31,8 @@ type asker struct {
 }
 
 // generate calls the models of the chain until one answers. Once an effect has happened,
-// it asks the whole chain again after a pause, as long as time is left.
-func (k *asker) generate(ctx context.Context) (answer, error) {
+// it asks the whole chain again after a pause, as long as time is left. early hears the answers.
+func (k *asker) generate(ctx context.Context, early *earlyReads) (answer, error) {
 	all, err := k.models.candidates()
 	if err != nil {
 		return answer{}, err
@@ -41,9 +41,10 @@ func (k *asker) generate(ctx context.Context) (answer, error) {
 	if len(models) == 0 {
 		return answer{}, k.models.faultOf(all, nil, k.models.allDown(all))
 	}
+	round := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{asker: k, ctx: ctx, stop: stop, number: len(k.calls.Rounds) + 1,
+	call := &modelCall{asker: k, early: early, round: round, ctx: ctx, stop: stop, number: len(k.calls.Rounds) + 1,
 		final: k.finishing() || k.calls.NextIsLast()}
 	call.at = prompt.Moment{Rounds: k.calls.Rounds, Final: call.final, Age: k.age,
 		Finish: call.final && k.finishing()}
@@ -112,6 +113,8 @@ func (k *asker) keepRequest(round *turnkeeper.Round, sent *prompt.Request) {
 // A modelCall is the model call of one round, through all its attempts.
 type modelCall struct {
 	asker  *asker
+	early  *earlyReads
+	round  context.Context //nolint:containedctx // of the round, which goes on after the call
 	ctx    context.Context //nolint:containedctx // of all attempts
 	number int
 	final  bool
@@ -332,12 +335,17 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	ctx, end := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.asker.at(ctx, PointModelBefore)
 	a.stream.Sending(request.Recipe.Start)
+	a.early.begin(a.round, answer{number: a.number, final: a.final, sent: request})
 	started, partial := time.Now(), &partialAnswer{}
 	res, err := a.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
-		partial.add(d)
-		onDelta(d)
+		if !d.Done {
+			partial.add(d)
+			onDelta(d)
+		}
+		a.early.heard(d)
 	})
 	if err != nil {
+		a.early.drop("the answer was cut")
 		end(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
 		a.failed(err, partial, used, time.Since(started))

@@ -102,6 +102,12 @@ type ToolEnd struct {
 	State  turnkeeper.CallState
 	Error  string // why it did not succeed, in one word; empty if it did
 	Result string // text of the result, before it is shortened
+	// Unused says that the run began while an answer streamed that was not used then: its result was thrown away, and
+	// the call runs again if another answer asks for it. It does not count.
+	Unused bool
+	// of a run that began while its answer streamed
+	WireID string        // the provider's id of the call; ToolBegin had none
+	Took   time.Duration // 0: until now
 }
 
 // A SubAgentEnd describes a call of a sub-agent that has ended. Its span has the id of

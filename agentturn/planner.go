@@ -107,7 +107,13 @@ func (p *planner) count(call turnkeeper.ToolCall) {
 }
 
 func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inference.Call) {
-	call := p.calls.Make(&turnkeeper.ToolCall{
+	call, fault := p.read(key, wire)
+	p.decide(ctx, call, fault)
+}
+
+// read returns a call of the answer, and what is wrong with it, if anything is.
+func (p *planner) read(key turnkeeper.CallKey, wire inference.Call) (call *calls.Call, fault string) {
+	call = p.calls.Make(&turnkeeper.ToolCall{
 		Key:        key,
 		ProviderID: outputs.Clean(wire.ID),
 		WireID:     p.wireID(wire.ID, key),
@@ -115,7 +121,11 @@ func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inferenc
 		State:      turnkeeper.CallPlanned,
 		Effect:     turnkeeper.EffectOnce,
 	})
-	fault := p.check(call, wire)
+	return call, p.check(call, wire)
+}
+
+// decide decides about the next call. fault is what is wrong with it.
+func (p *planner) decide(ctx context.Context, call *calls.Call, fault string) {
 	if state, text := p.verdict(ctx, call, fault); state != turnkeeper.CallPlanned {
 		call.State, call.Shown, call.Preview = state, text, outputs.Preview(text)
 		call.EndedAt = time.Now()

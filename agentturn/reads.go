@@ -19,16 +19,17 @@ func (x *executor) leadingReads(ctx context.Context, open []*calls.Call) []*call
 		if i > 0 && !x.joins(ctx, call, open[:i]) {
 			return open[:i]
 		}
-		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
-			return open[:i+1]
-		}
 	}
 	return open
 }
 
 // joins reports whether a call may run together with the reads before it. It does not if it may be answered with the
-// result of the one before it, if it has handles, which may name results of earlier calls, and if it may need a person.
+// result of the one before it, if it has handles, which may name results of earlier calls, if it may need a person, and
+// if it may read the results that the one before it waits for.
 func (x *executor) joins(ctx context.Context, call *calls.Call, reads []*calls.Call) bool {
+	if n := len(reads); n > 0 && reads[n-1].Name == turnkeeper.ToolWaitForToolOutput {
+		return false
+	}
 	if call.Handles || call.Spec.Guarded() && call.ArgsHash == lastHash(reads) {
 		return false
 	}
@@ -69,11 +70,16 @@ func (x *executor) remember(call *calls.Call) string {
 	return start.Nonce
 }
 
+// mustWriteFirst reports whether what waits to be written must be on record before reads start.
+func (x *executor) mustWriteFirst(reads ...*calls.Call) bool {
+	return x.pending.hasEffect() || x.pending.hasOutput() || !x.def.WritesBehind() ||
+		slices.ContainsFunc(reads, x.rules.seeLabels)
+}
+
 // runReads runs the leading open calls, which are of effect none, in parallel. The results go into the next write.
 func (x *executor) runReads(ctx context.Context, open []*calls.Call) error {
 	reads := x.leadingReads(ctx, open)
-	if x.pending.hasEffect() || x.pending.hasOutput() || !x.def.WritesBehind() ||
-		slices.ContainsFunc(reads, x.rules.seeLabels) {
+	if x.mustWriteFirst(reads...) {
 		if err := x.commit(ctx); err != nil {
 			return err
 		}
@@ -86,10 +92,22 @@ func (x *executor) runReads(ctx context.Context, open []*calls.Call) error {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
 	for i, call := range reads {
-		group.Go(func() {
+		if runs[i] = x.early.take(running, call); runs[i] != nil {
 			slots <- struct{}{}
+		}
+	}
+	for i, call := range reads {
+		if runs[i] == nil {
+			if runs[i] = x.tooling.keptRun(call); runs[i] != nil {
+				continue
+			}
+		}
+		group.Go(func() {
+			if runs[i] == nil {
+				slots <- struct{}{}
+				runs[i] = x.tooling.launch(running, call)
+			}
 			defer func() { <-slots }()
-			runs[i] = x.tooling.launch(running, call)
 			<-x.tooling.overOrSlow(call, runs[i])
 		})
 	}

@@ -17,13 +17,12 @@ import (
 // that ask for it. A call with handles is not skipped: a handle names a result of this
 // turn, so an earlier turn's call with equal handles had other arguments.
 func (p *planner) skip(ctx context.Context, call *calls.Call) (text string, skip bool) {
-	t := p.task
-	b := t.bounds
-	window, checks := call.Spec.ChecksEarlier(b.FreshnessWindow)
-	if !checks || !t.scheduled() || call.Key.Round != 1 || call.Handles || t.cfg.Freshness == nil ||
-		window <= 0 && b.CooldownFailures <= 0 {
+	if !p.looksBack(call) {
 		return "", false
 	}
+	t := p.task
+	b := t.bounds
+	window, _ := call.Spec.ChecksEarlier(b.FreshnessWindow)
 	within := max(window, b.CooldownWindow+b.Cooldown)
 	past, err := t.cfg.Freshness.RecentCalls(ctx, t.record.Turn.Agent, call.Name, call.ArgsHash, within)
 	if err != nil {
@@ -35,6 +34,14 @@ func (p *planner) skip(ctx context.Context, call *calls.Call) (text string, skip
 		return text, true
 	}
 	return coolingDown(past, b)
+}
+
+// looksBack reports whether what earlier turns did decides about a call.
+func (p *planner) looksBack(call *calls.Call) bool {
+	t := p.task
+	window, checks := call.Spec.ChecksEarlier(t.bounds.FreshnessWindow)
+	return checks && t.scheduled() && call.Key.Round == 1 && !call.Handles && t.cfg.Freshness != nil &&
+		(window > 0 || t.bounds.CooldownFailures > 0)
 }
 
 // fresh reports whether an equal call succeeded within the window. past is sorted newest first.

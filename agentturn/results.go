@@ -24,6 +24,7 @@ type tooling struct {
 	progress   *toolrun.Progress             // of running calls
 	sizes      map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 	memory     *membudget.Account            // of the results of calls
+	kept       *keptResults                  // of the process
 	drafts     toolrun.Drafts                // nil: large results are stored with the result only
 	leftBehind *atomic.Int64                 // number of the process's tools that run past their timeout
 }
@@ -31,6 +32,12 @@ type tooling struct {
 // callResult bounds, cleans and measures the result of a tool. Every result passes through it or
 // through backgroundResult. The text is stored only if it is not shown whole. id is that of the output.
 func (w *tooling) callResult(call *calls.Call, raw tools.Result, id turnkeeper.OutputID) turnlog.CallResult {
+	return w.takeResult(call, raw, id, false)
+}
+
+// takeResult is callResult. stored says that the text is stored even if it is shown whole.
+func (w *tooling) takeResult(call *calls.Call, raw tools.Result, id turnkeeper.OutputID,
+	stored bool) turnlog.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // anyRefused must not match a tool's text
 		raw.Text = "tool error: " + raw.Text
 	}
@@ -38,7 +45,8 @@ func (w *tooling) callResult(call *calls.Call, raw tools.Result, id turnkeeper.O
 	taken, drafted := w.prepareOutput(raw, w.task.offered.Limits(call.ToolCall, call.Spec, id))
 	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached,
 		Labels: w.calls.ResultLabels(call, raw.Labels)}
-	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
+	if stored || drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text ||
+		taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, w.task.record.Turn.ID, call.Key
 		result.Output = &taken.Output
 		w.sizes[id] = taken.Output.Tokens

@@ -20,6 +20,12 @@ import (
 // use.
 func (w *tooling) launch(ctx context.Context, call *calls.Call) *toolrun.Run {
 	execute, id := w.prepare(call)
+	return w.start(ctx, call, id, execute)
+}
+
+// start starts a run that is prepared.
+func (w *tooling) start(ctx context.Context, call *calls.Call, id turnkeeper.OutputID,
+	execute func(context.Context) toolrun.Result) *toolrun.Run {
 	run := toolrun.Launch(ctx, *call.ToolCall, id, execute)
 	if call.Effect == turnkeeper.EffectNone {
 		go w.stopToFinish(run)
@@ -31,24 +37,45 @@ func (w *tooling) launch(ctx context.Context, call *calls.Call) *toolrun.Run {
 // turn's mutable state, because the turn may go on meanwhile. id is the id of the output,
 // if it is stored.
 func (w *tooling) prepare(call *calls.Call) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
-	id = cmp.Or(call.OutputID, outputs.NewID())
-	tool, used := call.Tool, &toolrun.Meter{}
+	id = newOutputID(call)
+	used := &toolrun.Meter{}
 	asked, options := w.toolCall(call, w.outputs(used), used), w.executeOptions(call)
 	if w.drafts != nil && !call.Spec.Transactional { // a draft would be written outside the transaction
 		options.Collect = toolrun.Collect(w.drafts, w.task.offered.Limits(call.ToolCall, call.Spec, id), id, w.task.log)
 	} else {
 		options.Collect = tools.Collect
 	}
-	observer, begin := w.task.cfg.Observer, ToolBegin{Call: *call.ToolCall, Agent: w.task.record.Turn.Agent}
+	return w.runOf(call, asked, options, used, nil), id
+}
+
+// newOutputID returns the id under which the output of a run is stored.
+func newOutputID(call *calls.Call) turnkeeper.OutputID { return cmp.Or(call.OutputID, outputs.NewID()) }
+
+// runOf returns a function that runs the tool of a call and reports it to the Observer. If the run began early, it
+// lasts until its answer stands or it is thrown away.
+func (w *tooling) runOf(call *calls.Call, asked tools.Call, options tools.ExecuteOptions, used *toolrun.Meter,
+	early *earlyRun) func(context.Context) toolrun.Result {
+	tool, observer := call.Tool, w.task.cfg.Observer
+	begin := ToolBegin{Call: *call.ToolCall, Agent: w.task.record.Turn.Agent}
 	begin.Call.RunArgs, _ = call.AsRun()
 	return func(ctx context.Context) toolrun.Result {
 		memory := w.memory.Lease()
 		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)
 		started := time.Now()
 		res := tools.Execute(ctx, tool, asked, options)
-		end(toolEnd(res, begin.Call.Effect))
-		return toolrun.Result{RunResult: res, Took: time.Since(started), Used: used.Used(), Memory: memory}
-	}, id
+		done := toolrun.Result{RunResult: res, Began: started, Took: time.Since(started), Memory: memory}
+		told := toolEnd(res, begin.Call.Effect)
+		if early != nil {
+			told.Unused = early.await(ctx) != nil
+			told.WireID, told.Took = early.wireID, done.Took
+		}
+		if told.Unused {
+			memory.Release()
+		}
+		end(told)
+		done.Used = used.Used()
+		return done
+	}
 }
 
 // executeOptions returns the options for running or reconciling a call. They count the

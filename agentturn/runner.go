@@ -66,6 +66,7 @@ type Runner struct {
 	leftBehind atomic.Int64
 	memory     prompt.Memory
 	counted    prompt.Cache
+	kept       keptResults
 }
 
 // New returns a Runner.
@@ -159,6 +160,7 @@ type Assignment struct {
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
 	defer e.executor.tooling.memory.Close()
+	defer e.executor.early.end()
 	ctx, stop := context.WithDeadlineCause(ctx, e.clock.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
@@ -167,6 +169,7 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 		end(ended(outcome, err, e.calls.Rounds))
 	}()
 	err = e.runStates(ctx)
+	e.executor.early.drop("the turn does not go on")
 	if fatal := unwritable(ctx, err); fatal != nil {
 		return turnlog.Outcome{}, e.reportLate(ctx, fatal)
 	}

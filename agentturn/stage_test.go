@@ -42,6 +42,7 @@ type way struct {
 	lost       uint64        // the seed by which answers of the store are lost; 0: none is
 	backwards  bool          // people answer the newest ask first
 	stepwise   bool          // each step is on record before the next one
+	early      bool          // reads may start while the model speaks
 	flaky      bool          // each request to a model fails once
 	ahead      time.Duration // how far the database's clock is ahead
 	strikes    []strike      // where a worker dies

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"turnkeeper"
@@ -78,6 +79,7 @@ func (p *propTool) Spec() tools.Spec {
 		Name: p.s.nameOf(p.name), Description: "A tool of a test.", Effect: p.effect, Parameters: propSchema,
 		Transactional: p.within,
 		Flow:          p.flow, Repeat: tools.RepeatAllow, AsksInput: p.asks,
+		Early: p.s.early && p.effect == turnkeeper.EffectNone,
 	}
 	if !p.s.elsewhere {
 		spec.Approve = p.s.rules[p.name]
@@ -248,6 +250,10 @@ func (a actor) Generate(_ context.Context, r inference.Request,
 	a.s.mu.Lock()
 	a.s.said[turn] = res.Calls
 	a.s.mu.Unlock()
+	if a.s.early {
+		streamCalls(res.Calls, onDelta)
+		synctest.Wait() // until each read that may has begun
+	}
 	if len(res.Calls) > 0 {
 		res.FinishReason = "tool_calls"
 	}

@@ -123,6 +123,10 @@ type Delta struct {
 	Index int    // of DeltaTool: index of the call, from 0
 	Name  string // of DeltaTool: the tool's name, in the call's first delta
 	Text  string
+	// Done, of DeltaTool, says that the call has come whole, as the provider tells. Such a delta has no Name and no
+	// Text, and may come after deltas of later calls, and more than once. A provider tells what it knows: perhaps
+	// nothing.
+	Done bool
 }
 
 // A DeltaKind is the kind of content that a delta belongs to.

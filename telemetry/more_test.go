@@ -100,6 +100,14 @@ func callTheRest(ctx context.Context, o agentturn.Observer, turn turnkeeper.Turn
 	}
 	ran(agentturn.ToolBegin{Call: call})
 	ran(agentturn.ToolBegin{Call: call, Detached: true, Turn: turn, TraceParent: sender})
+	early := call
+	early.Name = "early"
+	for _, unused := range []bool{true, false} { // one run is thrown away, and one waits for its answer
+		_, end := o.ToolCall(within, agentturn.ToolBegin{Call: early})
+		time.Sleep(50 * time.Second)
+		end(agentturn.ToolEnd{State: turnkeeper.CallSucceeded, Unused: unused, WireID: "call_8",
+			Took: 20 * time.Second})
+	}
 	o.SubAgent(ctx, agentturn.SubAgentEnd{Call: call, Turn: turn, TraceParent: sender, State: turnkeeper.CallSucceeded,
 		Took: 40 * time.Second})
 	endRound(agentturn.RoundEnd{})

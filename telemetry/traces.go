@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -278,7 +279,11 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 	}
 	call, started := b.Call, time.Now()
 	if !t.Traces() {
-		return ctx, func(e agentturn.ToolEnd) { t.metrics.toolRan(call.Name, e.State, time.Since(started)) }
+		return ctx, func(e agentturn.ToolEnd) {
+			if !e.Unused {
+				t.metrics.toolRan(call.Name, e.State, cmp.Or(e.Took, time.Since(started)))
+			}
+		}
 	}
 	ctx, span := t.tracer.Start(ctx, "execute_tool "+call.Name, trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "execute_tool"),
@@ -293,7 +298,14 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(call.AsRun())))
 	}
 	return ctx, func(e agentturn.ToolEnd) {
-		t.metrics.toolRan(call.Name, e.State, time.Since(started))
+		if e.Unused { // a span that does not end is not sent
+			return
+		}
+		took := cmp.Or(e.Took, time.Since(started))
+		t.metrics.toolRan(call.Name, e.State, took)
+		if e.WireID != "" {
+			span.SetAttributes(attribute.String("gen_ai.tool.call.id", e.WireID))
+		}
 		span.SetAttributes(attribute.String("turnkeeper.state", string(e.State)))
 		if e.Error != "" {
 			fail(span, e.Error)
@@ -301,7 +313,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 		if t.content {
 			span.SetAttributes(attribute.String("gen_ai.tool.call.result", t.shown(e.Result)))
 		}
-		span.End()
+		span.End(trace.WithTimestamp(started.Add(took)))
 	}
 }
 

@@ -26,6 +26,9 @@ func TestLimits(t *testing.T) {
 		"MaxResultChars": {At: 1_000_000, Takes: func(_ *testing.T, n int) bool {
 			return registers(func(s *tools.Spec) { s.MaxResultChars = n })
 		}},
+		"MaxCache": {At: int(24 * time.Hour), Takes: func(_ *testing.T, n int) bool {
+			return registers(func(s *tools.Spec) { s.Cache = time.Duration(n) })
+		}},
 		"maxAttached": {At: 32, Takes: func(t *testing.T, n int) bool {
 			r, err := tools.Collect(t.Context(), tools.Result{Text: "x", Attached: make([]tools.Attachment, n)})
 			if err != nil {

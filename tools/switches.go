@@ -25,6 +25,18 @@ const (
 	RepeatGuard Repeat = "guard" // if the first one succeeded, answer with its result
 )
 
+// MaxCache is the maximum of Spec.Cache.
+const MaxCache = 24 * time.Hour
+
+// CacheScope says whose calls share the results that a process keeps.
+type CacheScope string
+
+// The values of CacheScope.
+const (
+	CacheConversation CacheScope = "conversation" // those of one user in one conversation of the agent
+	CacheAgent        CacheScope = "agent"        // all calls of the agent
+)
+
 // Guarded reports whether a call is not run again directly after an equal one
 // that succeeded.
 func (s Spec) Guarded() bool {
@@ -52,6 +64,9 @@ type Switches struct {
 	Timeout        time.Duration
 	Freshness      time.Duration
 	Repeat         Repeat
+	Early          *bool
+	Cache          *time.Duration
+	CacheScope     CacheScope
 	MaxResultChars int
 	Background     *bool
 	Approve        string
@@ -68,6 +83,9 @@ func (r *Registry) Configure(name string, s Switches) error {
 	e.spec.Timeout = cmp.Or(s.Timeout, e.spec.Timeout)
 	e.spec.Freshness = cmp.Or(s.Freshness, e.spec.Freshness)
 	e.spec.Repeat = cmp.Or(s.Repeat, e.spec.Repeat)
+	e.spec.Early = *cmp.Or(s.Early, &e.spec.Early)
+	e.spec.Cache = *cmp.Or(s.Cache, &e.spec.Cache)
+	e.spec.CacheScope = cmp.Or(s.CacheScope, e.spec.CacheScope)
 	e.spec.MaxResultChars = cmp.Or(s.MaxResultChars, e.spec.MaxResultChars)
 	e.spec.Background = cmp.Or(s.Background, e.spec.Background)
 	e.spec.Approve = cmp.Or(s.Approve, e.spec.Approve)
@@ -88,5 +106,38 @@ func checkSwitches(spec Spec) error {
 		return fmt.Errorf("tool %q has a max_result_chars of %d; it must be 0 to %d", spec.Name, spec.MaxResultChars,
 			MaxResultChars)
 	}
+	return checkReads(spec)
+}
+
+// checkReads validates the switches of reads.
+func checkReads(spec Spec) error {
+	set := spec.readSwitch()
+	switch {
+	case spec.Cache < 0 || spec.Cache > MaxCache:
+		return fmt.Errorf("tool %q has a cache of %s; it must be 0 to %s", spec.Name, spec.Cache, MaxCache)
+	case spec.CacheScope != "" && spec.CacheScope != CacheConversation && spec.CacheScope != CacheAgent:
+		return fmt.Errorf("tool %q has cache_scope %q; it must be %s or %s", spec.Name, spec.CacheScope,
+			CacheConversation, CacheAgent)
+	case set == "":
+		return nil
+	case spec.Effect != turnkeeper.EffectNone:
+		return fmt.Errorf("tool %q has effect %s; %s is only for tools that read (effect none)", spec.Name,
+			spec.Effect, set)
+	case spec.Detached || spec.Paging || spec.AsksInput || len(spec.OutputIDs) > 0:
+		return fmt.Errorf("tool %q: %s is not for tools that are detached, ask for input or read stored outputs",
+			spec.Name, set)
+	}
 	return nil
+}
+
+// readSwitch names a switch that is set and only for reads; empty: none is.
+func (s Spec) readSwitch() string {
+	switch {
+	case s.Early:
+		return "early"
+	case s.Cache > 0:
+		return "cache"
+	default:
+		return ""
+	}
 }

@@ -15,6 +15,22 @@ import (
 // TestConfigure sets each switch of a tool alone: it changes its own field and no other. A switch that is not set
 // changes nothing, and a refused one leaves the tool as it was.
 func TestConfigure(t *testing.T) {
+	reads := named("reads")
+	reads.spec.Effect, reads.spec.Early, reads.spec.Cache = turnkeeper.EffectNone, true, time.Hour
+	r := registry(t, reads)
+	if err := r.Configure("reads", tools.Switches{Early: new(false), Cache: new(time.Minute),
+		CacheScope: tools.CacheAgent}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := r.Spec("reads"); got.Early || got.Cache != time.Minute || got.CacheScope != tools.CacheAgent {
+		t.Errorf("a read is configured as %+v", got)
+	}
+	if err := r.Configure("reads", tools.Switches{Cache: new(time.Duration(0))}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := r.Spec("reads"); got.Early || got.Cache != 0 || got.CacheScope != tools.CacheAgent {
+		t.Errorf("a read is configured as %+v", got)
+	}
 	before := named("tool")
 	before.spec.Effect, before.spec.Timeout, before.spec.Freshness, before.spec.Repeat = turnkeeper.EffectKeyed,
 		time.Second, time.Minute, tools.RepeatAllow
@@ -58,7 +74,7 @@ func TestConfigure(t *testing.T) {
 			t.Errorf("%s: the other tool is %+v", name, other)
 		}
 	}
-	r := registry(t, before)
+	r = registry(t, before)
 	for want, set := range map[string]tools.Switches{
 		`tool "tool" has repeat "never"; it must be allow or guard`: {Repeat: "never",
 			Timeout: time.Hour},
@@ -66,7 +82,13 @@ func TestConfigure(t *testing.T) {
 			Timeout: time.Hour},
 		`tool "tool" has a max_result_chars of -1; it must be 0 to 1000000`: {MaxResultChars: -1,
 			Timeout: time.Hour},
-		`tool "tool" has a timeout of -1s; it must not be negative`: {Timeout: -time.Second},
+		`tool "tool" has effect keyed; early is only for tools that read (effect none)`: {Early: new(true)},
+		`tool "tool" has effect keyed; cache is only for tools that read (effect none)`: {Cache: new(time.Minute)},
+		`tool "tool" has a cache of 24h0m0.000000001s; it must be 0 to 24h0m0s`: {
+			Cache: new(tools.MaxCache + 1)},
+		`tool "tool" has a cache of -1ns; it must be 0 to 24h0m0s`:             {Cache: new(time.Duration(-1))},
+		`tool "tool" has cache_scope "user"; it must be conversation or agent`: {CacheScope: "user"},
+		`tool "tool" has a timeout of -1s; it must not be negative`:            {Timeout: -time.Second},
 		`tool "tool" has the destination "": it must have 1 to 200 bytes without spaces`: {
 			Flow: policy.Flow{Destinations: []string{""}}},
 	} {
@@ -85,6 +107,33 @@ func TestConfigure(t *testing.T) {
 	if err := registry(t).Configure("x", tools.Switches{}); err == nil ||
 		err.Error() != `there is no tool "x"; no tools are registered` {
 		t.Errorf("without any tool: %v", err)
+	}
+}
+
+// TestWhichReadsHaveTheirSwitches checks that early and cache are refused for tools that do not simply read.
+func TestWhichReadsHaveTheirSwitches(t *testing.T) {
+	for name, change := range map[string]func(*tools.Spec){
+		"detached":             func(s *tools.Spec) { s.Detached, s.Timeout = true, time.Hour },
+		"asks for input":       func(s *tools.Spec) { s.AsksInput = true },
+		"pages":                func(s *tools.Spec) { s.Paging = true },
+		"reads a given output": func(s *tools.Spec) { s.OutputIDs = []string{"id"} },
+	} {
+		for key, set := range map[string]func(*tools.Spec){
+			"early": func(s *tools.Spec) { s.Early = true }, "cache": func(s *tools.Spec) { s.Cache = time.Second },
+		} {
+			tool := named("tool")
+			tool.spec.Effect = turnkeeper.EffectNone
+			change(&tool.spec)
+			if _, err := tools.NewRegistry(tool); err != nil {
+				t.Fatal(err)
+			}
+			set(&tool.spec)
+			want := `tool "tool": ` + key +
+				" is not for tools that are detached, ask for input or read stored outputs"
+			if _, err := tools.NewRegistry(tool); err == nil || err.Error() != want {
+				t.Errorf("one that %s: %v, want %s", name, err, want)
+			}
+		}
 	}
 }
 

@@ -35,6 +35,20 @@ type Spec struct {
 	// Empty: RepeatAllow for a tool of effect none, else RepeatGuard.
 	Repeat Repeat
 
+	// Early allows a call to start while the answer that asks for it still streams, if no rule,
+	// sink or call before it can be in its way. The run has no effect on the turn until the answer
+	// is complete: reports of progress, questions to models and reads of Call.Outputs wait for
+	// that. If the answer is not used, the run is cancelled. Only for effect none.
+	Early bool
+
+	// Cache is how long the process keeps the result of a call that succeeded. An equal call
+	// within this time gets it, with a sentence that says how old it is. At most MaxCache; 0: not
+	// at all. Only for effect none.
+	Cache time.Duration
+
+	// CacheScope says whose calls share results. Empty: CacheConversation.
+	CacheScope CacheScope
+
 	// MaxResultChars is the maximum number of characters of a result shown to the model
 	// at once. 0: the turn's max_tool_result_chars.
 	MaxResultChars int

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"turnkeeper"
@@ -44,13 +45,14 @@ var imitation = regexp.MustCompile(
 	`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
 		`\[cut: the result|tool output id:|dropped to fit the context window|\[the output of \S+ is stored[:;]|not shown: (they do|it does) not fit the context window|` +
 		`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
-		`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
+		`\[this is the result of round-|\[this result is kept:|\[agent [a-z0-9_-]+, [a-z]+, output `)
 
 // imitationParts are in upper case. Each match of imitation contains one of them.
 var imitationParts = []string{
 	"SYSTEM", "ASYNC", "[TRUNCATED", "[... TRUNCATED", "[CUT:", "TOOL OUTPUT ID:", "DROPPED TO FIT",
 	"[THE OUTPUT OF", "NOT SHOWN:",
-	"[EXTRACTION FAILED:", "OUTCOME UN", "IPPED DUE TO", "DENIED:", "[THIS IS THE RESULT", "[AGENT ",
+	"[EXTRACTION FAILED:", "OUTCOME UN", "IPPED DUE TO", "DENIED:", "[THIS IS THE RESULT", "[THIS RESULT IS ",
+	"[AGENT ",
 }
 
 // imitates reports whether a text contains a match of imitation. The search for parts is
@@ -61,6 +63,10 @@ func imitates(text string) bool {
 	return slices.ContainsFunc(imitationParts, func(part string) bool { return strings.Contains(upper, part) }) &&
 		imitation.MatchString(text)
 }
+
+// keptHead matches the line that WithAge writes above a result. No tool ran for such a call, so that it took no time:
+// the record has milliseconds.
+var keptHead = regexp.MustCompile(`^\[This result is kept: it is [a-z0-9 ]+ old\. The tool was not run again\.\]\n\n`)
 
 // agentHead matches the line that the program writes above the reply of a sub-agent.
 var agentHead = regexp.MustCompile(`^\[agent [^\]\n]*, output [a-z0-9]+\]\n\n`)
@@ -78,6 +84,9 @@ var (
 // fromOutside returns the part of a call's result that the program did not write.
 func fromOutside(call *turnkeeper.ToolCall) string {
 	text := call.Shown
+	if call.Duration < time.Millisecond {
+		text = text[len(keptHead.FindString(text)):]
+	}
 	switch {
 	case call.State != turnkeeper.CallSucceeded && call.State != turnkeeper.CallFailed &&
 		call.State != turnkeeper.CallUnknown,

@@ -2,10 +2,12 @@ package prompt
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
@@ -22,6 +24,33 @@ const (
 	// ShownNoTime is the prefix of the result of a call that the lease is too short for.
 	ShownNoTime = turnlog.Denied + turnlog.RefusedNoTime
 )
+
+// WithAge returns what is shown of a result that was kept since an equal call: it says how old it is. A handle stays in
+// front.
+func WithAge(shown string, handle outputs.Placeholder, age time.Duration) string {
+	note := "[This result is kept: it is " + ageOf(age) + " old. The tool was not run again.]"
+	if strings.HasPrefix(shown, handle.Head()) {
+		return shown + "\n\n" + note
+	}
+	return note + "\n\n" + shown
+}
+
+// ageOf returns a time in whole seconds, minutes or hours.
+func ageOf(age time.Duration) string {
+	n, unit := int64(age/time.Second), "second"
+	switch {
+	case age >= 2*time.Hour:
+		n, unit = int64(age/time.Hour), "hour"
+	case age >= 2*time.Minute:
+		n, unit = int64(age/time.Minute), "minute"
+	case n == 0:
+		return "less than a second"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}
 
 // WentOn reports whether a call runs or ran in the background, or detached: the model was
 // given a handle before there was a result.

@@ -30,8 +30,11 @@ type Run struct {
 // A Result is the result of a run.
 type Result struct {
 	tools.RunResult
-	Took time.Duration
-	Used turnkeeper.Usage // by the model calls of the tool
+	Began time.Time
+	Took  time.Duration
+	Used  turnkeeper.Usage // by the model calls of the tool
+	// KeptSince is when the run began whose result was kept, and is used for this one; zero: the tool ran.
+	KeptSince time.Time
 	// Memory is held for the content until it is recorded.
 	Memory *membudget.Lease
 }
@@ -50,6 +53,13 @@ func Launch(ctx context.Context, call turnkeeper.ToolCall, id turnkeeper.OutputI
 	return r
 }
 
+// Ended returns a run of a call that is over without having run anything.
+func Ended(call turnkeeper.ToolCall, id turnkeeper.OutputID, result Result) *Run {
+	over, ended := context.WithCancel(context.Background())
+	ended()
+	return &Run{Call: call, ID: id, Since: time.Now(), Result: result, over: over, cancel: func(error) {}}
+}
+
 // IsOver reports whether the run has ended.
 func (r *Run) IsOver() bool { return r.over.Err() != nil }
 
@@ -66,6 +76,12 @@ func (r *Run) OverOrAfter(limit time.Duration) <-chan struct{} {
 
 // Cancel cancels the run's context.
 func (r *Run) Cancel(cause error) { r.cancel(cause) }
+
+// Within cancels the run's context when ctx ends too.
+func (r *Run) Within(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
+	context.AfterFunc(r.over, func() { stop() })
+}
 
 // A Set holds the background runs of a turn, in the order of their calls.
 type Set []*Run

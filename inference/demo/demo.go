@@ -148,6 +148,7 @@ func stream(ctx context.Context, res inference.Response, onDelta func(inference.
 	for i, call := range res.Calls {
 		onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Name: call.Name})
 		onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Text: call.Arguments})
+		onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Done: true})
 	}
 	return nil
 }

@@ -150,6 +150,7 @@ func emit(res inference.Response, onDelta func(inference.Delta)) {
 		for _, piece := range halves(call.Arguments) {
 			onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Text: piece})
 		}
+		onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Done: true})
 	}
 }
 

@@ -58,7 +58,7 @@ func TestTheToolsOfAnAgentOutsideATurn(t *testing.T) {
 		case "slow":
 			tool.Timeout = 50 * time.Millisecond
 		case "binary":
-			tool.MediaType = "image/png"
+			tool.Output.MediaType = "image/png"
 		}
 		cfg.Tools[name] = tool
 	}

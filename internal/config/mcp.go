@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -104,6 +105,7 @@ func (r *fileReader) mcpServer(where, name string, v *strictyaml.Node) MCPServer
 	if s.Elicitation == ElicitAsk {
 		r.refuseBackground(where, v, s)
 	}
+	r.refuseReads(where, v, s)
 	if given("oauth") {
 		r.checkOAuth(where, v.Get("oauth"), s)
 	}
@@ -120,6 +122,23 @@ func (r *fileReader) refuseBackground(where string, v *strictyaml.Node, s MCPSer
 		if own := s.Tools[tool].Background; own != nil && *own {
 			r.Add(v.Get("tools").Line, format, where+"tools."+tool+".")
 		}
+	}
+}
+
+// refuseReads refuses the switches of reads for tools of a server that have an effect whatever its hints say.
+func (r *fileReader) refuseReads(where string, v *strictyaml.Node, s MCPServer) {
+	waits := ""
+	if s.Elicitation == ElicitAsk {
+		waits = "elicitation: ask"
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Tools)) {
+		tool := s.Tools[name]
+		effect := cmp.Or(tool.Effect, s.Effect)
+		if effect == "" && s.TrustHints {
+			effect = turnkeeper.EffectNone // unless a hint says otherwise: the switches then do nothing
+		}
+		r.refuseRead(where+"tools."+name+".", v.Get("tools").Get(name), tool.Reads,
+			cmp.Or(effect, turnkeeper.EffectOnce), waits)
 	}
 }
 

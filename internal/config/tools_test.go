@@ -48,8 +48,8 @@ tools:
 			Name: "count", Description: "Counts.", Command: []string{"python3", "count.py", "-n"},
 			Arguments: json.RawMessage(`{"properties":{"n":{"maximum":9,"type":"integer"}},"type":"object"}`),
 			Effect:    "keyed", Timeout: 5 * time.Second, Detached: true,
-			ToolSwitches: config.ToolSwitches{Background: new(true)}, Dir: "./work", MaxOutput: 1000,
-			MediaType: "image/png",
+			ToolSwitches: config.ToolSwitches{Background: new(true)}, Dir: "./work",
+			Output: config.ProgramOutput{MaxOutput: 1000, MediaType: "image/png"},
 			Env: map[string]config.Secret{
 				"LANG": config.NewSecret("C.UTF-8"), "API_TOKEN": config.NewSecret("literal-token"),
 				"KEY": config.NewSecret("count-key-0"), "CERTIFICATE": config.NewSecret("file-key-00"),
@@ -80,6 +80,22 @@ func TestFaultsOfTools(t *testing.T) {
 			"tools.a.detached must be true or false"},
 		{"detached without a timeout", "tools: {a: {description: x, command: [y], detached: true}}",
 			"tools.a.detached requires a timeout"},
+		{"an early effect", "tools: {a: {description: x, command: [y], early: true}}",
+			"tools.a.early is only for tools that read: it requires effect: none, and the effect is once"},
+		{"a kept effect", "tools: {a: {description: x, command: [y], effect: keyed, cache: 10m}}",
+			"tools.a.cache is only for tools that read: it requires effect: none, and the effect is keyed"},
+		{"an early job", "tools: {a: {description: x, command: [y], effect: none, early: true, detached: true, timeout: 1h}}",
+			"tools.a.early excludes detached: true"},
+		{"cache", "tools: {a: {description: x, command: [y], effect: none, cache: 25h}}",
+			"tools.a.cache is 25h: it must be 0 to 24h"},
+		{"cache scope", "tools: {a: {description: x, command: [y], effect: none, cache: 1h, cache_scope: user}}",
+			`tools.a.cache_scope is "user": it must be one of conversation, agent`},
+		{"an early effect of a server", "mcp_servers: {s: {command: [y], tools: {t: {early: true}}}}",
+			"mcp_servers.s.tools.t.early is only for tools that read: it requires effect: none, and the effect is once"},
+		{"a kept effect of a server", "mcp_servers: {s: {command: [y], effect: keyed, trust_hints: true, tools: {t: {cache: 1h}}}}",
+			"mcp_servers.s.tools.t.cache is only for tools that read: it requires effect: none, and the effect is keyed"},
+		{"a kept form", "mcp_servers: {s: {command: [y], effect: none, elicitation: ask, tools: {t: {cache: 1h}}}}",
+			"mcp_servers.s.tools.t.cache excludes elicitation: ask"},
 		{"output", "tools: {a: {description: x, command: [y], max_output: 10000001}}",
 			"tools.a.max_output is 10000001: it must be 1 to 10000000"},
 		{"schema", "tools: {a: {description: x, command: [y], arguments: text}}",
@@ -103,6 +119,38 @@ func TestFaultsOfTools(t *testing.T) {
 				t.Errorf("error = %v", err)
 			}
 		})
+	}
+}
+
+// TestReadsFromTheFile checks the switches of reads where they are allowed.
+func TestReadsFromTheFile(t *testing.T) {
+	file(t, `
+tools:
+  http_get: {early: true, cache: 10m, cache_scope: agent}
+  clock: {cache: 0, early: false}
+  find: {description: Finds., command: [find], effect: none, early: true, cache: 24h}
+mcp_servers:
+  crm:
+    command: [crm]
+    trust_hints: true
+    tools: {find: {early: true, cache: 1m}, get: {effect: none, cache: 1h, cache_scope: conversation}}
+`)
+	got, err := config.Load(config.LoadOptions{Env: env(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crm := got.MCPServers["crm"].Tools
+	for name, c := range map[string]struct{ got, want config.ReadSwitches }{
+		"http_get": {got.Tools["http_get"].Reads,
+			config.ReadSwitches{Early: new(true), Cache: new(10 * time.Minute), CacheScope: "agent"}},
+		"clock":    {got.Tools["clock"].Reads, config.ReadSwitches{Early: new(false), Cache: new(time.Duration(0))}},
+		"find":     {got.Tools["find"].Reads, config.ReadSwitches{Early: new(true), Cache: new(24 * time.Hour)}},
+		"crm.find": {crm["find"].Reads, config.ReadSwitches{Early: new(true), Cache: new(time.Minute)}},
+		"crm.get":  {crm["get"].Reads, config.ReadSwitches{Cache: new(time.Hour), CacheScope: "conversation"}},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

@@ -216,6 +216,7 @@ func TestTheSpecOfATool(t *testing.T) {
 			Effect: turnkeeper.EffectNone, Timeout: time.Second, Background: new(false), Freshness: time.Hour,
 			Repeat:  tools.RepeatAllow,
 			Approve: "never", Flow: flow(policy.Private, "publish", "where"), MaxResultChars: 77,
+			Early: true, Cache: time.Hour, CacheScope: tools.CacheAgent, // not with forms for a person
 		}},
 	}
 	const schema = `{"properties":{"x":{}},"type":"object"}`
@@ -250,6 +251,32 @@ func TestTheSpecOfATool(t *testing.T) {
 	for name, spec := range want {
 		if diff := cmp.Diff(spec, (&host{server: s, catalog: c}).newTool(name).Spec()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestTheSwitchesOfReads checks that a tool has the switches of reads only if it turns out to be one.
+func TestTheSwitchesOfReads(t *testing.T) {
+	t.Parallel()
+	s := Server{Name: "h", TrustHints: true, Tools: map[string]ToolSettings{
+		"reads": {Early: true, Cache: time.Hour, CacheScope: tools.CacheAgent}, "plain": {},
+		"writes": {Early: true, Cache: time.Hour}, "unknown": {Early: true, Cache: time.Hour},
+	}}
+	c := newCatalog(s, nil, zap.NewNop(), time.Hour)
+	var seen []mcpdef.Tool
+	for _, name := range []string{"reads", "plain", "writes"} {
+		seen = append(seen, mcpdef.Tool{Server: "h", Name: name, Seen: mcpdef.Definition{Description: name,
+			Schema: emptySchema, Hash: name, ReadOnly: name != "writes"}})
+	}
+	c.see(t.Context(), seen)
+	for name := range s.Tools {
+		tool := (&host{server: s, catalog: c}).newTool(name)
+		spec, reads := tool.Spec(), name == "reads"
+		if spec.Early != reads || (spec.Cache == time.Hour) != reads || (spec.CacheScope == tools.CacheAgent) != reads {
+			t.Errorf("%s has %+v", name, spec)
+		}
+		if _, err := tools.NewRegistry(tool); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -78,11 +78,15 @@ type ToolSettings struct {
 	Timeout    time.Duration     // 0: the server's
 	Background *bool             // nil: the server's
 
-	Freshness      time.Duration // as in tools.Spec
-	Repeat         tools.Repeat  // as in tools.Spec
-	Approve        string        // as in tools.Spec; empty: the server's
-	Flow           policy.Flow   // fields that are not set are the server's
-	MaxResultChars int           // as in tools.Spec
+	Freshness time.Duration // as in tools.Spec
+	Repeat    tools.Repeat  // as in tools.Spec
+	// as in tools.Spec, if the tool turns out to have effect none
+	Early          bool
+	Cache          time.Duration
+	CacheScope     tools.CacheScope
+	Approve        string      // as in tools.Spec; empty: the server's
+	Flow           policy.Flow // fields that are not set are the server's
+	MaxResultChars int         // as in tools.Spec
 }
 
 // A Store stores the servers' tool definitions. Implementations are safe for

@@ -50,19 +50,30 @@ func (h *host) newTool(name string) tools.Tool {
 		AsksInput:        h.server.AskForInput,
 	}}
 	if !known {
-		t.spec.Effect = h.server.EffectOf(name, mcpdef.Definition{})
+		t.takeEffect(h.server.EffectOf(name, mcpdef.Definition{}))
 		t.spec.Description = fmt.Sprintf(
 			"The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name,
 			h.server.Name)
 		return t
 	}
 	d := h.catalog.inUse(e.Tool)
-	t.hash, t.spec.Effect = d.Hash, h.server.EffectOf(name, d)
+	t.hash = d.Hash
+	t.takeEffect(h.server.EffectOf(name, d))
 	t.spec.Description, t.spec.Parameters = d.Description, json.RawMessage(d.Schema)
 	if d.Description == "" {
 		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s.", name, h.server.Name)
 	}
 	return t
+}
+
+// takeEffect sets the effect, and the switches that only reads have.
+func (t *tool) takeEffect(effect turnkeeper.Effect) {
+	t.spec.Effect = effect
+	if effect != turnkeeper.EffectNone || t.spec.AsksInput {
+		return
+	}
+	own := t.host.server.Tools[t.name]
+	t.spec.Early, t.spec.Cache, t.spec.CacheScope = own.Early, own.Cache, own.CacheScope
 }
 
 func (t *tool) Spec() tools.Spec { return t.spec }

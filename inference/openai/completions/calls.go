@@ -99,6 +99,18 @@ func (a *answer) passOn() {
 		}
 		next = max(next, c.index.n+1)
 		a.announce(i, c)
+		if i > 0 {
+			a.tellDone(i-1, a.calls[i-1])
+		}
+	}
+}
+
+// tellDone passes on that a call has come whole: its arguments have ended, and the next call has begun. The protocol
+// does not say it.
+func (a *answer) tellDone(ordinal int, call *callParts) {
+	if !call.told && call.scan.closed {
+		call.told = true
+		a.onDelta(inference.Delta{Kind: inference.DeltaTool, Index: ordinal, Done: true})
 	}
 }
 

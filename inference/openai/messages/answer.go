@@ -199,6 +199,13 @@ func (a *answer) stop(b *block) {
 	}
 }
 
+// tellDone passes on that a call has come whole.
+func (a *answer) tellDone(b *block) {
+	if b.kind == kindCall {
+		a.onDelta(inference.Delta{Kind: inference.DeltaTool, Index: b.ordinal, Done: true})
+	}
+}
+
 // argue passes on a piece of a call's input.
 func (a *answer) argue(b *block, text string) {
 	if b.kind == kindCall && text != "" {

@@ -115,6 +115,7 @@ func (a *answer) take(name string, data []byte) {
 		var e sdk.ContentBlockStopEvent
 		if e.UnmarshalJSON(data) == nil && a.open[e.Index] != nil {
 			a.stop(a.open[e.Index])
+			a.tellDone(a.open[e.Index])
 		}
 	case "message_delta":
 		var e sdk.MessageDeltaEvent

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"reflect"
@@ -386,5 +387,24 @@ func TestAnswersGoBackAsTheyCame(t *testing.T) {
 	}
 	if want := `{"role":"assistant","content":` + compact.String() + `}`; !strings.Contains(string(s.sent), want) {
 		t.Errorf("sent %s, want %s", s.sent, want)
+	}
+}
+
+// TestTheEndOfACallIsTold checks when a delta says that a call has come whole.
+func TestTheEndOfACallIsTold(t *testing.T) {
+	var said []string
+	events := join(begun, text("0", "I look."), call("1", "a", "clock", `{"n":`, `1}`), started("2",
+		`{"type":"tool_use","id":"b","name":"read_file","input":{}}`), delta("2", `{"type":"input_json_delta","partial_json":"{}"}`),
+		because("tool_use"), `{"type":"message_stop"}`)
+	_, err := streaming(events...).client(t, openai.Profile{}).Generate(t.Context(), inference.Request{Model: "m",
+		Messages: []inference.Message{{Role: inference.RoleUser, Text: "hello"}}},
+		func(d inference.Delta) {
+			if d.Kind == inference.DeltaTool {
+				said = append(said, fmt.Sprintf("%d %s%s %t", d.Index, d.Name, d.Text, d.Done))
+			}
+		})
+	want := []string{"0 clock false", `0 {"n": false`, "0 1} false", "0  true", "1 read_file false", "1 {} false"}
+	if diff := cmp.Diff(want, said); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -111,6 +111,7 @@ func (a *answer) add(e event) error {
 		to := a.itemFor(e, responsesbody.TypeCall)
 		to.name = cmp.Or(to.name, string(e.Name))
 		a.argued(to, e.Arguments)
+		a.tellDone(to)
 	}
 	switch {
 	case len(a.items) > maxItems:
@@ -216,6 +217,13 @@ func (a *answer) argued(to *item, arguments json.RawMessage) {
 	to.arguments = loose.Growing{Alone: loose.Escaped}
 	to.arguments.Add(loose.Fragment(whole.String()))
 	a.announce(to)
+}
+
+// tellDone passes on that a call has come whole.
+func (a *answer) tellDone(call *item) {
+	if call.announced && call.closed && !call.mixed {
+		a.onDelta(inference.Delta{Kind: inference.DeltaTool, Index: call.ordinal, Done: true})
+	}
 }
 
 // announce passes on the name and the new arguments of a call. The name comes first.

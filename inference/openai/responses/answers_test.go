@@ -256,6 +256,9 @@ func readAnswer(t *testing.T, answer io.Reader, stream bool) (r reading) {
 		{Name: "read_file"}}}
 	r.response, r.failure = responses.Read(t.Context(), res, answer, req, inference.PlainHabit(),
 		func(d inference.Delta) {
+			if d.Done {
+				d.Name = "is whole"
+			}
 			r.deltas = append(r.deltas, fmt.Sprintf("%s %d %s %q;", d.Kind, d.Index, d.Name, d.Text))
 		})
 	return r

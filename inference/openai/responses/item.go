@@ -130,6 +130,7 @@ func (a *answer) complete(to *item, whole responsesbody.Item) {
 		}
 		to.name, to.callID = cmp.Or(call.name, to.name), cmp.Or(call.id, to.callID)
 		a.argued(to, call.arguments)
+		a.tellDone(to)
 	}
 }
 

@@ -65,10 +65,14 @@ tools:
     max_output: 35
     media_type: text/html
   again: {description: Again., command: [echo, x], freshness: 0}
+  seek: {description: Seeks., command: [echo, x], effect: none, early: true, cache: 13s, cache_scope: agent}
   clock:
     timeout: 21s
     freshness: 0
     repeat: guard
+    early: true
+    cache: 24s
+    cache_scope: agent
     max_result_chars: 23
     background: false
     approve: never
@@ -99,7 +103,7 @@ mcp_servers:
     roots: [/one, /two]
     tools:
       print: {effect: once, timeout: 36s, freshness: 37s, repeat: guard, max_result_chars: 38, background: true, approve: never, labels: [private], sinks: [sends]}
-      scan: {effect: none, freshness: 0}
+      scan: {effect: none, freshness: 0, early: true, cache: 39s, cache_scope: agent}
   remote:
     url: https://h.example/mcp?token=x
     headers: {X-A: of-a, X-B: of-b}

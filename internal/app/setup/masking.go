@@ -57,6 +57,13 @@ type maskedDeltas struct {
 }
 
 func (m *maskedDeltas) take(d inference.Delta) {
+	if d.Done {
+		if d.Kind == m.block.Kind && d.Index == m.block.Index {
+			m.flush()
+		}
+		m.to(d)
+		return
+	}
 	if m.stream == nil || d.Kind != m.block.Kind || d.Index != m.block.Index {
 		m.flush()
 		m.stream, m.block = m.masker.Stream(), inference.Delta{Kind: d.Kind, Index: d.Index}

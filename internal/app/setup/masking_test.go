@@ -104,6 +104,27 @@ func TestSecretsInStreams(t *testing.T) {
 	}
 }
 
+// TestTheEndOfACallInAStream checks that what was held back of a call comes before its end is told.
+func TestTheEndOfACallInAStream(t *testing.T) {
+	piece := func(index int, text string, done bool) inference.Delta {
+		return inference.Delta{Kind: inference.DeltaTool, Index: index, Text: text, Done: done}
+	}
+	var got []inference.Delta
+	p := maskedProvider{talker{deltas: []inference.Delta{piece(0, canary[:9], false), piece(0, "", true),
+		piece(1, canary[:9], false), piece(0, "", true), piece(1, canary[9:], false), piece(1, "", true)}},
+		redact.New([]string{canary})}
+	if _, err := p.Generate(t.Context(), inference.Request{}, func(d inference.Delta) {
+		got = append(got, d)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []inference.Delta{piece(0, canary[:9], false), piece(0, "", true), piece(0, "", true),
+		piece(1, p.masker.String(canary), false), piece(1, "", true)}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // number makes each text of a value another one with the secret, and returns how many there are.
 func number(v reflect.Value, n *int) {
 	switch {

@@ -45,11 +45,13 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			server.Headers[header] = value.Reveal()
 		}
 		for tool, settings := range s.Tools {
+			early, cache, scope := reads(settings.Reads)
 			server.Tools[tool] = mcp.ToolSettings{
 				Effect: settings.Effect, Timeout: settings.Timeout, Freshness: freshness(settings.ToolSwitches),
 				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars,
 				Background: settings.Background,
-				Approve:    settings.Approve, Flow: settings.Policy(),
+				Early:      early, Cache: cache, CacheScope: scope,
+				Approve: settings.Approve, Flow: settings.Policy(),
 			}
 		}
 		servers = append(servers, server)

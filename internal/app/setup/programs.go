@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,7 @@ func configure(registry *tools.Registry, cfg *config.Config, whole bool) error {
 		}
 		err := registry.Configure(name, tools.Switches{
 			Timeout: t.Timeout, Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat),
+			Early: t.Reads.Early, Cache: t.Reads.Cache, CacheScope: tools.CacheScope(t.Reads.CacheScope),
 			MaxResultChars: t.MaxResultChars,
 			Background:     t.Background, Approve: t.Approve, Flow: t.Policy(),
 		})
@@ -47,6 +49,11 @@ func freshness(s config.ToolSwitches) time.Duration {
 	return *s.Freshness
 }
 
+// reads converts the settings of reads to a tool's values.
+func reads(s config.ReadSwitches) (early bool, cache time.Duration, scope tools.CacheScope) {
+	return s.Early != nil && *s.Early, *cmp.Or(s.Cache, new(time.Duration)), tools.CacheScope(s.CacheScope)
+}
+
 // Programs returns the configured program tools, sorted by name.
 func Programs(cfg *config.Config) []tools.Tool {
 	var all []tools.Tool
@@ -59,14 +66,16 @@ func Programs(cfg *config.Config) []tools.Tool {
 		for _, variable := range slices.Sorted(maps.Keys(t.Env)) {
 			env = append(env, variable+"="+t.Env[variable].Reveal())
 		}
+		early, cache, scope := reads(t.Reads)
 		all = append(all, program.Tool(tools.Spec{
 			Name: t.Name, Description: t.Description, Parameters: t.Arguments, Effect: t.Effect, Timeout: t.Timeout,
 			Detached: t.Detached, Background: t.Background,
 			Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars,
+			Early: early, Cache: cache, CacheScope: scope,
 			Approve: t.Approve,
 			Flow:    t.Policy(),
 		}, program.Program{
-			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.MaxOutput, MediaType: t.MediaType,
+			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.Output.MaxOutput, MediaType: t.Output.MediaType,
 		}))
 	}
 	return all
