@@ -59,7 +59,7 @@ func askRows() []agentRow {
 			})
 		}, want: [3]string{"nothing: degraded, withheld, 2 rounds", "reply", "nothing: succeeded, none, 2 rounds"}},
 		{key: "durability", values: [2]string{"step", "barrier"}, with: "tools: [echo]", see: func(k talk) string {
-			least := 0 // entries of a turn's journal: a slow machine may make more of them
+			least := 0 // rows of a turn's journal: a slow machine may make more of them
 			for range 5 {
 				turn := k.say(`do: echo {"text":"x"} | say so`).Turn.ID
 				n := storagetest.One[int](k.db, "select count(*) from turnkeeper.journal where turn_id = $1", turn)
@@ -67,8 +67,8 @@ func askRows() []agentRow {
 					least = n
 				}
 			}
-			return fmt.Sprint(least, " entries")
-		}, want: [3]string{"3 entries", "2 entries", "2 entries"}},
+			return fmt.Sprint(least, " rows")
+		}, want: [3]string{"3 rows", "1 rows", "1 rows"}},
 		{key: "on_unknown", values: [2]string{"ask", "degrade"}, with: "tools: [meet_once]", see: func(k talk) string {
 			before := k.tools.met(k.agent)
 			id := k.send("do: meet_once {} | say so")

@@ -7,7 +7,7 @@ alter table turnkeeper.journal add column mood text;
 create or replace function turnkeeper.newest_write(p_turn bigint) returns setof turnkeeper.journal stable language sql as $$
     (select * from turnkeeper.journal where turn_id = p_turn order by n desc limit 1)
     union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}',
-        null, null, null, null, null, null, null, null, null
+        null, null, null, null, null, null, null, null, null, null
     limit 1
 $$;
 alter table turnkeeper.messages add column mood text not null default 'calm';
