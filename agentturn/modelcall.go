@@ -466,10 +466,15 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 	go func() {
 		defer close(done)
 		defer func() { panicked = recover() }() // raised again in the turn's goroutine
+		cut := false
 		res, err = provider.Generate(ctx, request, func(d inference.Delta) {
+			if cut {
+				return // what comes after a hole is no part of the answer
+			}
 			select {
 			case deltas <- d:
 			case <-ctx.Done():
+				cut = true
 			}
 		})
 	}()
