@@ -41,14 +41,11 @@ func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.C
 			return err
 		}
 	}
-	db, kept, err := keeperOf(ctx).database(ctx, cfg, NewLogger(cfg, s.Stderr), s.Fault)
+	db, err := database.Open(ctx, cfg, NewLogger(cfg, s.Stderr), nil, s.Fault)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if kept {
-			return
-		}
 		closing, cancel := context.WithTimeout(context.WithoutCancel(s.Hard), closeTime)
 		defer cancel()
 		stop := context.AfterFunc(s.Hard, cancel)

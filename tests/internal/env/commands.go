@@ -57,7 +57,7 @@ func (e *Env) inProcess(stdin, program string, args ...string) Result {
 	vars := maps.Clone(e.Vars)
 	vars["TURNKEEPER_CONFIG"] = cmp.Or(vars["TURNKEEPER_CONFIG"], filepath.Join(e.Dir, "turnkeeper.yaml"))
 	var out, errs bytes.Buffer
-	ctx := e.keeper.of(vars, settings).With(context.Background())
+	ctx := context.Background()
 	code := map[string]shell.Program{"turnctl": turnctl.Program(), "enqueue": enqueue.Program()}[program].Run(ctx, ctx,
 		shell.Environment{
 			Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Zone: time.UTC,

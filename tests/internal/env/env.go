@@ -41,8 +41,6 @@ type Env struct {
 	Vars         map[string]string // environment of every process
 	Workers      int               // number of workers started
 	ClockStepped bool              // the test sets the clock of the database
-
-	keeper *keeper // of the commands that run in the test process
 }
 
 // New makes an Env with an empty inbox and no agent. When the test ends, all processes are stopped,
@@ -50,12 +48,7 @@ type Env struct {
 func New(t testing.TB) *Env {
 	t.Helper()
 	SkipInQuick(t)
-	url := storagetest.URL(t)
-	kept := &keeper{}
-	t.Cleanup(kept.close)
-	e := NewOn(t, url)
-	e.keeper = kept
-	return e
+	return NewOn(t, storagetest.URL(t))
 }
 
 // NewOn is like New, but uses the database at url.
