@@ -377,7 +377,7 @@ func (b *bench) toolRuns(name string) []tools.Call {
 	return nil
 }
 
-// A toolCounter counts what an Observer is told of runs of tools.
+// A toolCounter is an Observer that counts the tool runs that begin and end.
 type toolCounter struct {
 	agentturn.Observer
 	mu                  sync.Mutex

@@ -23,7 +23,7 @@ import (
 const (
 	maxKept       = 64 << 20  // of all
 	maxKeptResult = 256 << 10 // of one: larger ones may be stored while they arrive
-	keptOverhead  = 512       // what one takes beside its text
+	keptOverhead  = 512       // estimated bytes of an entry without its text
 )
 
 // keptResults are the results of reads that a process keeps. When there are too many, the least recently used goes

@@ -125,7 +125,8 @@ func (r *fileReader) refuseBackground(where string, v *strictyaml.Node, s MCPSer
 	}
 }
 
-// refuseReads refuses the switches of reads for tools of a server that have an effect whatever its hints say.
+// refuseReads reports each tool of a server that sets early or cache but can never have effect none, whatever hints
+// the server gives.
 func (r *fileReader) refuseReads(where string, v *strictyaml.Node, s MCPServer) {
 	waits := ""
 	if s.Elicitation == ElicitAsk {

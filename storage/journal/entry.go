@@ -258,7 +258,7 @@ func (w *Writer) setRound(c *change, calls callStates) {
 		stored.Raw = &raw
 	}
 	if r.Recipe != nil {
-		stored.Request = []byte(w.clean(recipeJSON(*r.Recipe)))
+		stored.Request = []byte(recipeJSON(w.cleanRecipe(*r.Recipe)))
 	}
 	c.answers = []storedRound{stored}
 }

@@ -14,6 +14,19 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
+// cleanRecipe returns a recipe with its texts as stored. Its numbers and hashes stay: with a secret of digits masked in
+// them, nobody could read the recipe.
+func (w *Writer) cleanRecipe(r turnkeeper.Recipe) turnkeeper.Recipe {
+	r.Provider, r.Model, r.Notice = w.clean(r.Provider), w.clean(r.Model), w.clean(r.Notice)
+	r.Status, r.Imitations = w.clean(r.Status), w.clean(r.Imitations)
+	if r.Start != nil {
+		start := *r.Start
+		start.Chain, start.Reason = w.clean(start.Chain), turnkeeper.EpochReason(w.clean(string(start.Reason)))
+		r.Start = &start
+	}
+	return r
+}
+
 // recipeJSON encodes a recipe for storage.
 func recipeJSON(r turnkeeper.Recipe) string {
 	var b bytes.Buffer

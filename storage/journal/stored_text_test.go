@@ -222,6 +222,32 @@ func TestMaskedTextReachesNoTable(t *testing.T) {
 	}
 }
 
+// A secret of digits leaves the numbers of a recipe as they are, in the newest answer of a write and in an earlier one.
+func TestASecretOfDigitsSparesRecipes(t *testing.T) {
+	const secret = "163154"
+	h := newEnv(t)
+	h.DB = storagetest.OpenWith(t, storage.Options{
+		URL: h.URL, Mask: func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") },
+	})
+	d := h.Turn("x")
+	recipe := turnkeeper.Recipe{Version: 2, SHA256: "ab" + secret, Bytes: 7163154, Notice: "the code is " + secret,
+		Window: turnkeeper.Window{Factor: 0.9163154}}
+	first, second := storagetest.Round(1), storagetest.Round(2)
+	first.Recipe, second.Recipe = &recipe, &recipe
+	d.Write(t, turnlog.Entry{Earlier: []turnlog.Entry{{Round: first}}, Round: second})
+	want := recipe
+	want.Notice = "the code is [redacted]"
+	rounds := h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, "worker-1").Record.Rounds
+	for _, r := range rounds {
+		if diff := cmp.Diff(&want, r.Recipe); diff != "" {
+			t.Errorf("round %d (-want +got):\n%s", r.Number, diff)
+		}
+	}
+	if len(rounds) != 2 {
+		t.Errorf("%d rounds", len(rounds))
+	}
+}
+
 func tables(h *env) (names []string) {
 	h.T.Helper()
 	all := storagetest.One[string](h,

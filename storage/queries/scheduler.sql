@@ -411,11 +411,11 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
   and l.grant_id <> all(@working::uuid[]);
 
 -- name: GiveUpGrants :execrows
--- Ends the leases of grants that this worker left because it could not write their end,
--- so that the scheduler finds them lost: grants that are bound to it, whether they were
--- handed over or whoever fetched their jobs, and unbound grants whose job it fetched and which is over. Grants that it
--- left because the database was unavailable do not count against their messages: see
--- turnkeeper.counts_as_loss.
+-- Ends the leases of grants that this worker holds but no longer runs, because it could
+-- not write their end. The scheduler then finds them lost. A grant is the worker's if it
+-- is bound to it, or if it is bound to none and the worker fetched its job, which has
+-- ended. Grants that it left because the database was unavailable do not count against
+-- their messages: see turnkeeper.counts_as_loss.
 with given_up as (
     update turnkeeper.leases l set lease_until = clock_timestamp()
     from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id

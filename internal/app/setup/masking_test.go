@@ -104,7 +104,8 @@ func TestSecretsInStreams(t *testing.T) {
 	}
 }
 
-// TestTheEndOfACallInAStream checks that what was held back of a call comes before its end is told.
+// TestTheEndOfACallInAStream checks that the masking stream flushes the text that it holds back of a call before it
+// passes on the delta with Done.
 func TestTheEndOfACallInAStream(t *testing.T) {
 	piece := func(index int, text string, done bool) inference.Delta {
 		return inference.Delta{Kind: inference.DeltaTool, Index: index, Text: text, Done: done}

@@ -327,11 +327,11 @@ update turnkeeper.turns t set lease_until = case when u.grant_id = any($1::uuid[
 from given_up u where t.id = u.turn_id and t.grant_id = u.grant_id
 `
 
-// Ends the leases of grants that this worker left because it could not write their end,
-// so that the scheduler finds them lost: grants that are bound to it, whether they were
-// handed over or whoever fetched their jobs, and unbound grants whose job it fetched and which is over. Grants that it
-// left because the database was unavailable do not count against their messages: see
-// turnkeeper.counts_as_loss.
+// Ends the leases of grants that this worker holds but no longer runs, because it could
+// not write their end. The scheduler then finds them lost. A grant is the worker's if it
+// is bound to it, or if it is bound to none and the worker fetched its job, which has
+// ended. Grants that it left because the database was unavailable do not count against
+// their messages: see turnkeeper.counts_as_loss.
 func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string, older time.Duration, working []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveUpGrants,
 		away,
