@@ -13,9 +13,11 @@
 
 -- Whether a row is set aside now: whoever picks work leaves it out. Many statements call it for each row, and the table
 -- is nearly always empty.
-create function turnkeeper.is_aside(p_kind text, p_id text) returns boolean stable language sql
-return (select s.next_try > statement_timestamp() from turnkeeper.set_aside s
-    where s.kind = p_kind and s.id = p_id) is true;
+create function turnkeeper.is_aside(p_kind text, p_id text) returns boolean stable language plpgsql as $$
+begin
+    return (select s.next_try > statement_timestamp() from turnkeeper.set_aside s
+        where s.kind = p_kind and s.id = p_id) is true;
+end $$;
 
 -- Whether an error may belong to one row: not one of the connection, of resources, of a shutdown, of the system or of a
 -- standby. A statement's timeout (57014) may: the row may be what it could not finish.
@@ -479,14 +481,15 @@ end $$;
 
 -- The earliest due time among the waiting messages that are not held; of those with a queue_rank, among the first
 -- 10,000.
-create function turnkeeper.oldest_due() returns timestamptz stable language sql as $$
-    select least(
+create function turnkeeper.oldest_due() returns timestamptz stable language plpgsql as $$
+begin
+    return least(
         (select m.due_at from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
          order by m.rank, m.id limit 1),
         (select min(l.due_at) from (select m.due_at from turnkeeper.messages m
             where m.state = 'waiting' and not m.held and m.queue_rank is not null
-            order by m.queue_rank, m.id limit 10000) l))
-$$;
+            order by m.queue_rank, m.id limit 10000) l));
+end $$;
 
 -- Whether a waiting message that is due is ahead of another one in its lane. One that waits for a turn outside the
 -- lane, which holds its conversation, is not: that turn may wait behind the other one. p_from as in oldest_waiting.
@@ -515,12 +518,14 @@ stable language sql return not_before > statement_timestamp()
 
 -- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of
 -- sub-agents are not.
-create function turnkeeper.lane_now(p_message turnkeeper.messages, p_lane text) returns text stable language sql as $$
-    select coalesce((select turnkeeper.lane_of(a.name, p_message.user_name, p_message.conversation,
+create function turnkeeper.lane_now(p_message turnkeeper.messages, p_lane text) returns text
+stable language plpgsql as $$
+begin
+    return coalesce((select turnkeeper.lane_of(a.name, p_message.user_name, p_message.conversation,
         a.lane_per_conversation) from turnkeeper.agents a
         where a.name = p_message.agent and a.lanes_changed_at is not null
-          and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message.id)), p_lane)
-$$;
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message.id)), p_lane);
+end $$;
 
 -- The open turns of other lanes than p_lane that must not run at the same time as a message there, or its turn, after
 -- the agent's lanes were changed: turns of the same conversation or, if the agent is one lane, all its turns. Of those
@@ -541,11 +546,14 @@ $$;
 -- rival is open.
 create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text,
     p_by_conversation boolean)
-returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c
-    where c.message_id = p_message)
-    and (p_lane <> turnkeeper.lane_of(p_agent, p_user, p_conversation, p_by_conversation)
-         or exists (select from turnkeeper.lane_rivals(p_message, p_agent, p_user, p_conversation, p_lane,
-             p_by_conversation)));
+returns boolean stable language plpgsql as $$
+begin
+    return not exists (select from turnkeeper.spawned_calls c
+        where c.message_id = p_message)
+        and (p_lane <> turnkeeper.lane_of(p_agent, p_user, p_conversation, p_by_conversation)
+             or exists (select from turnkeeper.lane_rivals(p_message, p_agent, p_user, p_conversation, p_lane,
+                 p_by_conversation)));
+end $$;
 
 -- Whether another transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over
 -- the message of such a row, because its sender may change it in a transaction that stays open. If the answer is wrong,
@@ -696,13 +704,15 @@ end $$;
 
 -- Delete the leases of unused lanes, because a lane's name contains those of its user and its conversation. p_agent,
 -- p_user and p_conversation as in purge.
-create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language sql as $$
-    select turnkeeper.forget_unused(array(
+create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void
+language plpgsql as $$
+begin
+    perform turnkeeper.forget_unused(array(
         select l.lane from turnkeeper.leases l
         where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
           and (p_conversation = '' or l.lane = turnkeeper.lane_of(l.agent, coalesce(p_user, ''), p_conversation, true))
-          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))))
-$$;
+          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))));
+end $$;
 
 ----------------------------------------------------------------------------------------------------
 -- Lost workers. These functions work even if the clock is set back by any amount: a time that is more than 10 s in the
@@ -722,7 +732,10 @@ stable language sql return takeover_after > interval '0'
 -- Since when a worker has been silent: since its newest heartbeat, or since the database was available again after
 -- that.
 create function turnkeeper.silent_from(beat_at timestamptz) returns timestamptz
-stable language sql return greatest(beat_at, (select silence_from from turnkeeper.settings));
+stable language plpgsql as $$
+begin
+    return greatest(beat_at, (select silence_from from turnkeeper.settings));
+end $$;
 
 -- Whether a worker has stopped or is silent. Null: the worker is unknown.
 create function turnkeeper.worker_gone(stopped_at timestamptz, beat_at timestamptz,
@@ -731,11 +744,14 @@ stable language sql return stopped_at is not null or turnkeeper.heartbeat_overdu
 
 -- Whether the worker's process is connected. A process holds this lock on the connection that listens for doorbells: it
 -- is free once the process has died, while a process that is only slow keeps it.
-create function turnkeeper.worker_present(worker text) returns boolean stable language sql return exists (
-    select from pg_locks
-    where locktype = 'advisory' and classid = 1414218583::oid and objid = (hashtext(worker)::bigint & 4294967295)::oid
-        and objsubid = 2
-      and database = (select oid from pg_database where datname = current_database()) and granted);
+create function turnkeeper.worker_present(worker text) returns boolean stable language plpgsql as $$
+begin
+    return exists (
+        select from pg_locks
+        where locktype = 'advisory' and classid = 1414218583::oid
+          and objid = (hashtext(worker)::bigint & 4294967295)::oid and objsubid = 2
+          and database = (select oid from pg_database where datname = current_database()) and granted);
+end $$;
 
 -- Whether a queue belongs to one worker (see jobs.QueueOf) that has stopped or is silent. A turn that was granted to
 -- that worker by name would wait there until its lease ends.
@@ -811,15 +827,19 @@ create function turnkeeper.failure_pause(n integer) returns interval immutable l
 return make_interval(secs => least(power(2, least(n, 7)), 120));
 
 -- Whether no model of a chain is up.
-create function turnkeeper.chain_down(models text[]) returns boolean stable language sql
-return cardinality(models) > 0 and not exists (select from unnest(models) m (name)
-    where not exists (select from turnkeeper.model_health h where h.model = m.name and h.down_since is not null));
+create function turnkeeper.chain_down(models text[]) returns boolean stable language plpgsql as $$
+begin
+    return cardinality(models) > 0 and not exists (select from unnest(models) m (name)
+        where not exists (select from turnkeeper.model_health h where h.model = m.name and h.down_since is not null));
+end $$;
 
 -- Whether an answer of one of the models changes anything: the model is down, or a message may get a pair (see
 -- note_models).
-create function turnkeeper.answer_matters(p_answered text[]) returns boolean stable language sql return
-    exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null)
-    or exists (select from turnkeeper.suspects where open and model = any(p_answered));
+create function turnkeeper.answer_matters(p_answered text[]) returns boolean stable language plpgsql as $$
+begin
+    return exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null)
+        or exists (select from turnkeeper.suspects where open and model = any(p_answered));
+end $$;
 
 -- Record which models answered or failed.
 --
@@ -955,35 +975,48 @@ begin
 end $$;
 
 -- The pin that holds for an agent now; null: none.
-create function turnkeeper.pin_of(p_agent text) returns turnkeeper.pinned_levels stable language sql as $$
-    select p from turnkeeper.pinned_levels p
-    where p.agent in (p_agent, '') and (p.until is null or p.until > clock_timestamp()) order by p.agent = '' limit 1
-$$;
+create function turnkeeper.pin_of(p_agent text) returns turnkeeper.pinned_levels stable language plpgsql as $$
+begin
+    return (
+        select p from turnkeeper.pinned_levels p
+        where p.agent in (p_agent, '') and (p.until is null or p.until > clock_timestamp())
+        order by p.agent = '' limit 1);
+end $$;
 
 -- When the next day begins, by which budgets count.
-create function turnkeeper.next_day() returns timestamptz stable language sql
-return (date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC';
+create function turnkeeper.next_day() returns timestamptz stable language plpgsql as $$
+begin
+    return (date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC';
+end $$;
 
 -- The level of an agent now. A new day begins at normal.
-create function turnkeeper.level_of(p_agent text) returns text stable language sql return coalesce(
-    (turnkeeper.pin_of(p_agent)).level,
-    (select s.level from turnkeeper.spend s where s.scope = 'agent:' || p_agent
-        and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD')),
-    'normal');
+create function turnkeeper.level_of(p_agent text) returns text stable language plpgsql as $$
+begin
+    return coalesce(
+        (turnkeeper.pin_of(p_agent)).level,
+        (select s.level from turnkeeper.spend s where s.scope = 'agent:' || p_agent
+            and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD')),
+        'normal');
+end $$;
 
 -- What an agent's file says happens at its level now; null: nothing.
 create function turnkeeper.level_effect(a turnkeeper.agents) returns jsonb stable language sql
 return case when a.levels <> '{}' then a.levels -> turnkeeper.level_of(a.name) end;
 
 -- The models that an agent's turns ask now, in order.
-create function turnkeeper.models_now(a turnkeeper.agents) returns text[] stable language sql
-return coalesce((select array_agg(m.model order by m.i)
-    from jsonb_array_elements_text(turnkeeper.level_effect(a) -> 'models') with ordinality m (model, i)), a.models);
+create function turnkeeper.models_now(a turnkeeper.agents) returns text[] stable language plpgsql as $$
+begin
+    return coalesce((select array_agg(m.model order by m.i)
+        from jsonb_array_elements_text(turnkeeper.level_effect(a) -> 'models') with ordinality m (model, i)), a.models);
+end $$;
 
 -- The models that an agent's turns ask at any level.
-create function turnkeeper.all_models(a turnkeeper.agents) returns text[] stable language sql
-return (select coalesce(array_agg(distinct m), '{}') from (select unnest(a.models) union all
-    select jsonb_array_elements_text(e.value -> 'models') from jsonb_each(a.levels) e where e.value ? 'models') u (m));
+create function turnkeeper.all_models(a turnkeeper.agents) returns text[] stable language plpgsql as $$
+begin
+    return (select coalesce(array_agg(distinct m), '{}') from (select unnest(a.models) union all
+        select jsonb_array_elements_text(e.value -> 'models') from jsonb_each(a.levels) e
+        where e.value ? 'models') u (m));
+end $$;
 
 -- The least priority of messages to an agent that do not wait now; null: none waits.
 create function turnkeeper.least_priority(a turnkeeper.agents) returns integer stable language sql
@@ -991,8 +1024,10 @@ return (turnkeeper.level_effect(a) ->> 'min_priority')::integer;
 
 -- Whether a message waits below a least priority: not a sub-agent's, which belongs to its parent's turn.
 create function turnkeeper.waits_below(p_message bigint, p_priority integer,
-    p_least integer) returns boolean stable language sql
-return p_priority < p_least and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message);
+    p_least integer) returns boolean stable language plpgsql as $$
+begin
+    return p_priority < p_least and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message);
+end $$;
 
 -- The lane in which messages wait while the survival level of their agent holds them, so that they block nothing and no
 -- tick reads through them. No other lane has this name: see park_turn.
@@ -1086,12 +1121,13 @@ create type turnkeeper.blocker as (
 );
 
 -- The live workers that take turns, and their slots.
-create function turnkeeper.live_workers(out workers bigint, out slots bigint) stable language sql as $$
-    select count(*), coalesce(sum(h.slots), 0) from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
-        greatest(h.takeover_after,
-        interval '15 s'))
-$$;
+create function turnkeeper.live_workers(out workers bigint, out slots bigint) stable language plpgsql as $$
+begin
+    select count(*), coalesce(sum(h.slots), 0) into live_workers.workers, live_workers.slots
+    from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0
+      and not turnkeeper.heartbeat_overdue(h.beat_at, greatest(h.takeover_after, interval '15 s'));
+end $$;
 
 -- What holds all messages back: the scheduler, or the workers. A full house is not among it: see turnkeeper.blockers.
 create function turnkeeper.standstill() returns setof turnkeeper.blocker stable language plpgsql as $$
@@ -1155,15 +1191,17 @@ begin
 end $$;
 
 -- The newest live worker that has not handed a turn back yet; null: there is none.
-create function turnkeeper.other_worker(p_turn bigint) returns text stable language sql as $$
-    select h.worker_id from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
-        greatest(h.takeover_after,
-        interval '15 s'))
-      and not exists (select from turnkeeper.ended_grants g where g.turn_id = p_turn and g.worker_id = h.worker_id
-          and g.outcome = 'handed_back')
-    order by h.started_at desc limit 1
-$$;
+create function turnkeeper.other_worker(p_turn bigint) returns text stable language plpgsql as $$
+begin
+    return (
+        select h.worker_id from turnkeeper.worker_heartbeat h
+        where h.stopped_at is null and h.slots > 0 and not turnkeeper.heartbeat_overdue(h.beat_at,
+            greatest(h.takeover_after,
+            interval '15 s'))
+          and not exists (select from turnkeeper.ended_grants g where g.turn_id = p_turn and g.worker_id = h.worker_id
+              and g.outcome = 'handed_back')
+        order by h.started_at desc limit 1);
+end $$;
 
 -- Whether a message, with its open turn if it has one, has waited for a service as long as its agent allows. The wait
 -- for a person does not count.

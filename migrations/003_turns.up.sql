@@ -162,21 +162,23 @@ end $$;
 -- view call_results; null: none.
 create function turnkeeper.add_write(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[],
     p_data text[], p_results json)
-returns void language sql as $$
+returns void language plpgsql as $$
+begin
     insert into turnkeeper.journal
     select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
         w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens,
         w.cache_write_tokens, w.reasoning_tokens,
         w.usage_estimated, p_types, p_rounds, p_blocks, p_data, null, null, null, null, null, null, null, null,
         p_results
-    from turnkeeper.newest_write(p_turn) w
-$$;
+    from turnkeeper.newest_write(p_turn) w;
+end $$;
 
 create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[],
     p_data text[])
-returns void language sql as $$
-    select turnkeeper.add_write(p_turn, p_types, p_rounds, p_blocks, p_data, null)
-$$;
+returns void language plpgsql as $$
+begin
+    perform turnkeeper.add_write(p_turn, p_types, p_rounds, p_blocks, p_data, null);
+end $$;
 
 -- Store a result that came after its writer, which had the grant p_grant, lost the lease: as the call's result if the
 -- call is open and no other worker has the turn, else as its late result, which changes nothing. The result of a
@@ -266,18 +268,20 @@ $$;
 -- Roughly the id of the first turn that was created at or after a time, by binary search: ids are in the order of
 -- creation except where the clock was set back. It is the lower bound of a list by time, because turns have no index on
 -- their times.
-create function turnkeeper.first_turn(p_since timestamptz) returns bigint stable language sql as $$
-    with recursive half (low, high) as (
-        select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.turns
-        union all
-        select case when t.created_at < p_since then t.id + 1 else h.low end, case when t.created_at < p_since
-            then h.high else h.middle end
-        from (select low, high, (low + high) / 2 as middle from half where low < high) h
-        left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high
-            order by id limit 1) t on true
-    )
-    select low from half where low >= high
-$$;
+create function turnkeeper.first_turn(p_since timestamptz) returns bigint stable language plpgsql as $$
+begin
+    return (
+        with recursive half (low, high) as (
+            select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.turns
+            union all
+            select case when t.created_at < p_since then t.id + 1 else h.low end, case when t.created_at < p_since
+                then h.high else h.middle end
+            from (select low, high, (low + high) / 2 as middle from half where low < high) h
+            left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high
+                order by id limit 1) t on true
+        )
+        select low from half where low >= high);
+end $$;
 
 ----------------------------------------------------------------------------------------------------
 -- Drafts: outputs that are written while they arrive
@@ -483,7 +487,7 @@ begin
 end $$;
 
 create function turnkeeper.drop_reason(p_parent bigint) returns text immutable language sql
-    return format('its parent, turn %s, no longer waits for it', p_parent);
+    return 'its parent, turn ' || p_parent::text || ', no longer waits for it';
 
 ----------------------------------------------------------------------------------------------------
 -- Sub-agents

@@ -353,18 +353,20 @@ end $$;
 
 -- Roughly the id of the first message that was accepted after a time: see first_turn. A message that was closed by then
 -- has a lower id, so that a purge by age does not look at those that are younger.
-create function turnkeeper.first_message(p_at timestamptz) returns bigint stable language sql as $$
-    with recursive half (low, high) as (
-        select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.messages
-        union all
-        select case when m.accepted_at <= p_at then m.id + 1 else h.low end, case when m.accepted_at <= p_at then h.high
-            else h.middle end
-        from (select low, high, (low + high) / 2 as middle from half where low < high) h
-        left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high
-            order by id limit 1) m on true
-    )
-    select low from half where low >= high
-$$;
+create function turnkeeper.first_message(p_at timestamptz) returns bigint stable language plpgsql as $$
+begin
+    return (
+        with recursive half (low, high) as (
+            select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.messages
+            union all
+            select case when m.accepted_at <= p_at then m.id + 1 else h.low end,
+                case when m.accepted_at <= p_at then h.high else h.middle end
+            from (select low, high, (low + high) / 2 as middle from half where low < high) h
+            left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high
+                order by id limit 1) m on true
+        )
+        select low from half where low >= high);
+end $$;
 
 -- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, including
 -- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty
@@ -550,9 +552,11 @@ begin
 end $$;
 
 -- Whether a message, or what belongs to it, could not be deleted a short time ago.
-create function turnkeeper.purge_is_aside(p_message bigint) returns boolean stable language sql
-return exists (select from turnkeeper.set_aside s where s.kind = 'purge' and s.id = p_message::text
-    and s.next_try > clock_timestamp());
+create function turnkeeper.purge_is_aside(p_message bigint) returns boolean stable language plpgsql as $$
+begin
+    return exists (select from turnkeeper.set_aside s where s.kind = 'purge' and s.id = p_message::text
+        and s.next_try > clock_timestamp());
+end $$;
 
 -- Delete the content of the outputs of turns. The rows stay, so that a lookup by id reports that the output has
 -- expired.

@@ -64,8 +64,11 @@ create index turns_parked on turnkeeper.turns (agent, user_name, conversation) w
 create index turns_woken on turnkeeper.turns (home_lane) where home_lane is not null and state = 'queued';
 
 -- The hash of a call's name and arguments, as in package tools. It compares arguments byte by byte.
-create function turnkeeper.args_hash(p_tool text, p_arguments text) returns text immutable strict language sql
-return encode(sha256(convert_to(p_tool, 'UTF8') || '\x00'::bytea || convert_to(p_arguments, 'UTF8')), 'hex');
+create function turnkeeper.args_hash(p_tool text, p_arguments text) returns text
+immutable language plpgsql as $$
+begin
+    return encode(sha256(convert_to(p_tool, 'UTF8') || '\x00'::bytea || convert_to(p_arguments, 'UTF8')), 'hex');
+end $$;
 
 -- An answer never changes.
 create function turnkeeper.refuse_new_answer() returns trigger language plpgsql as $$
@@ -83,10 +86,11 @@ create trigger answer_stays before update of turn_id, round, ordinal, kind, n, s
 
 -- Record that planned calls may start only with an approval.
 create function turnkeeper.gate_calls(p_turn bigint, p_rounds integer[],
-    p_ordinals integer[]) returns void language sql as $$
+    p_ordinals integer[]) returns void language plpgsql as $$
+begin
     insert into turnkeeper.call_gates (turn_id, round, ordinal)
-    select p_turn, g.round, g.ordinal from unnest(p_rounds, p_ordinals) as g(round, ordinal) on conflict do nothing
-$$;
+    select p_turn, g.round, g.ordinal from unnest(p_rounds, p_ordinals) as g(round, ordinal) on conflict do nothing;
+end $$;
 
 -- Open asks. Extend the timeouts of a sub-agent's parents, so that they wait at least as long as it waits for a person.
 create function turnkeeper.open_asks(
@@ -122,10 +126,11 @@ begin
 end $$;
 
 -- Record that the turn has seen answers.
-create function turnkeeper.see_asks(p_turn bigint, p_asks bigint[]) returns void language sql as $$
+create function turnkeeper.see_asks(p_turn bigint, p_asks bigint[]) returns void language plpgsql as $$
+begin
     update turnkeeper.asks set seen_at = greatest(clock_timestamp(), closed_at)
-    where turn_id = p_turn and id = any(p_asks) and state <> 'open' and seen_at is null
-$$;
+    where turn_id = p_turn and id = any(p_asks) and state <> 'open' and seen_at is null;
+end $$;
 
 -- Record that calls continue with or without the answers of asks of kind input. Each ask is used once, so that the
 -- outcome of a call is known to be in doubt if its worker is lost after that.
@@ -342,12 +347,13 @@ end $$;
 -- Withdraw open asks of a turn whose row the caller has locked: those of calls that the turn has answered without them,
 -- or all asks of a turn that ends or finishes.
 create function turnkeeper.withdraw_asks(p_turn bigint, p_rounds integer[] default null,
-    p_ordinals integer[] default null) returns void language sql as $$
+    p_ordinals integer[] default null) returns void language plpgsql as $$
+begin
     update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at),
         seen_at = case when p_rounds is not null then greatest(clock_timestamp(), opened_at) end
     where turn_id = p_turn and state = 'open'
-      and (p_rounds is null or (round, ordinal) in (select * from unnest(p_rounds, p_ordinals)))
-$$;
+      and (p_rounds is null or (round, ordinal) in (select * from unnest(p_rounds, p_ordinals)));
+end $$;
 
 ----------------------------------------------------------------------------------------------------
 -- Parking
@@ -405,28 +411,34 @@ create trigger turn_unparks before update of state on turnkeeper.turns
 
 -- Whether a turn that waits outside its lane, or goes back to it, holds a conversation.
 create function turnkeeper.conversation_held(p_agent text, p_user text,
-    p_conversation text) returns boolean stable language sql
-return exists (select from turnkeeper.turns t where t.agent = p_agent and t.user_name = p_user
-    and t.conversation = p_conversation
-    and t.home_lane is not null and t.ended_at is null and t.held);
+    p_conversation text) returns boolean stable language plpgsql as $$
+begin
+    return exists (select from turnkeeper.turns t where t.agent = p_agent and t.user_name = p_user
+        and t.conversation = p_conversation
+        and t.home_lane is not null and t.ended_at is null and t.held);
+end $$;
 
 -- Whether a parked turn blocks a waiting message: one that returns to the message's lane and has the lower rank, or one
 -- that holds the message's conversation.
 create function turnkeeper.parked_turn_blocks(p_agent text, p_user text, p_conversation text, p_lane text,
     p_rank timestamptz,
     p_id bigint)
-returns boolean stable language sql
-return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued'
-        and (select (m.rank, m.id) < (p_rank, p_id) from turnkeeper.messages m where m.id = t.message_id))
-    or turnkeeper.conversation_held(p_agent, p_user, p_conversation);
+returns boolean stable language plpgsql as $$
+begin
+    return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued'
+            and (select (m.rank, m.id) < (p_rank, p_id) from turnkeeper.messages m where m.id = t.message_id))
+        or turnkeeper.conversation_held(p_agent, p_user, p_conversation);
+end $$;
 
 -- The lane with the held messages of a conversation; null: none are held.
 create function turnkeeper.held_lane(p_agent text, p_user text,
-    p_conversation text) returns text stable language sql as $$
-    select t.lane from turnkeeper.turns t
-    where t.agent = p_agent and t.user_name = p_user and t.conversation = p_conversation and t.home_lane is not null
-        and t.ended_at is null and t.held limit 1
-$$;
+    p_conversation text) returns text stable language plpgsql as $$
+begin
+    return (
+        select t.lane from turnkeeper.turns t
+        where t.agent = p_agent and t.user_name = p_user and t.conversation = p_conversation and t.home_lane is not null
+            and t.ended_at is null and t.held limit 1);
+end $$;
 
 -- Move held messages that were accepted after the turn was parked out of the lanes that they would block. The caller
 -- has the scheduler's lock. It looks only at the oldest p_limit waiting messages that are not held yet; later ones
@@ -465,18 +477,20 @@ end $$;
 
 -- The path from the root of the tree to a turn, as a JSON array: turn, agent and, except for the last, the call that
 -- spawned the next one.
-create function turnkeeper.tree_path(p_turn bigint) returns jsonb stable language sql as $$
-    with recursive up (turn_id, agent, round, ordinal, depth) as (
-        select t.id, t.agent, null::integer, null::integer, 0 from turnkeeper.turns t where t.id = p_turn
-        union all
-        select c.turn_id, t.agent, c.round, c.ordinal, up.depth + 1
-        from up join turnkeeper.turns b on b.id = up.turn_id
-        join turnkeeper.spawned_calls c on c.message_id = b.message_id join turnkeeper.turns t on t.id = c.turn_id
-    )
-    select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('turn', turn_id, 'agent', agent, 'round', round,
-        'ordinal', ordinal))
-        order by depth desc), '[]') from up
-$$;
+create function turnkeeper.tree_path(p_turn bigint) returns jsonb stable language plpgsql as $$
+begin
+    return (
+        with recursive up (turn_id, agent, round, ordinal, depth) as (
+            select t.id, t.agent, null::integer, null::integer, 0 from turnkeeper.turns t where t.id = p_turn
+            union all
+            select c.turn_id, t.agent, c.round, c.ordinal, up.depth + 1
+            from up join turnkeeper.turns b on b.id = up.turn_id
+            join turnkeeper.spawned_calls c on c.message_id = b.message_id join turnkeeper.turns t on t.id = c.turn_id
+        )
+        select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('turn', turn_id, 'agent', agent, 'round', round,
+            'ordinal', ordinal))
+            order by depth desc), '[]') from up);
+end $$;
 
 ----------------------------------------------------------------------------------------------------
 -- Deliveries to webhooks
@@ -520,11 +534,14 @@ end $$;
 ----------------------------------------------------------------------------------------------------
 
 -- The token that sent the message of the root of an ask's tree; null: none, as with SQL or a schedule.
-create function turnkeeper.ask_sender(p_ask bigint) returns bigint stable language sql as $$
-    select substring(m.sent_by from '^token:([0-9]+)$')::bigint
-    from turnkeeper.asks a join turnkeeper.turns r on r.id = (turnkeeper.tree_path(a.turn_id) -> 0 ->> 'turn')::bigint
-    join turnkeeper.messages m on m.id = r.message_id where a.id = p_ask
-$$;
+create function turnkeeper.ask_sender(p_ask bigint) returns bigint stable language plpgsql as $$
+begin
+    return (
+        select substring(m.sent_by from '^token:([0-9]+)$')::bigint
+        from turnkeeper.asks a
+        join turnkeeper.turns r on r.id = (turnkeeper.tree_path(a.turn_id) -> 0 ->> 'turn')::bigint
+        join turnkeeper.messages m on m.id = r.message_id where a.id = p_ask);
+end $$;
 
 ----------------------------------------------------------------------------------------------------
 -- The wait for a service
@@ -533,19 +550,25 @@ $$;
 -- Since when an open message has waited for a service: since the first failure in one of its turns. A message that no
 -- turn has tried since waits from the time at which its whole chain was down, and it was due and waited neither for a
 -- person nor a budget. null: it does not wait for one.
-create function turnkeeper.failing_from(p_message bigint) returns timestamptz stable language sql return (
-    select coalesce(m.failing_since, case when turnkeeper.chain_down(now.models) then greatest(m.accepted_at, m.due_at,
-        m.failing_after,
-        (select max(h.down_since) from turnkeeper.model_health h where h.model = any(now.models)),
-        (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id)) end)
-    from turnkeeper.messages m
-    left join turnkeeper.agents a on a.name = m.agent
-    left join lateral (select turnkeeper.models_now(a) as models offset 0) now on true
-    left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
-    where m.id = p_message);
+create function turnkeeper.failing_from(p_message bigint) returns timestamptz stable language plpgsql as $$
+begin
+    return (
+        select coalesce(m.failing_since, case when turnkeeper.chain_down(now.models) then greatest(m.accepted_at,
+            m.due_at, m.failing_after,
+            (select max(h.down_since) from turnkeeper.model_health h where h.model = any(now.models)),
+            (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id)) end)
+        from turnkeeper.messages m
+        left join lateral (select turnkeeper.models_now(a) as models from turnkeeper.agents a where a.name = m.agent
+            and exists (select from turnkeeper.model_health where down_since is not null) offset 0) now on true
+        left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
+        where m.id = p_message);
+end $$;
 
 -- How long a message has waited for a service, which agents.give_up_after limits.
-create function turnkeeper.service_wait(p_message bigint) returns interval stable language sql return (
-    select m.failed_for + coalesce(greatest(statement_timestamp() - turnkeeper.failing_from(m.id), interval '0'),
-        interval '0')
-    from turnkeeper.messages m where m.id = p_message);
+create function turnkeeper.service_wait(p_message bigint) returns interval stable language plpgsql as $$
+begin
+    return (
+        select m.failed_for + coalesce(greatest(statement_timestamp() - turnkeeper.failing_from(m.id), interval '0'),
+            interval '0')
+        from turnkeeper.messages m where m.id = p_message);
+end $$;

@@ -359,18 +359,18 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string, full ..
 func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string,
 	full ...string) ([]granting.Candidate, error) {
 	began, known := time.Now(), t.ahead != nil
-	ready := slices.DeleteFunc(t.ahead, func(c granting.Candidate) bool {
+	ready := slices.DeleteFunc(slices.Clone(t.ahead), func(c granting.Candidate) bool {
 		return !c.Overdue && slices.Contains(held, c.Agent) || slices.Contains(full, c.Agent)
 	})
-	t.ahead = nil
 	p := dbsqlc.ReadyMessagesParams{
 		MaxHeads:   int32(limit), //nolint:gosec // small
 		MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held),
 		FullAgents: dbrow.OrEmpty(full), PassedAgents: []string{},
 	}
 	if known && (t.all || len(ready) >= limit) {
-		return ready[:min(limit, len(ready))], nil
+		return ready[:min(limit, len(ready))], nil // and another call with other full agents needs no query either
 	}
+	t.ahead = nil
 	if !t.few {
 		p.PassedAgents = dbrow.OrEmpty(slices.Concat(held, full))
 	}

@@ -77,6 +77,8 @@ func TestExtremesOfMessages(t *testing.T) {
 		{"schedule", "''"}, {"slot", "null"}, {"schedule", "null"}, {"trigger", "'tick'"}, {"trigger", "'schedule'"},
 		{"state", "'done'"}, {"state", "'succeeded'"},
 		{"closed_at", "now()"}, {"agent", "'desk'"}, {"agent", "'wi/de'"}, {"agent", "repeat('a', 64)"},
+		{"user_name", `E'a\u0001'`}, {"user_name", "repeat('u', 201)"}, {"failed_for", "interval '-1 s'"},
+		{"failed_for", "interval '100001 days'"},
 	} {
 		if err := insert(row[0], row[1]); err == nil || !strings.Contains(err.Error(), "violates check constraint") {
 			t.Errorf("%s = %.60s: %v", row[0], row[1], err)
