@@ -841,6 +841,9 @@ declare
     ended    integer[]; -- those whose turn ends
     lanes    text[];
     messages bigint[];
+    v_suspects boolean; -- some of the messages are
+    v_asks     boolean; -- some of the turns have some
+    v_cancels  boolean; -- some of the turns are to be cancelled
     n        integer;
 begin
     with ending as (
@@ -895,7 +898,11 @@ begin
         from closed c where p_replies[c.i] <> '';
     end if;
 
-    if exists (select from turnkeeper.suspects where message_id = any(messages)) then
+    select exists (select from turnkeeper.suspects where message_id = any(messages)),
+        exists (select from turnkeeper.asks where turn_id = any(p_turns)),
+        exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel')
+        into v_suspects, v_asks, v_cancels;
+    if v_suspects then
         delete from turnkeeper.suspects s using turnkeeper.messages m
         where s.message_id = any(messages) and m.id = s.message_id and m.closed_at is not null;
     end if;
@@ -910,30 +917,33 @@ begin
             p_backoffs[e.i] > interval '0') in (('waiting', false), ('queued', true));
     end if;
 
-    update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
-        failures = case when p_states[e.i] = 'failed' then l.failures + 1
-                        when p_states[e.i] in ('succeeded', 'degraded') then 0 else l.failures end,
-        not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
-                          when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
-    from unnest(ok) e(i), lateral (select x.lane from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
-    -- "=" would let Postgres look in the index of held leases
-    where l.lane = x.lane and l.lane = any(lanes) and l.grant_id is not distinct from p_grants[e.i];
+    with freed as (
+        update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
+            failures = case when p_states[e.i] = 'failed' then l.failures + 1
+                            when p_states[e.i] in ('succeeded', 'degraded') then 0 else l.failures end,
+            not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
+                              when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
+        from unnest(ok) e(i), lateral (select * from turnkeeper.turns y where y.id = p_turns[e.i] offset 0) x
+        -- "=" would let Postgres look in the index of held leases
+        where l.lane = x.lane and l.lane = any(lanes) and l.grant_id is not distinct from p_grants[e.i]
+        returning e.i, x.lane, x.token, x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until
+    )
+    insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until,
+        ended_at, outcome)
+    select f.lane, f.token, p_grants[f.i], f.id, f.job_id, f.worker_id, f.granted_at, f.lease_until,
+        greatest(clock_timestamp(), f.granted_at), p_logs[f.i]
+    from freed f;
     get diagnostics n = row_count;
     if n <> cardinality(ok) then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
-    insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until,
-        ended_at, outcome)
-    select x.lane, x.token, p_grants[e.i], x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until,
-        greatest(clock_timestamp(), x.granted_at), p_logs[e.i]
-    from unnest(ok) e(i), lateral (select * from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x;
     if 0 <> any(p_jobs) then
         -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing
         -- jobs.
         delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
     end if;
 
-    if exists (select from turnkeeper.asks where turn_id = any(p_turns)) then
+    if v_asks then
         for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y
             where y.id = p_turns[e.i] offset 0) x loop
             if r.ended_at is not null then
@@ -943,7 +953,7 @@ begin
             end if;
         end loop;
     end if;
-    if exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel') then
+    if v_cancels then
         for r in select x.id, x.message_id, x.ended_at, c.reason
             from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i]
                 join turnkeeper.requested_ends c on c.turn_id = x.id and c.how = 'cancel'
