@@ -72,7 +72,8 @@ func newAnswer(tools []inference.ToolDefinition, habit *inference.Habit, onDelta
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}
-	a := &answer{onDelta: onDelta, tools: tools, declared: map[string]bool{}, replay: map[string]*loose.Growing{}}
+	a := &answer{onDelta: onDelta, tools: tools, declared: map[string]bool{}, replay: map[string]*loose.Growing{},
+		decoder: decoder{plain: &plain{}}}
 	a.speech = inference.NewSpeech(habit, len(tools) > 0, a.spoke)
 	for _, tool := range tools {
 		a.declared[tool.Name] = true

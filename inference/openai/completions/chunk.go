@@ -48,8 +48,9 @@ type message struct {
 	calls                                         []piece
 }
 
-// A decoder decodes the chunks of an answer.
+// A decoder decodes the chunks of an answer: plain ones itself, all others with the library.
 type decoder struct {
+	plain   *plain                   // nil: the library decodes all
 	chunk   chunk                    // the newest
 	library *sdk.ChatCompletionChunk // one for all, because it is large; nil: it was not needed
 }
@@ -57,6 +58,9 @@ type decoder struct {
 // decode returns the chunk in data, until the next call. It returns nil if data is not a chunk. limit is the limit that
 // data exceeds; nil: none.
 func (d *decoder) decode(data []byte) (c *chunk, limit error) {
+	if d.plain != nil && d.plain.read(data, &d.chunk) {
+		return &d.chunk, nil
+	}
 	err := jsonlimit.ModelMessage.Check(data)
 	if limit, beyond := errors.AsType[*jsonlimit.LimitError](err); beyond {
 		return nil, limit
@@ -65,7 +69,7 @@ func (d *decoder) decode(data []byte) (c *chunk, limit error) {
 		d.library = &sdk.ChatCompletionChunk{}
 	}
 	*d.library = sdk.ChatCompletionChunk{}
-	if err != nil || d.library.UnmarshalJSON(data) != nil {
+	if ok := err == nil && d.library.UnmarshalJSON(data) == nil; !ok {
 		return nil, nil
 	}
 	d.chunk = chunkOf(d.library)
