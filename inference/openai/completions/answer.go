@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"turnkeeper"
 	"turnkeeper/inference"
@@ -129,7 +130,7 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 // that was cut. OpenRouter adds the reason of the server behind it, which counts if the answer was cut.
 func (a *answer) takeFinish(c *choice) {
 	native := loose.Scalar(c.native)
-	if inference.FinishOf(native) <= inference.FinishUnknown {
+	if native != "" && inference.FinishOf(native) <= inference.FinishUnknown {
 		native = ""
 	}
 	for _, reason := range []string{c.finish, native} {
@@ -344,6 +345,9 @@ func (a *answer) raw() json.RawMessage {
 
 // rawCalls returns the calls with their extra members. needed is false if there are none.
 func (a *answer) rawCalls() (calls []map[string]any, needed bool) {
+	if !slices.ContainsFunc(a.calls, func(c *callParts) bool { return len(c.object)+len(c.function) > 0 }) {
+		return nil, false
+	}
 	for _, c := range a.calls {
 		function := map[string]any{"name": c.name, "arguments": c.arguments.String()}
 		for name, value := range c.function {
@@ -353,10 +357,9 @@ func (a *answer) rawCalls() (calls []map[string]any, needed bool) {
 		for name, value := range c.object {
 			call[name] = value
 		}
-		needed = needed || len(c.object) > 0 || len(c.function) > 0
 		calls = append(calls, call)
 	}
-	return calls, needed
+	return calls, true
 }
 
 // merge copies the members of from that are not null to into.
