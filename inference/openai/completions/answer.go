@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"maps"
-	"unicode/utf8"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/respjson"
+	"slices"
 
 	"turnkeeper"
 	"turnkeeper/inference"
@@ -47,7 +43,7 @@ type answer struct {
 	declared map[string]bool // their names
 	onDelta  func(inference.Delta)
 
-	chunk sdk.ChatCompletionChunk // the newest: one for all, because it is large
+	decoder decoder
 }
 
 // Limits of an answer. Package jsonlimit bounds its bytes and depth.
@@ -77,7 +73,8 @@ func newAnswer(tools []inference.ToolDefinition, habit *inference.Habit, onDelta
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}
-	a := &answer{onDelta: onDelta, tools: tools, declared: map[string]bool{}, replay: map[string]*loose.Growing{}}
+	a := &answer{onDelta: onDelta, tools: tools, declared: map[string]bool{}, replay: map[string]*loose.Growing{},
+		decoder: decoder{plain: &plain{}}}
 	a.speech = inference.NewSpeech(habit, len(tools) > 0, a.spoke)
 	for _, tool := range tools {
 		a.declared[tool.Name] = true
@@ -92,110 +89,82 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 	if len(data) == 0 || data[0] != '{' {
 		return nil, false, nil
 	}
-	if ok, limit := a.decode(data); !ok {
+	c, limit := a.decoder.decode(data)
+	if c == nil {
 		return nil, false, limit
 	}
-	if !utf8.Valid(data) {
+	if c.mangled {
 		a.doubted(doubtEncoding)
 	}
-	chunk := &a.chunk
-	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {
+	if c.failed {
 		return data, true, nil
 	}
-	a.id = cmp.Or(a.id, chunk.ID)
-	a.model = cmp.Or(a.model, chunk.Model)
-	a.addUsage(chunk.Usage)
+	if a.id == "" {
+		a.id = string(c.id)
+	}
+	if a.model == "" {
+		a.model = string(c.model)
+	}
+	a.addUsage(&c.usage)
 	before := a.choices
-	for _, c := range chunk.Choices {
-		if c.Index != 0 || c.RawJSON() == "" || loose.IsNull([]byte(c.RawJSON())) {
-			continue
+	for i := range c.choices {
+		choice := &c.choices[i]
+		if choice.failure != nil {
+			return choice.failure, true, nil
 		}
-		if !loose.IsNull(extra(c.JSON.ExtraFields, "error")) {
-			return []byte(c.RawJSON()), true, nil
-		}
-		if c.FinishReason == "error" {
+		if choice.finish == "error" {
 			return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`), true, nil
 		}
 		a.choices++
 		if a.choices > before+1 {
 			a.doubted(doubtChoices)
 		} else {
-			a.addMessage(c)
+			a.addMessage(choice)
 		}
-		a.takeFinish(c)
+		a.takeFinish(choice)
 	}
 	return nil, true, a.limit
 }
 
 // takeFinish takes the finish reasons of a choice. The worst one counts: nothing that follows makes an answer whole
 // that was cut. OpenRouter adds the reason of the server behind it, which counts if the answer was cut.
-func (a *answer) takeFinish(c sdk.ChatCompletionChunkChoice) {
-	native := loose.Scalar(extra(c.JSON.ExtraFields, "native_finish_reason"))
-	if inference.FinishOf(native) <= inference.FinishUnknown {
+func (a *answer) takeFinish(c *choice) {
+	native := loose.Scalar(c.native)
+	if native != "" && inference.FinishOf(native) <= inference.FinishUnknown {
 		native = ""
 	}
-	for _, reason := range []string{c.FinishReason, native} {
+	for _, reason := range []string{c.finish, native} {
 		if reason != "" && (a.finish == "" || inference.FinishOf(reason) >= inference.FinishOf(a.finish)) {
 			a.finish = reason
 		}
 	}
 }
 
-// decode sets a.chunk. ok is false if data is not a chunk. limit is the limit that data exceeds; nil: none.
-func (a *answer) decode(data []byte) (ok bool, limit error) {
-	err := jsonlimit.ModelMessage.Check(data)
-	if limit, beyond := errors.AsType[*jsonlimit.LimitError](err); beyond {
-		return false, limit
-	}
-	a.chunk = sdk.ChatCompletionChunk{}
-	return err == nil && a.chunk.UnmarshalJSON(data) == nil, nil // json.Unmarshal would scan data twice more
-}
-
-// extra returns the JSON of a field that the library's type lacks.
-func extra(fields map[string]respjson.Field, name string) json.RawMessage {
-	return json.RawMessage(fields[name].Raw())
-}
-
-func extras(fields map[string]respjson.Field) map[string]json.RawMessage {
-	all := map[string]json.RawMessage{}
-	for name, field := range fields {
-		all[name] = json.RawMessage(field.Raw())
-	}
-	return all
-}
-
-func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
-	m, whole := c.Delta, !loose.IsObject([]byte(c.JSON.Delta.Raw()))
-	switch message, ok := messageOf(c); {
-	case whole && (!ok || a.text.Len() > 0 || len(a.calls) > 0):
-		a.other.addMessage(message)
+func (a *answer) addMessage(c *choice) {
+	m := &c.delta
+	switch {
+	case c.whole && (c.message == nil || a.text.Len() > 0 || len(a.calls) > 0):
+		a.other.addMessage(c.message)
 		return // some streams repeat the whole message at their end
-	case whole:
-		m = message
+	case c.whole:
+		m = c.message
 	default:
-		a.other.addMessage(message)
+		a.other.addMessage(c.message)
 	}
-	a.addReasoning(m.JSON.ExtraFields)
-	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
-	a.refusal.Add(loose.FragmentOf([]byte(m.JSON.Refusal.Raw())))
-	if value := extra(m.JSON.ExtraFields, "extra_content"); loose.IsObject(value) {
-		a.addExtra("extra_content", value)
+	a.addReasoning(m)
+	a.addContent(m.content)
+	a.refusal.Add(loose.FragmentOf(m.refusal))
+	if loose.IsObject(m.extraContent) {
+		a.addExtra("extra_content", m.extraContent)
 	}
-	a.other.addFunctionCall(m.FunctionCall) //nolint:staticcheck // servers still send it
-	for _, call := range m.ToolCalls {
+	a.other.addFunctionCall(m.function, m.arguments)
+	for _, call := range m.calls {
 		if len(a.calls) == maxCalls {
 			a.limit = &jsonlimit.LimitError{What: "tool calls", Max: maxCalls}
 			return
 		}
-		a.addCall(readPiece(call), whole)
+		a.addCall(call, c.whole)
 	}
-}
-
-// messageOf returns the whole message of a choice. ok is false if it has none.
-func messageOf(c sdk.ChatCompletionChunkChoice) (m sdk.ChatCompletionChunkChoiceDelta, ok bool) {
-	data := extra(c.JSON.ExtraFields, "message")
-	ok = loose.IsObject(data) && json.Unmarshal(data, &m) == nil
-	return m, ok
 }
 
 // addExtra stores a member of the message for replay.
@@ -208,13 +177,12 @@ func (a *answer) addExtra(name string, value json.RawMessage) {
 
 // addReasoning stores all reasoning fields for replay, and emits one of them as a delta: servers
 // that send two fields send the same text in both.
-func (a *answer) addReasoning(fields map[string]respjson.Field) {
-	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")),
-		loose.FragmentOf(extra(fields, "reasoning"))
+func (a *answer) addReasoning(m *message) {
+	content, reasoning := loose.FragmentOf(m.reasoningContent), loose.FragmentOf(m.reasoning)
 	a.remember("reasoning_content", content)
 	a.remember("reasoning", reasoning)
 	var details loose.List
-	_ = details.UnmarshalJSON(extra(fields, "reasoning_details")) // absent or of another type: none
+	_ = details.UnmarshalJSON(m.reasoningDetails) // absent or of another type: none
 	for _, piece := range details {
 		if len(a.details) == maxParts {
 			a.limit = &jsonlimit.LimitError{What: "parts", Max: maxParts}
@@ -319,23 +287,22 @@ func textPart(s string) json.RawMessage {
 	return part
 }
 
-func (a *answer) addUsage(u sdk.CompletionUsage) {
-	if !loose.IsObject([]byte(u.RawJSON())) {
+func (a *answer) addUsage(u *usage) {
+	if !u.given {
 		return
 	}
 	var cacheHit loose.Count
-	_ = cacheHit.UnmarshalJSON(extra(u.JSON.ExtraFields, "prompt_cache_hit_tokens")) // absent or of another type: 0
+	_ = cacheHit.UnmarshalJSON(u.cacheHit) // absent or of another type: 0
 	a.reported = true
 	a.usage = turnkeeper.Usage{
-		InputTokens: tokens(u.PromptTokens), OutputTokens: tokens(u.CompletionTokens),
-		CachedTokens:     max(tokens(u.PromptTokensDetails.CachedTokens), int64(cacheHit)),
-		CacheWriteTokens: tokens(u.PromptTokensDetails.CacheWriteTokens),
-		ReasoningTokens:  tokens(u.CompletionTokensDetails.ReasoningTokens),
+		InputTokens: tokens(u.input), OutputTokens: tokens(u.output),
+		CachedTokens:     max(tokens(u.cached), int64(cacheHit)),
+		CacheWriteTokens: tokens(u.cacheWrite), ReasoningTokens: tokens(u.reasoning),
 	}
 	if beside := a.usage.CachedTokens + a.usage.CacheWriteTokens; beside > a.usage.InputTokens {
 		a.usage.InputTokens += beside // some servers count only the rest
 	}
-	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
+	a.cost = loose.Decimal(u.cost)
 }
 
 // tokens returns n, or 0 if it is negative or not below 2^53.
@@ -378,6 +345,9 @@ func (a *answer) raw() json.RawMessage {
 
 // rawCalls returns the calls with their extra members. needed is false if there are none.
 func (a *answer) rawCalls() (calls []map[string]any, needed bool) {
+	if !slices.ContainsFunc(a.calls, func(c *callParts) bool { return len(c.object)+len(c.function) > 0 }) {
+		return nil, false
+	}
 	for _, c := range a.calls {
 		function := map[string]any{"name": c.name, "arguments": c.arguments.String()}
 		for name, value := range c.function {
@@ -387,10 +357,9 @@ func (a *answer) rawCalls() (calls []map[string]any, needed bool) {
 		for name, value := range c.object {
 			call[name] = value
 		}
-		needed = needed || len(c.object) > 0 || len(c.function) > 0
 		calls = append(calls, call)
 	}
-	return calls, needed
+	return calls, true
 }
 
 // merge copies the members of from that are not null to into.

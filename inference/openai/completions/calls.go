@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
 )
@@ -27,13 +25,9 @@ type piece struct {
 	elsewhere bool // another call, with a different index, has the same id
 }
 
-func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
-	return piece{
-		index: index{int(call.Index), call.JSON.Index.Valid()}, id: call.ID, name: call.Function.Name,
-		args:   loose.Arguments(json.RawMessage(call.Function.JSON.Arguments.Raw())),
-		given:  !loose.IsNull(json.RawMessage(call.Function.JSON.Arguments.Raw())),
-		object: extras(call.JSON.ExtraFields), function: extras(call.Function.JSON.ExtraFields),
-	}
+// setArguments sets the arguments, which may be absent.
+func (p *piece) setArguments(data json.RawMessage) {
+	p.args, p.given = loose.Arguments(data), !loose.IsNull(data)
 }
 
 // addCall adds a piece of a call. In a whole message every entry is a new call; in a stream

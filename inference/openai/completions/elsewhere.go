@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"turnkeeper/inference/openai/internal/loose"
 )
 
@@ -25,23 +23,19 @@ type other struct {
 	calls           []piece       // of the newest message that repeats the answer; nil: none
 }
 
-// addMessage keeps the calls of a message that is not read as the answer.
-func (o *other) addMessage(m sdk.ChatCompletionChunkChoiceDelta) {
-	if len(m.ToolCalls) == 0 {
-		return
-	}
-	o.calls = nil
-	for _, call := range m.ToolCalls {
-		o.calls = append(o.calls, readPiece(call))
+// addMessage keeps the calls of a message that is not read as the answer; nil: there is none.
+func (o *other) addMessage(m *message) {
+	if m != nil && len(m.calls) > 0 {
+		o.calls = m.calls
 	}
 }
 
-//nolint:staticcheck // servers still send what the SDK calls deprecated
-func (o *other) addFunctionCall(f sdk.ChatCompletionChunkChoiceDeltaFunctionCall) {
-	if f.Name != o.name.String() {
-		o.name.Add(loose.Fragment(f.Name))
+// addFunctionCall adds a part of function_call, which servers still send.
+func (o *other) addFunctionCall(name string, arguments json.RawMessage) {
+	if name != o.name.String() {
+		o.name.Add(loose.Fragment(name))
 	}
-	o.arguments.Add(loose.Arguments(json.RawMessage(f.JSON.Arguments.Raw())))
+	o.arguments.Add(loose.Arguments(arguments))
 }
 
 // settleOthers sets a.doubt if another part of the answer may hold the arguments of a call, or another call.
