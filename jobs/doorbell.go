@@ -73,7 +73,7 @@ func (l *doorbells) WaitForNotification(ctx context.Context) (*riverdriver.Notif
 	for {
 		queue, wait := l.next(time.Now())
 		if queue != "" {
-			return &riverdriver.Notification{Topic: insertTopic, Payload: `{"queue":` + strconv.Quote(queue) + "}"}, nil
+			return &riverdriver.Notification{Topic: insertTopic, Payload: ringOf(queue)}, nil
 		}
 		err := l.hear(ctx, wait)
 		if ctx.Err() != nil {
@@ -84,6 +84,9 @@ func (l *doorbells) WaitForNotification(ctx context.Context) (*riverdriver.Notif
 		}
 	}
 }
+
+// ringOf returns what River reads when jobs were inserted into a queue.
+func ringOf(queue string) string { return `{"queue":` + strconv.Quote(queue) + "}" }
 
 // hear waits for the next notification, at most for wait if that is not 0, and notes which queues it names. Anybody may
 // have sent it, so it is not decoded: a ring too many only makes River look again.

@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
+	"turnkeeper/storage"
 )
 
 // A worker's slots are shared by turns that its own scheduler hands over and turns that River fetches. A
@@ -197,6 +198,12 @@ func (e slotExecutor) JobGetAvailable(ctx context.Context,
 	limited := *p
 	limited.MaxToLock = reserved
 	result, err := e.Executor.JobGetAvailable(ctx, &limited)
+	if err == nil && reserved < p.MaxToLock && len(result.Jobs) == reserved {
+		// There may be more jobs. River does not ask again before its next poll, because it got less than it asked for.
+		// This rings for all workers; an error leaves it to the poll.
+		_ = e.NotifyMany(ctx, &riverdriver.NotifyManyParams{
+			Payload: []string{ringOf(p.Queue)}, Topic: insertTopic, Schema: storage.Schema})
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fetching -= reserved

@@ -53,6 +53,36 @@ func TestSlotsAreShared(t *testing.T) {
 	}
 }
 
+// A fetch that is limited to the free slots leaves jobs. They are fetched as soon as slots are free, not at the next
+// poll, which is far away.
+func TestJobsThatAFetchLeftAreFetched(t *testing.T) {
+	testrun.Guard(t)
+	s := newSite(t)
+	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "dead", Slots: 40,
+		TakeoverAfter: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	p := s.start(kind{model: echo, slots: 20})
+	var held []turnkeeper.GrantID
+	for len(held) < 19 { // the first fetch has taken all slots, until it finds nothing
+		_, more := p.worker.Reserve(19 - len(held))
+		held = append(held, more...)
+		one[bool](s, "select true from pg_sleep(0.002)")
+	}
+	var all []turnkeeper.MessageID
+	for _, body := range numbered(12) {
+		all = append(all, s.enqueue("desk", body, body))
+	}
+	report, err := scheduler.New(scheduler.Config{Store: s.dispatcher(p)}).Tick(t.Context())
+	if err != nil || report.Granted != len(all) {
+		t.Fatalf("granted %d, error %v", report.Granted, err)
+	}
+	for _, id := range all {
+		s.reply(id)
+	}
+	p.worker.Release(held)
+}
+
 // The answer to the commit of a tick is lost. The scheduler reads back whether the turns were granted, and starts
 // exactly these.
 func TestALostAnswerToATickIsReadBack(t *testing.T) {
