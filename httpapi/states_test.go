@@ -116,8 +116,8 @@ func TestEveryStateIsInEachPlace(t *testing.T) {
 				t.Errorf("docs/sql.md says nothing of the %s %s of %s", c.column, value, c.relation)
 			}
 			const checks = `select exists (select from pg_constraint c where c.conrelid = ('turnkeeper.' || $1)::regclass and c.contype = 'c'
-				and (pg_get_constraintdef(c.oid) like '%' || $2 || '%' or $1 = 'turns' and
-				pg_get_functiondef('turnkeeper.turn_holds'::regproc) like '%' || $2 || '%'))`
+				and (pg_get_constraintdef(c.oid) like '%' || $2 || '%' or $1 in ('turns', 'messages') and
+				pg_get_functiondef(('turnkeeper.' || left($1, -1) || '_holds')::regproc) like '%' || $2 || '%'))`
 			if !storagetest.One[bool](db, checks, c.relation, "'"+value+"'") {
 				t.Errorf("the database does not know the %s %s of %s", c.column, value, c.relation)
 			}

@@ -92,6 +92,7 @@ type fetcher struct {
 	asked int // jobs
 	has   int
 	fails error
+	rings int
 	goOn  chan struct{} // nil: it does not wait
 }
 
@@ -108,8 +109,13 @@ func (f *fetcher) JobGetAvailable(_ context.Context,
 	return result, f.fails
 }
 
+func (f *fetcher) NotifyMany(context.Context, *riverdriver.NotifyManyParams) error {
+	f.rings++
+	return nil
+}
+
 // A fetch asks for no more jobs than there are free slots. Afterwards it keeps a slot for each job that it got, and no
-// other.
+// other. It rings if there may be more jobs.
 func TestAFetchKeepsTheSlotsOfItsJobs(t *testing.T) {
 	for _, c := range []struct{ busy, has, asked, fetched int }{{0, 9, 3, 3}, {1, 9, 2, 2}, {2, 9, 1, 1}, {0, 2, 3, 2},
 		{0, 0, 3, 0}, {1, 1,
@@ -124,12 +130,15 @@ func TestAFetchKeepsTheSlotsOfItsJobs(t *testing.T) {
 			f := &fetcher{has: c.has, fails: fails}
 			_, err := slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue,
 				MaxToLock: 5})
-			fetched := c.fetched
-			if fails != nil {
-				fetched = 0
+			fetched, rings := c.fetched, 0
+			if c.fetched == c.asked {
+				rings = 1
 			}
-			if !errors.Is(err, fails) || f.asked != c.asked || w.fetching != 0 || len(w.fetched) != fetched ||
-				w.free() != 3-c.busy-fetched {
+			if fails != nil {
+				fetched, rings = 0, 0
+			}
+			if !errors.Is(err, fails) || f.asked != c.asked || f.rings != rings || w.fetching != 0 ||
+				len(w.fetched) != fetched || w.free() != 3-c.busy-fetched {
 				t.Errorf("%+v, error %v: asked for %d jobs, %s", c, err, f.asked, w.Resources())
 			}
 		}

@@ -30,9 +30,10 @@ var targets = []Target{
 		Tests:     stores, Skip: plans,
 	},
 	{
-		Name:      "end",
-		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds"},
-		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
+		Name: "end",
+		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds",
+			"message_holds"},
+		First: "^(TestRowRules|TestExtremesOfMessages|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
 			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd|TestEndsOfABatch|TestSuite)",
 		Tests: stores, Skip: plans,
 	},

@@ -104,10 +104,12 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 			`update turnkeeper.journal set results = (select json_agg(case when r ->> 'round' = '1' and r ->> 'ordinal' = '1'
 			then (r::jsonb || '{"shown": "[redacted]"}')::json else r end) from json_array_elements(results) r) where turn_id = $1 and results is not null`, []string{"show", id, "--request", "2"}, 1, "this differs from the sent request"},
 		{"no part",
-			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{form}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+			changedRecipe(2, "jsonb_set(r, '{form}', to_jsonb(repeat('0', 64)))"),
+			[]string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
 		{"a newer release",
-			"update turnkeeper.journal set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by another release"},
-		{"no recipe", "update turnkeeper.journal set request = null where turn_id = $1 and round = 4",
+			changedRecipe(3, "jsonb_set(r, '{v}', '99')"),
+			[]string{"show", id, "--request", "3"}, 1, "written by another release"},
+		{"no recipe", changedRecipe(4, "null::jsonb"),
 			[]string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},
 		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
 		{"round 0", "select $1::bigint", []string{"show", id, "--request", "0"}, 3, "has no answered round 0"},
@@ -117,8 +119,20 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 			e.T.Errorf("%s: exit code %d\n%s", c.what, r.Code, r.Stderr)
 		}
 	}
-	// undo the changes that turns depend on
-	e.Exec("update turnkeeper.journal set request = null where turn_id = $1 and round in (2, 3)", turn)
+	for round := 2; round <= 3; round++ { // undo the changes that turns depend on
+		e.Exec(changedRecipe(round, "null::jsonb"), turn)
+	}
+}
+
+// changedRecipe returns the SQL that changes the recipe r of a round of turn $1, which may be in the row of a later
+// answer of the same write.
+func changedRecipe(round int, to string) string {
+	return fmt.Sprintf(`update turnkeeper.journal j set
+		request = case when round = %[1]d then (select (%[2]s)::json from (select request::jsonb as r) x) else request end,
+		earlier = (select json_agg(case when e ->> 'round' = '%[1]d' then jsonb_set(e::jsonb, '{request}',
+			coalesce((select %[2]s from (select e::jsonb -> 'request' as r) x), 'null'))::json else e end)
+			from json_array_elements(earlier) e)
+		where turn_id = $1`, round, to)
 }
 
 // Requests to a provider without HTTP are rebuilt too.
