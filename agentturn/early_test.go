@@ -113,6 +113,12 @@ var earlyCases = map[string]struct {
 			c.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return denies{}, nil }}
 		}
 	}, []string{"look"}, 0},
+	"the newest rules may look at labels": {func(b *bench, _ *tool) {
+		newest := *b.def
+		newest.Approve = map[string]string{policy.AllTools: "a rule"}
+		b.newest = &newest
+		b.config = func(c *agentturn.Config) { c.Rules = &policy.Cache{Compiler: allows} }
+	}, []string{"look"}, 0},
 	"a read that asks before it": {func(b *bench, _ *tool) {
 		b.def.Approve = map[string]string{"plain": policy.Always}
 	},

@@ -163,8 +163,12 @@ func (r *rules) recheck(ctx context.Context, call *calls.Call) {
 // first.
 func (r *rules) seeLabels(call *calls.Call) bool {
 	_, decides := call.Tool.(tools.Approver)
-	rules := []string{r.task.cfg.Approve, call.Spec.Approve, r.task.def.Approve[call.Name],
-		r.task.def.Approve[policy.AllTools]}
+	rules := []string{r.task.cfg.Approve, call.Spec.Approve}
+	for _, def := range []*agentdef.Definition{r.task.def, r.newest} { // the newest may deny it
+		if def != nil {
+			rules = append(rules, def.Approve[call.Name], def.Approve[policy.AllTools])
+		}
+	}
 	ruled := slices.ContainsFunc(rules, func(rule string) bool {
 		return rule != "" && rule != policy.Never && rule != policy.Always
 	})
