@@ -96,6 +96,31 @@ func TestACallWaitsForItsApproval(t *testing.T) {
 	})
 }
 
+// TestANoteLeavesAHandleInFront checks that the comment of the person who approved a call stands behind the handle of
+// its large result, which is then listed as ready like any other.
+func TestANoteLeavesAHandleInFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		big := read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{Text: strings.Repeat("é", 32001)}, nil
+		})
+		big.spec.Approve = policy.Always
+		b := asyncBench(t).with(big)
+		b.script.Add(asks("big"), says("Read."))
+		b.waits()
+		b.answer(askings.Answer{Decision: askings.Approved, Comment: "go on"})
+		b.succeeds("Read.")
+		request := b.requests()[1]
+		shown := results(request)[0]
+		if want := b.handle(0, "Tool Output ID: @\nTool: big\n"); !strings.HasPrefix(shown, want) ||
+			!strings.HasSuffix(shown, "\n\n[Comment of the person who approved this call: go on]") {
+			t.Errorf("the model is shown %q", shown)
+		}
+		if want := b.handle(0, "### Ready (1)\n- big (id: @"); !strings.Contains(last(request), want) {
+			t.Errorf("the notice: %q", last(request))
+		}
+	})
+}
+
 func TestACallThatIsNotApprovedDoesNotRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(*bench)

@@ -24,7 +24,11 @@ func (c *Call) WithNotes(result turnlog.CallResult) turnlog.CallResult {
 	case result.State == turnkeeper.CallRunning:
 		result.Shown += "\n\n" + note
 	case result.Ran && !c.WentOn():
-		result.Shown = note + "\n\n" + result.Shown
+		id := cmp.Or(result.OutputID, c.OutputID)
+		if result.Output != nil {
+			id = result.Output.ID
+		}
+		result.Shown = prompt.WithNote(result.Shown, outputs.Placeholder{ID: id, Tool: c.Name}, note)
 	}
 	return result
 }

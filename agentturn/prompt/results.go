@@ -25,10 +25,14 @@ const (
 	ShownNoTime = turnlog.Denied + turnlog.RefusedNoTime
 )
 
-// WithAge returns what is shown of a result that was kept since an equal call: it says how old it is. A handle stays in
-// front.
+// WithAge returns what is shown of a result that was kept since an equal call: it says how old it is.
 func WithAge(shown string, handle outputs.Placeholder, age time.Duration) string {
-	note := "[This result is kept: it is " + ageOf(age) + " old. The tool was not run again.]"
+	return WithNote(shown, handle, "[This result is kept: it is "+ageOf(age)+" old. The tool was not run again.]")
+}
+
+// WithNote returns what is shown of a result with a note of the program before it. A handle stays in front, because
+// Handled looks for it there.
+func WithNote(shown string, handle outputs.Placeholder, note string) string {
 	if strings.HasPrefix(shown, handle.Head()) {
 		return shown + "\n\n" + note
 	}
