@@ -841,9 +841,8 @@ declare
     ended    integer[]; -- those whose turn ends
     lanes    text[];
     messages bigint[];
-    v_suspects boolean; -- some of the messages are
-    v_asks     boolean; -- some of the turns have some
-    v_cancels  boolean; -- some of the turns are to be cancelled
+    v_asks     boolean; -- whether any of the turns has asks
+    v_cancels  boolean; -- whether any of the turns has a request to cancel it
     n        integer;
 begin
     with ending as (
@@ -898,11 +897,7 @@ begin
         from closed c where p_replies[c.i] <> '';
     end if;
 
-    select exists (select from turnkeeper.suspects where message_id = any(messages)),
-        exists (select from turnkeeper.asks where turn_id = any(p_turns)),
-        exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel')
-        into v_suspects, v_asks, v_cancels;
-    if v_suspects then
+    if exists (select from turnkeeper.suspects where message_id = any(messages)) then
         delete from turnkeeper.suspects s using turnkeeper.messages m
         where s.message_id = any(messages) and m.id = s.message_id and m.closed_at is not null;
     end if;
@@ -943,6 +938,11 @@ begin
         delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
     end if;
 
+    -- After the last wait for a lock: who requests an end does not lock the turn, and leaves it to this function if the
+    -- turn is locked for long.
+    select exists (select from turnkeeper.asks where turn_id = any(p_turns)),
+        exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel')
+        into v_asks, v_cancels;
     if v_asks then
         for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y
             where y.id = p_turns[e.i] offset 0) x loop

@@ -125,8 +125,8 @@ func (r *fileReader) refuseBackground(where string, v *strictyaml.Node, s MCPSer
 	}
 }
 
-// refuseReads reports each tool of a server that sets early or cache but can never have effect none, whatever hints
-// the server gives.
+// refuseReads reports each tool that sets early or cache although its settings rule out effect none, whatever the
+// server's hints say.
 func (r *fileReader) refuseReads(where string, v *strictyaml.Node, s MCPServer) {
 	waits := ""
 	if s.Elicitation == ElicitAsk {

@@ -368,7 +368,7 @@ func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string,
 		FullAgents: dbrow.OrEmpty(full), PassedAgents: []string{},
 	}
 	if known && (t.all || len(ready) >= limit) {
-		return ready[:min(limit, len(ready))], nil // and another call with other full agents needs no query either
+		return ready[:min(limit, len(ready))], nil // t.ahead stays: the next call has other full agents
 	}
 	t.ahead = nil
 	if !t.few {

@@ -32,6 +32,26 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	}
 }
 
+// A request to cancel that comes while the end of a dispatch waits for its last lock counts: who requests it does not
+// wait long for the turn's row, and leaves it to that end.
+func TestACancellationMeetsAnEndThatWaitsForALock(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	ask := func() { h.Exec("select turnkeeper.ask_end($1, 'cancel', '')", d.Grant.TurnID) }
+	end := func(ctx context.Context, _ *storagetest.DB) error {
+		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
+			Error: "no", Retry: true}
+		return d.Append(ctx, turnlog.Entry{Outcome: &failed}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+			Log: "finished", LaneBackoff: time.Second})
+	}
+	if !h.WaitsBehind(ask, end, "select from turnkeeper.leases where turn_id = $1 for update", d.Grant.TurnID) {
+		t.Fatal("it did not wait")
+	}
+	if m, err := h.Message(t.Context(), d.Record.Message.ID); err != nil || m.State != turnkeeper.MessageCancelled {
+		t.Errorf("the message is %s, error %v", m.State, err)
+	}
+}
+
 // A cancellation that waits for the row of a waiting turn, as while somebody answers its ask in a long transaction,
 // keeps nobody from the scheduler's lock, without which nothing is granted.
 func TestACancellationWaitsForARowWithoutTheSchedulersLock(t *testing.T) {
