@@ -155,6 +155,10 @@ return case when isfinite(due_at) -- a check refuses the others
     then to_timestamp((extract(epoch from due_at - timestamptz '1970-01-01 00:00:00+00') - priority)::float8)
     else due_at end;
 
+-- The time of which a rank is, given its priority: the inverse of rank_of.
+create function turnkeeper.time_of(p_rank timestamptz, p_priority integer) returns timestamptz stable language sql
+return p_rank + make_interval(secs => p_priority);
+
 -- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An
 -- empty user_name means no user. The same rule is ConversationKey.CheckUser in Go.
 create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql
@@ -271,8 +275,12 @@ create unique index messages_slot on turnkeeper.messages (agent, schedule, slot)
 create index messages_waiting on turnkeeper.messages (lane, rank, id) where state = 'waiting';
 create index messages_oldest on turnkeeper.messages (rank, id) where state = 'waiting' and not held
     and queue_rank is null;
--- for those not due
-create index messages_late on turnkeeper.messages (queue_rank, id) include (lane, rank, due_at, accepted_at)
+-- No message that is due has a rank later than now, unless its priority is negative.
+create index messages_late on turnkeeper.messages (queue_rank, id)
+    where state = 'waiting' and not held and queue_rank is not null and priority >= 0;
+create index messages_late_low on turnkeeper.messages (queue_rank, id)
+    where state = 'waiting' and not held and queue_rank is not null and priority < 0;
+create index messages_late_due on turnkeeper.messages (due_at)
     where state = 'waiting' and not held and queue_rank is not null;
 create index messages_late_lane on turnkeeper.messages (lane, rank, id)
     where state = 'waiting' and queue_rank is not null;

@@ -1,6 +1,7 @@
 drop view turnkeeper.my_messages;
 drop trigger lease_token_grows on turnkeeper.leases;
 drop trigger lease_stays on turnkeeper.leases;
+drop trigger pause_ends on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
 drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.waiting_turns,
     turnkeeper.turn_waits, turnkeeper.deferred_for, turnkeeper.turn_holder,
@@ -17,7 +18,7 @@ drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.not
     turnkeeper.heartbeat_overdue, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.forget_unused,
     turnkeeper.lease_may_go,
     turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits,
-    turnkeeper.lane_pauses,
+    turnkeeper.pause_ends, turnkeeper.rank_from_now, turnkeeper.backs_off, turnkeeper.lane_pauses,
     turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due,
     turnkeeper.enqueue_response, turnkeeper.repeated_response, turnkeeper.create_conversation,
     turnkeeper.use_conversation, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,

@@ -452,43 +452,92 @@ create trigger message_is_late before insert on turnkeeper.messages
 create function turnkeeper.is_due(due_at timestamptz, accepted_at timestamptz) returns boolean stable language sql
 return due_at <= greatest(statement_timestamp(), accepted_at);
 
+-- Whether a lane pauses after a failed turn. No pause is longer than 120 s, so a later not_before was written before
+-- the clock was set back. Null: it never paused.
+create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
+stable language sql return not_before > statement_timestamp()
+    and not_before <= statement_timestamp() + interval '130 s';
+
+-- Whether a message with a queue_rank waits for its next try. It is the head of a lane that pauses, and no more than a
+-- tick need know of it: ReadyMessages asks the lane.
+create function turnkeeper.backs_off(queue_rank timestamptz, priority integer) returns boolean
+stable language sql return turnkeeper.lane_pauses(turnkeeper.time_of(queue_rank, priority));
+
+-- The queue_rank of a waiting message that nothing delays from now on, or that changes its lane: a message that waits
+-- for its next try in a lane that no longer pauses, or that waits for it after the clock was set back, waits since now.
+create function turnkeeper.rank_from_now(p_message turnkeeper.messages) returns timestamptz
+stable language plpgsql as $$
+declare
+    v_rank timestamptz := coalesce(p_message.queue_rank, p_message.rank);
+begin
+    return case when turnkeeper.is_due(p_message.due_at, p_message.accepted_at)
+        then least(v_rank, turnkeeper.rank_of(statement_timestamp(), p_message.priority)) else v_rank end;
+end $$;
+
 -- The waiting messages that are not held and have the lowest queue ranks, and whether each is due now: at most max_rows
 -- of those without a queue_rank, from the rank p_from on, and as many of the others that are due. Whoever gives a
--- p_from must know that no message with a lower rank and without a queue_rank waits: see grants.floor. It passes over
--- messages of the agents p_without, at most forty times max_rows. The settings keep the planner from sorting the whole
--- inbox, which it would do while a new table has no statistics.
+-- p_from must know which messages without a queue_rank have a lower rank: see grants.floor.
+--
+-- It passes over messages of the agents p_without and of lanes that pause, and over those that wait for their next try:
+-- whoever ends the pause of a lane makes these due (see pause_ends). If it finds fewer than max_rows without a
+-- queue_rank because it does not pass over more than p_passed, it returns a row without an id, which has the rank of
+-- the last that it looked at. With p_passed it also returns messages whose next try is too far away, because the clock
+-- was set back.
+--
+-- The settings keep the planner from sorting the whole inbox, which it would do while a new table has no statistics.
 create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity',
-    p_without text[] default '{}')
+    p_without text[] default '{}', p_passed integer default 0)
 returns table (lane text, id bigint, rank timestamptz, queue_rank timestamptz, due boolean)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-    v_deep integer := case when p_without = '{}' then max_rows else 40 * max_rows end;
+    v_scan    integer := max_rows + greatest(p_passed, case when p_without = '{}' then 0 else 39 * max_rows end);
+    v_pausing boolean := exists (select from turnkeeper.leases l where turnkeeper.lane_pauses(l.not_before));
+    v_found   bigint;
 begin
     return query select o.lane, o.id, o.rank, o.queue_rank, turnkeeper.is_due(o.due_at, o.accepted_at) from (
             select m.* from turnkeeper.messages m
             where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
-            order by m.rank, m.id limit v_deep) o
+            order by m.rank, m.id limit v_scan) o
         where o.agent <> all(p_without)
+          and (not v_pausing or (select turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l
+              where l.lane = o.lane) is not true)
         order by o.rank, o.id limit max_rows;
+    get diagnostics v_found = row_count;
+    if v_found < max_rows then
+        return query select null::text, null::bigint, m.rank, null::timestamptz, false from turnkeeper.messages m
+            where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
+            order by m.rank, m.id offset v_scan - 1 limit 1;
+    end if;
     return query select o.lane, o.id, o.rank, o.queue_rank, true from (
-            select m.* from turnkeeper.messages m
-            where m.state = 'waiting' and not m.held and m.queue_rank is not null and turnkeeper.is_due(m.due_at,
-                m.accepted_at)
-            order by m.queue_rank, m.id limit v_deep) o
+            (select m.* from turnkeeper.messages m
+             where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority >= 0
+               and m.queue_rank <= statement_timestamp() + interval '2 s' -- the clock was set back by less
+               and turnkeeper.is_due(m.due_at, m.accepted_at) and not turnkeeper.backs_off(m.queue_rank, m.priority)
+             order by m.queue_rank, m.id limit v_scan)
+            union all
+            (select m.* from turnkeeper.messages m
+             where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority >= 0 and p_passed > 0
+               and m.queue_rank > statement_timestamp() + interval '130 s'
+               and turnkeeper.is_due(m.due_at, m.accepted_at)
+             order by m.queue_rank, m.id limit v_scan)
+            union all
+            (select m.* from turnkeeper.messages m
+             where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority < 0
+               and m.queue_rank <= statement_timestamp() + interval '1002 s'
+               and turnkeeper.is_due(m.due_at, m.accepted_at) and not turnkeeper.backs_off(m.queue_rank, m.priority)
+             order by m.queue_rank, m.id limit v_scan)) o
         where o.agent <> all(p_without)
         order by o.queue_rank, o.id limit max_rows;
 end $$;
 
--- The earliest due time among the waiting messages that are not held; of those with a queue_rank, among the first
--- 10,000.
+-- The earliest due time among the waiting messages that are not held.
 create function turnkeeper.oldest_due() returns timestamptz stable language plpgsql as $$
 begin
     return least(
         (select m.due_at from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
          order by m.rank, m.id limit 1),
-        (select min(l.due_at) from (select m.due_at from turnkeeper.messages m
-            where m.state = 'waiting' and not m.held and m.queue_rank is not null
-            order by m.queue_rank, m.id limit 10000) l));
+        (select min(m.due_at) from turnkeeper.messages m
+         where m.state = 'waiting' and not m.held and m.queue_rank is not null));
 end $$;
 
 -- Whether a waiting message that is due is ahead of another one in its lane. One that waits for a turn outside the
@@ -510,11 +559,19 @@ end $$;
 -- Lanes and leases
 ----------------------------------------------------------------------------------------------------
 
--- Whether a lane pauses after a failed turn. No pause is longer than 120 s, so a later not_before was written before
--- the clock was set back. Null: it never paused.
-create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
-stable language sql return not_before > statement_timestamp()
-    and not_before <= statement_timestamp() + interval '130 s';
+-- Make the messages of a lane due whose pause ends early. It passes over one that its sender has locked, which then
+-- waits for its next try.
+create function turnkeeper.pause_ends() returns trigger language plpgsql as $$
+begin
+    update turnkeeper.messages m set queue_rank = turnkeeper.rank_from_now(m) where m.id in (
+        select q.id from turnkeeper.messages q where q.state = 'waiting' and q.queue_rank is not null
+            and q.lane = new.lane and turnkeeper.backs_off(q.queue_rank, q.priority) for no key update skip locked);
+    return null;
+end $$;
+create trigger pause_ends after update of not_before on turnkeeper.leases
+    for each row when (old.not_before > clock_timestamp()
+        and (new.not_before is null or new.not_before < old.not_before))
+    execute function turnkeeper.pause_ends();
 
 -- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of
 -- sub-agents are not.
@@ -642,11 +699,11 @@ begin
             continue;
         end if;
         if not p_apart then
-            update turnkeeper.messages set lane = m.lane, queue_rank = coalesce(queue_rank, rank) where id = m.id;
+            update turnkeeper.messages q set lane = m.lane, queue_rank = turnkeeper.rank_from_now(q) where id = m.id;
             continue;
         end if;
         begin
-            update turnkeeper.messages set lane = m.lane, queue_rank = coalesce(queue_rank, rank)
+            update turnkeeper.messages q set lane = m.lane, queue_rank = turnkeeper.rank_from_now(q)
                 where id = m.id and state = 'waiting';
         exception when others then
             perform turnkeeper.put_aside_or_raise('message', m.id::text, sqlstate, sqlerrm);
@@ -1063,8 +1120,7 @@ begin
                 where not coalesce(turnkeeper.waits_below(q.id, q.priority, a.least), false));
         end if;
         update turnkeeper.messages m set lane = turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.by_conv),
-            held = false,
-            queue_rank = coalesce(m.queue_rank, m.rank)
+            held = false, queue_rank = turnkeeper.rank_from_now(m)
         where m.id in (select q.id from turnkeeper.messages q where q.id = any(v_ids) for no key update skip locked);
         get diagnostics moved = row_count;
         n := n + moved;

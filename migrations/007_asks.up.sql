@@ -395,7 +395,7 @@ create function turnkeeper.unpark_turn() returns trigger language plpgsql as $$
 begin
     if old.state = 'waiting' then
         update turnkeeper.messages m set lane = turnkeeper.lane_now(m, old.home_lane), held = false,
-            queue_rank = coalesce(queue_rank, rank)
+            queue_rank = turnkeeper.rank_from_now(m)
         where state = 'waiting' and lane = old.lane;
     end if;
     if new.state <> 'queued' then

@@ -120,6 +120,17 @@ func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bel
 	s.noteReply(r, o.StopReason, rings)
 }
 
+// endPause makes a lane that pauses after a failed turn free before its time. Its head then waits since now.
+func endPause(s *state, l *leaseRow, now time.Time) {
+	l.NotBefore, l.waitsFor = time.Time{}, nil
+	for _, m := range s.waiting[l.Lane] {
+		fromNow := turnkeeper.Message{DueAt: now, Priority: m.Priority}.Rank()
+		if rank, late := s.queueRanks[m.ID]; late && rank.After(fromNow) {
+			s.queueRanks[m.ID] = fromNow
+		}
+	}
+}
+
 // release ends a lease. It keeps the row, because its token must never restart.
 func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Duration, now time.Time) {
 	l.GrantID, l.TurnID, l.GrantedAt, l.Until = "", 0, time.Time{}, time.Time{}

@@ -110,7 +110,7 @@ func modelBack(s *Store, of *turnRow, name string, rings *[]Bell) {
 	m := models{&s.state}
 	for _, l := range s.state.leases {
 		if slices.Contains(l.waitsFor, name) && !m.pairedIn(l.Lane, name) {
-			l.NotBefore, l.waitsFor = time.Time{}, nil
+			endPause(&s.state, l, s.now())
 		}
 	}
 	for _, lane := range lanesOf(s.state.open) {

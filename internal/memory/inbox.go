@@ -35,7 +35,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	levels{s}.register(known, now)
 	for _, l := range s.leases {
 		if l.Lane.Agent() == a.Name {
-			l.NotBefore = time.Time{}
+			endPause(s, l, now)
 		}
 	}
 	for _, t := range s.open { // it may have another budget now

@@ -308,7 +308,7 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 		t.s.state.holdUntil, t.s.state.holdReason = until, reason
 		if until.IsZero() { // after the clock was set back, back-offs would last that much longer
 			for _, l := range t.s.state.leases {
-				l.NotBefore = time.Time{}
+				endPause(&t.s.state, l, t.s.now())
 			}
 			models{&t.s.state}.try(sorted(t.s.state.health), t.s.now())
 			for _, turn := range t.s.state.open {

@@ -32,6 +32,7 @@ type Tick struct {
 	conn   *pgxpool.Conn
 	tx     pgx.Tx // nil before Snapshot
 	q      *dbsqlc.Queries
+	look   look
 	last   pg.Pipeline          // statements that are sent with the commit
 	asked  time.Time            // when they were sent
 	handed []granting.Handed    // read with the commit
@@ -45,10 +46,12 @@ type Tick struct {
 // A floor is where partial looks begin. Each full look notes it. No message without a queue_rank waits, or will wait,
 // with a lower rank than waiting: messages that were visible have it, and those that were not yet visible were accepted
 // by transactions that began after an earlier look, and are due no earlier than that. A grant that becomes visible more
-// than lateCommit after it was made is found by the next full look.
+// than lateCommit after it was made is found by the next full look, and so are the messages behind the head of a lane
+// that paused, of which it may have passed over some.
 type floor struct {
 	mu            sync.Mutex
 	waiting, held time.Time
+	passedSome    bool          // it is exact for lanes that did not pause only
 	looks         []past        // newest last, at most maxLooks
 	ttl           time.Duration // of the leases that this process grants; 0: not known yet
 	room          int           // free slots that the last look found
@@ -69,13 +72,30 @@ const (
 // due at most that long before its transaction gets an id: due times are whole seconds.
 const lateCommit = 2 * time.Second
 
-// get returns where partial looks begin, the zero time being the beginning, and for how many heads of lanes they ask:
-// for twice as many as there were free slots, so that a long queue costs little while workers are busy.
-func (f *floor) get() (waiting, held time.Time, heads int) {
+// A look says where a look at messages and leases begins. The zero time is the beginning.
+type look struct {
+	waiting time.Time // the rank of the first message
+	ordered time.Time // from which rank on another message may be ahead of one that it finds
+	held    time.Time // the end of the first lease
+	heads   int       // how many heads of lanes it asks for
+	passed  int32     // how many messages of lanes that pause it passes over at most
+}
+
+// partial returns the partial look. It asks for twice as many heads as there were free slots, so that a long queue
+// costs little while workers are busy.
+func (f *floor) partial() look {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.waiting, f.held, min(max(2*f.room, leastHeads), granting.MaxWaiting)
+	l := look{f.waiting, f.waiting, f.held, min(max(2*f.room, leastHeads), granting.MaxWaiting), 0}
+	if f.passedSome {
+		l.ordered = time.Time{}
+	}
+	return l
 }
+
+// maxPassed is how many messages of lanes that pause a full look passes over to find the oldest of the others, where
+// partial looks begin. It takes a few microseconds for each.
+const maxPassed = 100_000
 
 // leastHeads is the least number of heads that a tick asks for.
 const leastHeads = 8
@@ -90,6 +110,7 @@ func (f *floor) set(row dbsqlc.SnapshotRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting, f.held = f.unseen(row.FirstOpen), row.Now.Add(f.ttl-lateCommit)
+	f.passedSome = row.PassedSome
 	if row.WaitingFrom.Before(f.waiting) { // no time is before the beginning
 		f.waiting = row.WaitingFrom
 	}
@@ -132,7 +153,7 @@ func (f *floor) setTTL(ttl time.Duration) {
 }
 
 // A laneScan limits the share of the time that ReadyMessages takes to go from lane to lane. It does that
-// only if most of the oldest messages are in lanes that pause or are held.
+// only if most of the oldest messages are in busy lanes, or are not the first of their lanes.
 type laneScan struct {
 	long time.Duration // the duration of a query from which on the next one must wait
 	mu   sync.Mutex
@@ -246,19 +267,20 @@ func (t *Tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snap
 	var row dbsqlc.SnapshotRow
 	var ahead []dbsqlc.ReadyMessagesRow
 	var down []dbsqlc.DownModelsRow
-	near, held, heads := t.store.floor.get()
-	waiting := near
+	t.look = t.store.floor.partial()
+	waiting, held := t.look.waiting, t.look.held
 	if everything {
-		waiting, held = time.Time{}, time.Time{}
+		waiting, held, t.look.passed = time.Time{}, time.Time{}, maxPassed
 	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(dbsqlc.Snapshot, everything, held, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.Snapshot, everything, held, granting.MaxWaiting, waiting,
+		t.look.passed).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.SnapshotRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting,
-		[]string{}).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, t.look.ordered, t.look.heads,
+		granting.MaxWaiting, t.look.waiting, []string{}, t.look.passed).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
 		return err
 	})
@@ -277,11 +299,11 @@ func (t *Tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snap
 	}
 	t.store.floor.saw(row)
 	t.ahead = dbrow.Map(ahead, readyOf)
-	if row.WaitingFrom.Before(near) { // a message waits that was not looked at: somebody changed its row
-		t.ahead = nil
+	if row.WaitingFrom.Before(t.look.waiting) { // a message waits that was not looked at: somebody changed its row
+		t.lookAgain()
 	}
 	t.few = row.Waiting < granting.MaxWaiting
-	t.all = t.few && len(ahead) < heads
+	t.all = t.few && len(ahead) < t.look.heads
 	t.store.floor.setRoom(row.FreeSlots)
 	t.aside = row.Aside > 0
 	return granting.Snapshot{
@@ -323,7 +345,7 @@ func (t *Tick) CountSilence(ctx context.Context, since time.Time) error {
 // the hold-off.
 func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 	if until.IsZero() {
-		t.ahead = nil // back-offs end
+		t.lookAgain() // back-offs end
 		return pg.Translate(errors.Join(t.q.EndHold(ctx), t.q.TryAllModels(ctx)))
 	}
 	return pg.Translate(t.q.HoldOff(ctx, until, reason))
@@ -332,8 +354,13 @@ func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 // MoveLanes moves waiting messages from the former lanes of their agents to the current
 // ones.
 func (t *Tick) MoveLanes(ctx context.Context) error {
-	t.ahead = nil
+	t.lookAgain()
 	return pg.Translate(t.q.MoveLanes(ctx, t.apart))
+}
+
+// lookAgain makes ReadyMessages look at all waiting messages, because others than Snapshot has read may be heads now.
+func (t *Tick) lookAgain() {
+	t.ahead, t.look = nil, look{passed: maxPassed}
 }
 
 // ReadyTurns lists queued turns that are due. It leaves out those of the held agents
@@ -366,6 +393,7 @@ func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string,
 		MaxHeads:   int32(limit), //nolint:gosec // small
 		MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held),
 		FullAgents: dbrow.OrEmpty(full), PassedAgents: []string{},
+		WaitingFrom: t.look.waiting, OrderedFrom: t.look.ordered, MaxPassed: t.look.passed,
 	}
 	if known && (t.all || len(ready) >= limit) {
 		return ready[:min(limit, len(ready))], nil // t.ahead stays: the next call has other full agents
@@ -508,7 +536,8 @@ func (t *Tick) Try(ctx context.Context, subjects []granting.Subject, f func() er
 	if !pg.BelongsToRow(failed) {
 		return nil, failed
 	}
-	t.handed, t.ahead = handed, nil // the database is as it was before; other lanes may be free
+	t.handed = handed // the database is as it was before
+	t.lookAgain()     // other lanes may be free
 	if _, err := t.tx.Exec(ctx, "rollback to savepoint part; release savepoint part"); err != nil {
 		return nil, errors.Join(failed, pg.Translate(err))
 	}
@@ -548,8 +577,7 @@ func (s *Store) TickFailed(ctx context.Context, failed error) error {
 // NextDue returns how long until something becomes due that was not due at then, at most an hour.
 // It returns zero or less if something has become due since.
 func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
-	_, held, _ := s.floor.get()
-	seconds, err := s.db.Q.NextDue(ctx, then, held)
+	seconds, err := s.db.Q.NextDue(ctx, then, s.floor.partial().held)
 	due := time.Duration(seconds * float64(time.Second))
 	if d, left := s.scan.until(time.Now()); left {
 		due = min(due, max(d, 0))

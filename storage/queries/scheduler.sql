@@ -37,6 +37,9 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
             and (lanes_moved_at is null or @everything and abs(extract(epoch
                 from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
+    (@everything and coalesce((select m.rank from turnkeeper.messages m
+        where m.state = 'waiting' and not m.held and m.queue_rank is null
+        order by m.rank, m.id limit 1) < inbox.oldest, false))::boolean as passed_some,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
     exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
         'purge', 'agent'))::boolean as retry,
@@ -66,10 +69,10 @@ from turnkeeper.settings,
          where s.kind = 'turn' and s.id = l.turn_id::text
              and s.next_try > statement_timestamp()) is not null as aside offset 0) k
      where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
-    (select count(*) filter (where w.due) as due,
+    (select count(*) filter (where w.due) + case when bool_or(w.id is null) then @max_rows::integer else 0 end as due,
         coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, rank, queue_rank,
-         due)) inbox;
+     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz, '{}', @max_passed::integer)
+         as w (lane, id, rank, queue_rank, due)) inbox;
 
 -- name: NoteTick :exec
 update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text,
@@ -217,16 +220,15 @@ limit @max_rows;
 -- name: ReadyMessages :many
 -- The heads of free lanes that may be granted, in the order of grants: the lowest queue rank first. It looks among the
 -- oldest waiting messages: the first of a lane there is its head unless another one, which is not among them, is ahead
--- of it. It must be cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of
--- busy lanes. With every_lane, it goes from lane to lane by a loose index scan instead, for when most of the oldest
--- messages are in few or busy lanes. So no tick reads through a long queue of one lane. It leaves out the work of held
--- agents unless it has waited for a service for give_up_after, that of full agents, and that of retired agents unless
--- it is a sub-agent's. Messages of passed agents do not count among the oldest.
+-- of it, with a rank from ordered_from on. It must be cheap, because every tick runs it: it looks at no more heads than
+-- it returns, apart from those of busy lanes. With every_lane, it goes from lane to lane by a loose index scan instead,
+-- for when most of the oldest messages are in few or busy lanes. So no tick reads through a long queue of one lane. It
+-- leaves out the work of held agents unless it has waited for a service for give_up_after, that of full agents, and
+-- that of retired agents unless it is a sub-agent's. Messages of passed agents do not count among the oldest.
 with recursive near as materialized (
     select distinct on (w.lane) w.lane, w.id, w.rank, coalesce(w.queue_rank, w.rank) as place
     from turnkeeper.oldest_waiting(case when @every_lane::boolean then 0 else @max_waiting::integer end,
-        @waiting_from::timestamptz,
-            @passed_agents::text[])
+        @waiting_from::timestamptz, @passed_agents::text[], @max_passed::integer)
         as w (lane, id, rank, queue_rank, due)
     where w.due
     order by w.lane, w.rank, w.id
@@ -279,7 +281,7 @@ where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id
   and not turnkeeper.parked_turn_blocks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane,
       a.lane_per_conversation))
-  and (@every_lane::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, @waiting_from))
+  and (@every_lane::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, @ordered_from))
 order by head.place, head.id
 limit @max_heads::integer;
 

@@ -74,7 +74,7 @@ with waiting as (
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
      where m.state = 'waiting' and not m.held and m.queue_rank is not null
          and m.due_at < statement_timestamp() - $1::interval
-     order by m.queue_rank, m.id limit 10000)
+     order by m.due_at, m.id limit 10000)
     union all
     select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
     where t.state = 'queued' and coalesce(t.due_at, t.granted_at,

@@ -690,8 +690,7 @@ const ReadyMessages = `-- name: ReadyMessages :many
 with recursive near as materialized (
     select distinct on (w.lane) w.lane, w.id, w.rank, coalesce(w.queue_rank, w.rank) as place
     from turnkeeper.oldest_waiting(case when $3::boolean then 0 else $6::integer end,
-        $4::timestamptz,
-            $7::text[])
+        $7::timestamptz, $8::text[], $9::integer)
         as w (lane, id, rank, queue_rank, due)
     where w.due
     order by w.lane, w.rank, w.id
@@ -753,10 +752,12 @@ type ReadyMessagesParams struct {
 	Held         []string
 	FullAgents   []string
 	EveryLane    bool
-	WaitingFrom  time.Time
+	OrderedFrom  time.Time
 	MaxHeads     int32
 	MaxWaiting   int32
+	WaitingFrom  time.Time
 	PassedAgents []string
+	MaxPassed    int32
 }
 
 type ReadyMessagesRow struct {
@@ -775,20 +776,22 @@ type ReadyMessagesRow struct {
 
 // The heads of free lanes that may be granted, in the order of grants: the lowest queue rank first. It looks among the
 // oldest waiting messages: the first of a lane there is its head unless another one, which is not among them, is ahead
-// of it. It must be cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of
-// busy lanes. With every_lane, it goes from lane to lane by a loose index scan instead, for when most of the oldest
-// messages are in few or busy lanes. So no tick reads through a long queue of one lane. It leaves out the work of held
-// agents unless it has waited for a service for give_up_after, that of full agents, and that of retired agents unless
-// it is a sub-agent's. Messages of passed agents do not count among the oldest.
+// of it, with a rank from ordered_from on. It must be cheap, because every tick runs it: it looks at no more heads than
+// it returns, apart from those of busy lanes. With every_lane, it goes from lane to lane by a loose index scan instead,
+// for when most of the oldest messages are in few or busy lanes. So no tick reads through a long queue of one lane. It
+// leaves out the work of held agents unless it has waited for a service for give_up_after, that of full agents, and
+// that of retired agents unless it is a sub-agent's. Messages of passed agents do not count among the oldest.
 func (q *Queries) ReadyMessages(ctx context.Context, arg ReadyMessagesParams) ([]ReadyMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ReadyMessages,
 		arg.Held,
 		arg.FullAgents,
 		arg.EveryLane,
-		arg.WaitingFrom,
+		arg.OrderedFrom,
 		arg.MaxHeads,
 		arg.MaxWaiting,
+		arg.WaitingFrom,
 		arg.PassedAgents,
+		arg.MaxPassed,
 	)
 	if err != nil {
 		return nil, err
@@ -1051,6 +1054,9 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
             and (lanes_moved_at is null or $1 and abs(extract(epoch
                 from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
+    ($1 and coalesce((select m.rank from turnkeeper.messages m
+        where m.state = 'waiting' and not m.held and m.queue_rank is null
+        order by m.rank, m.id limit 1) < inbox.oldest, false))::boolean as passed_some,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
     exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
         'purge', 'agent'))::boolean as retry,
@@ -1080,11 +1086,19 @@ from turnkeeper.settings,
          where s.kind = 'turn' and s.id = l.turn_id::text
              and s.next_try > statement_timestamp()) is not null as aside offset 0) k
      where l.grant_id is not null and l.lease_until >= $2::timestamptz) held,
-    (select count(*) filter (where w.due) as due,
+    (select count(*) filter (where w.due) + case when bool_or(w.id is null) then $3::integer else 0 end as due,
         coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz) as w (lane, id, rank, queue_rank,
-         due)) inbox
+     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz, '{}', $5::integer)
+         as w (lane, id, rank, queue_rank, due)) inbox
 `
+
+type SnapshotParams struct {
+	Everything  bool
+	HeldFrom    time.Time
+	MaxRows     int32
+	WaitingFrom time.Time
+	MaxPassed   int32
+}
 
 type SnapshotRow struct {
 	Locked               bool
@@ -1110,8 +1124,9 @@ type SnapshotRow struct {
 	Held                 bool
 	Levels               bool
 	Lanes                bool
-	Waiting              int64
+	Waiting              int32
 	WaitingFrom          time.Time
+	PassedSome           bool
 	Aside                int64
 	Retry                bool
 	FirstOpen            int64
@@ -1126,12 +1141,13 @@ type SnapshotRow struct {
 // it began. For the same reason it reads the leases only once. The flags are hints that may be a tick old: the
 // statements that act on them check again. All transactions with an id before first_open have ended, and those with a
 // higher one than own_id (0: unknown) begin to write later.
-func (q *Queries) Snapshot(ctx context.Context, everything bool, heldFrom time.Time, maxRows int32, waitingFrom time.Time) (SnapshotRow, error) {
+func (q *Queries) Snapshot(ctx context.Context, arg SnapshotParams) (SnapshotRow, error) {
 	row := q.db.QueryRow(ctx, Snapshot,
-		everything,
-		heldFrom,
-		maxRows,
-		waitingFrom,
+		arg.Everything,
+		arg.HeldFrom,
+		arg.MaxRows,
+		arg.WaitingFrom,
+		arg.MaxPassed,
 	)
 	var i SnapshotRow
 	err := row.Scan(
@@ -1160,6 +1176,7 @@ func (q *Queries) Snapshot(ctx context.Context, everything bool, heldFrom time.T
 		&i.Lanes,
 		&i.Waiting,
 		&i.WaitingFrom,
+		&i.PassedSome,
 		&i.Aside,
 		&i.Retry,
 		&i.FirstOpen,
