@@ -836,15 +836,16 @@ create function turnkeeper.end_many(
     p_jobs bigint[] -- River's jobs to delete; 0: the turn has none, or the caller closes it
 ) returns void language plpgsql as $$
 declare
-    r        record;
-    ok       integer[]; -- the elements whose dispatch ends
-    ended    integer[]; -- those whose turn ends
-    lanes    text[];
-    messages bigint[];
-    v_asks     boolean; -- whether any of the turns has asks
-    v_cancels  boolean; -- whether any of the turns has a request to cancel it
-    n        integer;
+    r         record;
+    ok        integer[]; -- the elements whose dispatch ends
+    ended     integer[]; -- those whose turn ends
+    messages  bigint[];
+    v_freed   bigint;
+    v_asks    boolean; -- whether any of the turns has asks
+    v_cancels boolean; -- whether any of the turns has a request to cancel it
 begin
+    -- One statement, because starting one costs as much as what it does. It locks turns, then messages, then leases:
+    -- each update reads what the one before it returns.
     with ending as (
         update turnkeeper.turns t set
             state = case when p_states[e.i] = 'waiting' and p_backoffs[e.i] = interval '0'
@@ -867,34 +868,51 @@ begin
             from unnest(p_turns) with ordinality u(turn, i)) e,
             lateral turnkeeper.newest_write(e.turn) w
         where t.id = e.turn and t.id = any(p_turns) and (p_writes[e.i] is null or w.write_id = p_writes[e.i])
-        returning e.i, e.final, t.lane, t.message_id
-    )
-    select array_agg(i), array_agg(i) filter (where final), array_agg(lane), array_agg(message_id) into ok, ended,
-        lanes, messages from ending;
-
-    if ended is not null then
-        with closed as (
-            update turnkeeper.messages m set
-                state      = p_message_states[e.i],
-                closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(),
-                    m.accepted_at) end,
-                lane       = case when p_message_states[e.i] = 'waiting' then turnkeeper.lane_now(m, m.lane)
-                    else m.lane end,
-                queue_rank = case when p_message_states[e.i] = 'waiting'
-                    then turnkeeper.rank_of(clock_timestamp() + p_lane_backoffs[e.i], m.priority) end,
-                last_error = nullif(p_errors[e.i], '')
-            from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x
-                where x.id = p_turns[e.i] offset 0) x
-            where m.id = x.message_id and m.id = any(messages)
-            returning e.i, m.id, m.agent, m.user_name, m.conversation, m.accepted_at, m.sent_by
-        )
+        returning e.i, e.final, t.id, t.message_id, t.lane, t.token, t.job_id, t.worker_id, t.granted_at, t.lease_until
+    ), closed as (
+        update turnkeeper.messages m set
+            state      = p_message_states[e.i],
+            closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(),
+                m.accepted_at) end,
+            lane       = case when p_message_states[e.i] = 'waiting' then turnkeeper.lane_now(m, m.lane)
+                else m.lane end,
+            queue_rank = case when p_message_states[e.i] = 'waiting'
+                then turnkeeper.rank_of(clock_timestamp() + p_lane_backoffs[e.i], m.priority) end,
+            last_error = nullif(p_errors[e.i], '')
+        from ending e
+        where e.final and m.id = e.message_id and m.id = any(array(select message_id from ending))
+        returning e.i, e.id as turn_id, m.id, m.agent, m.user_name, m.conversation, m.accepted_at, m.sent_by
+    ), answered as (
         insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason,
             error_class, body, calls, sent_by, created_at)
-        select c.id, p_turns[c.i], c.agent, c.user_name, c.conversation, p_states[c.i], p_stops[c.i],
+        select c.id, c.turn_id, c.agent, c.user_name, c.conversation, p_states[c.i], p_stops[c.i],
             nullif(p_error_classes[c.i], ''), p_replies[c.i],
-            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end,
+            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(c.turn_id) end,
                 c.sent_by, greatest(clock_timestamp(), c.accepted_at)
-        from closed c where p_replies[c.i] <> '';
+        from closed c where p_replies[c.i] <> ''
+    ), freed as (
+        update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
+            failures = case when p_states[e.i] = 'failed' then l.failures + 1
+                            when p_states[e.i] in ('succeeded', 'degraded') then 0 else l.failures end,
+            not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
+                              when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
+        from ending e
+        -- "=" would let Postgres look in the index of held leases
+        where l.lane = e.lane and l.lane = any(array(select lane from ending))
+          and l.grant_id is not distinct from p_grants[e.i]
+          and (select count(*) from closed) is not null -- the messages first
+        returning e.i, e.lane, e.token, e.id, e.job_id, e.worker_id, e.granted_at, e.lease_until
+    ), logged as (
+        insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until,
+            ended_at, outcome)
+        select f.lane, f.token, p_grants[f.i], f.id, f.job_id, f.worker_id, f.granted_at, f.lease_until,
+            greatest(clock_timestamp(), f.granted_at), p_logs[f.i]
+        from freed f
+    )
+    select array_agg(e.i), array_agg(e.i) filter (where e.final), array_agg(e.message_id), (select count(*) from freed)
+        into ok, ended, messages, v_freed from ending e;
+    if v_freed <> cardinality(ok) then
+        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
 
     if exists (select from turnkeeper.suspects where message_id = any(messages)) then
@@ -912,26 +930,6 @@ begin
             p_backoffs[e.i] > interval '0') in (('waiting', false), ('queued', true));
     end if;
 
-    with freed as (
-        update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
-            failures = case when p_states[e.i] = 'failed' then l.failures + 1
-                            when p_states[e.i] in ('succeeded', 'degraded') then 0 else l.failures end,
-            not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
-                              when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
-        from unnest(ok) e(i), lateral (select * from turnkeeper.turns y where y.id = p_turns[e.i] offset 0) x
-        -- "=" would let Postgres look in the index of held leases
-        where l.lane = x.lane and l.lane = any(lanes) and l.grant_id is not distinct from p_grants[e.i]
-        returning e.i, x.lane, x.token, x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until
-    )
-    insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until,
-        ended_at, outcome)
-    select f.lane, f.token, p_grants[f.i], f.id, f.job_id, f.worker_id, f.granted_at, f.lease_until,
-        greatest(clock_timestamp(), f.granted_at), p_logs[f.i]
-    from freed f;
-    get diagnostics n = row_count;
-    if n <> cardinality(ok) then
-        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
-    end if;
     if 0 <> any(p_jobs) then
         -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing
         -- jobs.
