@@ -176,7 +176,7 @@ func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnlog.S
 			}
 			if reply, ok := s.replyOf(m.ID); ok {
 				end.Reply, end.Replied, end.Calls = reply.Body, true, reply.Calls
-				end.Labels = labels{s}.ofReply(m.ID)
+				end.Labels = labelsOfReply(s, m.ID)
 			}
 		}
 		return &end
