@@ -68,7 +68,7 @@ var errUnused = errors.New("the answer that asked for it was not used")
 func (r *earlyReads) begin(ctx context.Context, a answer) {
 	r.drop("the answer was not used")
 	r.plan, r.parts, r.planned, r.reads = nil, nil, 0, nil
-	if a.final || !r.x.def.WritesBehind() || !slices.ContainsFunc(r.x.offered.Specs(), func(s tools.Spec) bool {
+	if a.final() || !r.x.def.WritesBehind() || !slices.ContainsFunc(r.x.offered.Specs(), func(s tools.Spec) bool {
 		return s.Early
 	}) {
 		return

@@ -187,7 +187,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 	e.asker.keepRequest(&round, &a.sent)
 	e.sideUsage = turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
-	round.Charged = a.final || !allPaging(round.Calls)
+	round.Charged = a.final() || !allPaging(round.Calls)
 	e.add(round, p.made)
 	e.at(ctx, PointPlanned)
 	return e.execute, nil
