@@ -84,7 +84,7 @@ func (x *executor) collect() {
 		result := x.tooling.runResult(call, run)
 		x.tooling.keep(call, run.Result, result.Labels)
 		x.log.Info("tool call in the background ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
-			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
+			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Duration))
 		unread := run.Unread || x.finishing() && run.Call.Effect == turnkeeper.EffectNone
 		if result.State == turnkeeper.CallCancelled && !unread {
 			call.Cut = &result

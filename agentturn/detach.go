@@ -175,7 +175,7 @@ func (x *executor) closeDetached(ctx context.Context) {
 // awaitBlockers blocks until the call may start. If only detached calls hold it up, the
 // turn waits as a row instead: waits is then true, and the call stays planned.
 func (x *executor) awaitBlockers(ctx context.Context, call *calls.Call) (waits bool, err error) {
-	for look := minSpawnPoll; x.calls.Blocked(call); look = min(2*look, maxSpawnPoll) {
+	for wait := minSpawnPoll; x.calls.Blocked(call); wait = min(2*wait, maxSpawnPoll) {
 		if err := x.takeCompleted(ctx); err != nil {
 			return false, err
 		}
@@ -193,7 +193,7 @@ func (x *executor) awaitBlockers(ctx context.Context, call *calls.Call) (waits b
 			}
 		case len(x.calls.Runs()) == 0 && !time.Now().Before(x.blockUntil):
 			return true, nil
-		case pause.For(ctx, look) != nil:
+		case pause.For(ctx, wait) != nil:
 			return false, context.Cause(ctx)
 		}
 	}

@@ -59,7 +59,7 @@ type earlyRun struct {
 	mu     sync.Mutex
 	report func(text string) // reports progress
 	held   []string          // the newest report, until the answer stands
-	told   bool              // reports are passed on
+	passes bool              // reports are passed on
 }
 
 var errUnused = errors.New("the answer that asked for it was not used")
@@ -68,7 +68,7 @@ var errUnused = errors.New("the answer that asked for it was not used")
 func (r *earlyReads) begin(ctx context.Context, a answer) {
 	r.drop("the answer was not used")
 	r.plan, r.parts, r.planned, r.reads = nil, nil, 0, nil
-	if a.final || !r.x.def.WritesBehind() || !slices.ContainsFunc(r.x.offered.Specs(), func(s tools.Spec) bool {
+	if a.final() || !r.x.def.WritesBehind() || !slices.ContainsFunc(r.x.offered.Specs(), func(s tools.Spec) bool {
 		return s.Early
 	}) {
 		return
@@ -200,7 +200,7 @@ func (e *earlyRun) stand(wireID string) {
 	for _, text := range e.held {
 		e.report(text)
 	}
-	e.told = true
+	e.passes = true
 	e.mu.Unlock()
 	close(e.stands)
 }
@@ -221,7 +221,7 @@ func (e *earlyRun) await(ctx context.Context) error {
 func (e *earlyRun) progress(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.told {
+	if e.passes {
 		e.report(text)
 	} else {
 		e.held = []string{text}

@@ -80,7 +80,8 @@ func (x *executor) runTransactional(ctx context.Context, call *calls.Call) error
 			done := execute(ctx)
 			held = append(held, done.Memory)
 			result := x.tooling.callResult(call, done.Result, id)
-			result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
+			result.Nonce, result.Ran = start.Nonce, !call.Paging
+			result.Duration, result.Usage = done.Duration, done.Used
 			result = call.WithNotes(result)
 			// The store rolls back a call that did not succeed, so its outcome is never in doubt.
 			result.State = turnkeeper.CallFailed

@@ -187,7 +187,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 	e.asker.keepRequest(&round, &a.sent)
 	e.sideUsage = turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
-	round.Charged = a.final || !allPaging(round.Calls)
+	round.Charged = a.final() || !allPaging(round.Calls)
 	e.add(round, p.made)
 	e.at(ctx, PointPlanned)
 	return e.execute, nil
@@ -253,14 +253,14 @@ func (e *execution) recoverCall(ctx context.Context, call *calls.Call) error {
 // executeFirst gets the first of the open calls answered, and possibly more of them, or
 // ends the loop to wait for a person.
 func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error {
-	call := open[0]
+	call, x := open[0], &e.executor
 	call.Begin()
 	turn := e.calls.Turn(call)
 	for {
 		turn.Time, turn.Settles = e.clock.timeFor(call.Spec), e.def.Settles()
 		switch step := call.Next(turn); step.Do {
 		case calls.Resolve:
-			if err := e.executor.resolve(ctx, call); err != nil {
+			if err := x.resolve(ctx, call); err != nil {
 				return err
 			}
 			turn = e.calls.Turn(call)
@@ -268,41 +268,33 @@ func (e *execution) executeFirst(ctx context.Context, open []*calls.Call) error 
 			e.rules.rule(ctx, call)
 		case calls.Recheck:
 			e.rules.recheck(ctx, call)
+		case calls.Ask:
+			e.putAll(ctx, call, step.Question)
+			return e.waitForPerson(ctx)
+		case calls.Wait:
+			return e.waitForPerson(ctx)
+		case calls.Spawn:
+			return x.spawn(ctx, call)
+		case calls.Detach:
+			return x.detach(ctx, call)
+		case calls.Read:
+			return x.runReads(ctx, open)
+		case calls.Run:
+			return x.runEffect(ctx, call)
+		case calls.Transact:
+			return x.runTransactional(ctx, call)
+		case calls.Resume:
+			return x.resume(ctx, call)
+		case calls.Rerun:
+			return x.rerun(ctx, call)
+		case calls.NoTime:
+			x.denyRest(open)
+			return nil
 		default:
-			return e.do(ctx, step, open)
+			x.endCall(call, step)
+			return nil
 		}
 	}
-}
-
-// do does what is to be done with the first of the open calls.
-func (e *execution) do(ctx context.Context, step calls.Step, open []*calls.Call) error {
-	call := open[0]
-	switch step.Do {
-	case calls.Ask:
-		e.putAll(ctx, call, step.Question)
-		return e.waitForPerson(ctx)
-	case calls.Wait:
-		return e.waitForPerson(ctx)
-	case calls.Spawn:
-		return e.executor.spawn(ctx, call)
-	case calls.Detach:
-		return e.executor.detach(ctx, call)
-	case calls.Read:
-		return e.executor.runReads(ctx, open)
-	case calls.Run:
-		return e.executor.runEffect(ctx, call)
-	case calls.Transact:
-		return e.executor.runTransactional(ctx, call)
-	case calls.Resume:
-		return e.executor.resume(ctx, call)
-	case calls.Rerun:
-		return e.executor.rerun(ctx, call)
-	case calls.NoTime:
-		e.executor.denyRest(open)
-	default:
-		e.executor.endCall(call, step)
-	}
-	return nil
 }
 
 // decide continues, suspends or ends the turn once every call of the newest round is

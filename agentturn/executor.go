@@ -68,7 +68,7 @@ func (x *executor) recordRun(call *calls.Call, done *toolrun.Run, nonce string) 
 	x.pending.held = append(x.pending.held, done.Result.Memory)
 	result := x.tooling.resultOf(call, done)
 	x.tooling.keep(call, done.Result, result.Labels)
-	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging,
+	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Duration, !call.Paging,
 		stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
 	if result.State == turnkeeper.CallUnknown && x.def.Settles() && !call.WentOn() { // settle asks a person

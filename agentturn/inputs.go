@@ -39,7 +39,7 @@ func (x *executor) askForInput(call *calls.Call, run *toolrun.Run) (asked bool) 
 	}
 	if over != "" {
 		result := call.Result(turnkeeper.CallFailed, fmt.Sprintf("tool error: '%s' %s", call.Name, over))
-		result.Duration, result.Ran, result.Usage = run.Result.Took, true, run.Result.Used
+		result.Duration, result.Ran, result.Usage = run.Result.Duration, true, run.Result.Used
 		x.answer(call, result)
 		return true
 	}

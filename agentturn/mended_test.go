@@ -17,7 +17,7 @@ func markup() inferencetest.Step {
 	return inferencetest.Fail(inference.Markup{Name: "Hermes", VLLM: "hermes", SGLang: "qwen25"}.Unparsed())
 }
 
-func refusesRecord(why inference.Record) inferencetest.Step {
+func refusesRecord(why inference.RecordPart) inferencetest.Step {
 	return inferencetest.Fail(&inference.Error{Class: inference.ClassInvalid, Record: why, Status: 400,
 		Detail: "as scripted"})
 }
@@ -98,19 +98,20 @@ func TestMarkupAfterAnEffect(t *testing.T) {
 func TestARefusedRecordIsWrittenInAnotherForm(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		refusals []inference.Record
+		refusals []inference.RecordPart
 		requests int
 		calls    bool // the last request has the calls of round 1 as calls
 		reasoned bool
 		fails    bool
 	}{
-		{"reasoning demanded", []inference.Record{inference.RecordLacksReasoning}, 3, true, true, false},
-		{"reasoning refused, and there is none", []inference.Record{inference.RecordReasoning}, 3, false, false, false},
-		{"calls refused", []inference.Record{inference.RecordCalls}, 3, false, false, false},
-		{"refused without a reason", []inference.Record{""}, 3, false, false, false},
-		{"reasoning demanded, then refused without a reason", []inference.Record{inference.RecordLacksReasoning, ""}, 4,
+		{"reasoning demanded", []inference.RecordPart{inference.RecordLacksReasoning}, 3, true, true, false},
+		{"reasoning refused, and there is none", []inference.RecordPart{inference.RecordReasoning}, 3,
+			false, false, false},
+		{"calls refused", []inference.RecordPart{inference.RecordCalls}, 3, false, false, false},
+		{"refused without a reason", []inference.RecordPart{""}, 3, false, false, false},
+		{"reasoning demanded, then refused without a reason", []inference.RecordPart{inference.RecordLacksReasoning, ""}, 4,
 			false, true, false},
-		{"refused in each form", []inference.Record{"", ""}, 3, false, false, true},
+		{"refused in each form", []inference.RecordPart{"", ""}, 3, false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, asks("look")).with(read("look"))

@@ -44,14 +44,12 @@ func (k *asker) generate(ctx context.Context, early *earlyReads) (answer, error)
 	round := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{asker: k, early: early, round: round, ctx: ctx, stop: stop, number: len(k.calls.Rounds) + 1,
-		final: k.finishing() || k.calls.NextIsLast()}
-	call.at = prompt.Moment{Rounds: k.calls.Rounds, Final: call.final, Age: k.age,
-		Finish: call.final && k.finishing()}
-	call.stream = k.events.NewStream(call.number, turnevents.RoundStartData{Of: k.bounds.MaxRounds, Final: call.final},
-		turnevents.Sink{
-			Guarded: k.replySink() != policy.ReplyAllow, Known: k.offered.Has,
-		})
+	call := &modelCall{asker: k, early: early, round: round, ctx: ctx, stop: stop, number: len(k.calls.Rounds) + 1}
+	finish := k.finishing()
+	call.at = prompt.Moment{Rounds: k.calls.Rounds, Final: finish || k.calls.NextIsLast(), Finish: finish, Age: k.age}
+	call.stream = k.events.NewStream(call.number,
+		turnevents.RoundStartData{Of: k.bounds.MaxRounds, Final: call.at.Final},
+		turnevents.Sink{Guarded: k.replySink() != policy.ReplyAllow, Known: k.offered.Has})
 	k.stream = call.stream
 
 	started := time.Now()
@@ -84,7 +82,7 @@ func (k *asker) generate(ctx context.Context, early *earlyReads) (answer, error)
 	k.stream.Complete(res)
 	k.stream = nil
 	res.Attempts += call.again
-	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent,
+	return answer{number: call.number, latency: time.Since(started), sent: call.sent,
 		Response: res}, nil
 }
 
@@ -117,7 +115,6 @@ type modelCall struct {
 	round  context.Context //nolint:containedctx // of the round, which goes on after the call
 	ctx    context.Context //nolint:containedctx // of all attempts
 	number int
-	final  bool
 	at     prompt.Moment
 	stream *turnevents.Stream
 	// unwritable is the error of writing events of the stream. It ends the call.
@@ -214,7 +211,7 @@ func (c *modelCall) writeBefore() {
 // failed returns err, as a *silentError if the model gave no usable answer in the
 // announced last round.
 func (c *modelCall) failed(ctx context.Context, err error) error {
-	if e, ok := errors.AsType[*inference.Error](err); ok && ctx.Err() == nil && c.final &&
+	if e, ok := errors.AsType[*inference.Error](err); ok && ctx.Err() == nil && c.at.Final &&
 		e.Class == inference.ClassBadOutput {
 		return &silentError{err, c.at.Finish}
 	}
@@ -335,7 +332,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	ctx, end := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.asker.at(ctx, PointModelBefore)
 	a.stream.Sending(request.Recipe.Start)
-	a.early.begin(a.round, answer{number: a.number, final: a.final, sent: request})
+	a.early.begin(a.round, answer{number: a.number, sent: request})
 	started, partial := time.Now(), &partialAnswer{}
 	res, err := a.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
 		if !d.Done {

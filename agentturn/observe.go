@@ -106,8 +106,8 @@ type ToolEnd struct {
 	// the call runs again if another answer asks for it. It does not count.
 	Unused bool
 	// of a run that began while its answer streamed
-	WireID string        // the provider's id of the call; ToolBegin had none
-	Took   time.Duration // 0: until now
+	WireID   string        // the provider's id of the call; ToolBegin had none
+	Duration time.Duration // 0: until now
 }
 
 // A SubAgentEnd describes a call of a sub-agent that has ended. Its span has the id of
@@ -119,7 +119,7 @@ type SubAgentEnd struct {
 	Agent       string            // the sub-agent; empty: unknown
 	Child       turnkeeper.TurnID // the sub-agent's turn; 0: unknown
 	Began       time.Time         // zero: unknown
-	Took        time.Duration
+	Duration    time.Duration
 	State       turnkeeper.CallState
 	Error       string // why there is no reply, in one word; empty if there is one
 }

@@ -26,11 +26,13 @@ import (
 // An answer is the model's answer in a round.
 type answer struct {
 	number  int
-	final   bool // the round was announced as the last one: none of its calls runs
 	latency time.Duration
 	sent    prompt.Request
 	inference.Response
 }
+
+// final reports whether the round was announced as the last one: none of its calls runs.
+func (a answer) final() bool { return a.sent.Recipe.Final }
 
 func allPaging(all []turnkeeper.ToolCall) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c turnkeeper.ToolCall) bool { return !c.Paging })
@@ -62,7 +64,7 @@ type planner struct {
 }
 
 func newPlanner(s *turnState, a answer, shows func(id string) bool) *planner {
-	p := &planner{task: s.task, calls: s.calls, rules: s.rules, final: a.final,
+	p := &planner{task: s.task, calls: s.calls, rules: s.rules, final: a.final(),
 		all: slices.Grow(s.calls.All(), len(a.Calls)), wireIDs: map[string]bool{}, shows: shows}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {

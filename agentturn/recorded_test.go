@@ -199,7 +199,7 @@ func (r *recording) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 
 func (r *recording) SubAgent(_ context.Context, e agentturn.SubAgentEnd) {
 	r.add("sub-agent %s of %s ended %s %q, turn %d below turn %d, trace %q, took %s", e.Agent, e.Call.Key, e.State,
-		e.Error, e.Child, e.Turn.ID, e.TraceParent, e.Took)
+		e.Error, e.Child, e.Turn.ID, e.TraceParent, e.Duration)
 }
 
 func (r *recording) Traced(context.Context) bool { return false }

@@ -145,7 +145,7 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 func (w *tooling) runResult(call *calls.Call, run *toolrun.Run) turnlog.CallResult {
 	result := w.backgroundResult(call, run.Result.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect),
-		run.Result.Took, true
+		run.Result.Duration, true
 	result.Usage = run.Result.Used
 	return result
 }

@@ -63,16 +63,16 @@ func (w *tooling) runOf(call *calls.Call, asked tools.Call, options tools.Execut
 		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)
 		started := time.Now()
 		res := tools.Execute(ctx, tool, asked, options)
-		done := toolrun.Result{RunResult: res, Began: started, Took: time.Since(started), Memory: memory}
-		told := toolEnd(res, begin.Call.Effect)
+		done := toolrun.Result{RunResult: res, Began: started, Duration: time.Since(started), Memory: memory}
+		ended := toolEnd(res, begin.Call.Effect)
 		if early != nil {
-			told.Unused = early.await(ctx) != nil
-			told.WireID, told.Took = early.wireID, done.Took
+			ended.Unused = early.await(ctx) != nil
+			ended.WireID, ended.Duration = early.wireID, done.Duration
 		}
-		if told.Unused {
+		if ended.Unused {
 			memory.Release()
 		}
-		end(told)
+		end(ended)
 		done.Used = used.Used()
 		return done
 	}

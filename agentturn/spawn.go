@@ -237,7 +237,7 @@ func (w *tooling) observeSpawn(ctx context.Context, call *calls.Call, state turn
 	failure string) {
 	end := SubAgentEnd{
 		Call: *call.ToolCall, Turn: w.task.record.Turn, TraceParent: w.task.record.Message.TraceParent,
-		Began: call.StartedAt, Took: took,
+		Began: call.StartedAt, Duration: took,
 		State: state, Error: failure,
 	}
 	if s := call.Sub; s != nil {
@@ -256,11 +256,11 @@ const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 // awaitReplies blocks for the replies that the model must be shown, for a short time and
 // while something runs in the background. If waits is true, the turn must wait as a row.
 func (x *executor) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := minSpawnPoll; x.calls.AwaitsReply(); look = min(2*look, maxSpawnPoll) {
+	for wait := minSpawnPoll; x.calls.AwaitsReply(); wait = min(2*wait, maxSpawnPoll) {
 		if len(x.calls.Runs()) == 0 && !time.Now().Before(x.blockUntil) {
 			return true, nil
 		}
-		if pause.For(ctx, look) != nil {
+		if pause.For(ctx, wait) != nil {
 			return false, context.Cause(ctx)
 		}
 		if err := x.takeCompleted(ctx); err != nil {

@@ -46,15 +46,15 @@ func (c Class) OfService() bool {
 	}
 }
 
-// A Record is a part of the record of a conversation, which requests repeat: answers of models with their calls, and
-// the results.
-type Record string
+// A RecordPart is a part of the record of a conversation, which requests repeat: answers of models with their calls,
+// and the results.
+type RecordPart string
 
 // The parts that providers refuse.
 const (
-	RecordLacksReasoning Record = "lacks_reasoning" // answers without reasoning
-	RecordReasoning      Record = "reasoning"       // reasoning, or its signatures
-	RecordCalls          Record = "calls"           // ids, names or the order of calls and results
+	RecordLacksReasoning RecordPart = "lacks_reasoning" // answers without reasoning
+	RecordReasoning      RecordPart = "reasoning"       // reasoning, or its signatures
+	RecordCalls          RecordPart = "calls"           // ids, names or the order of calls and results
 )
 
 // An Error is a failed model call.
@@ -72,7 +72,7 @@ type Error struct {
 	ByRequest bool
 	// Record says what of the conversation's record the request was refused for; empty: not known, or for something
 	// else.
-	Record Record
+	Record RecordPart
 	Idle   bool   // the provider sent nothing for its idle timeout
 	Detail string // the provider's message without secrets; for operators only
 	Err    error  // the cause; may be nil

@@ -13,9 +13,7 @@ import (
 // A turnJournal is the Journal of one dispatch. It adds to the end of a turn what must
 // be committed with it: the state of the message, the lane's back-off, and the end of
 // the River job.
-type turnJournal struct {
-	writer writer
-}
+type turnJournal struct{ writer }
 
 // A writer is what a turnJournal needs of a journal.Writer.
 type writer interface {
@@ -67,34 +65,4 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 		stop()
 		cancel(nil)
 	}
-}
-
-func (j *turnJournal) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
-	return j.writer.RequestParts(ctx, hashes...)
-}
-
-func (j *turnJournal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
-	run func(context.Context) turnlog.CallResult,
-) (turnlog.CallResult, error) {
-	return j.writer.Transact(ctx, start, within, run)
-}
-
-func (j *turnJournal) WriteDraft(ctx context.Context, part turnlog.OutputPart) error {
-	return j.writer.WriteDraft(ctx, part)
-}
-
-func (j *turnJournal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
-	return j.writer.DropDraft(ctx, id)
-}
-
-func (j *turnJournal) Arrivals(ctx context.Context) ([]turnlog.CallResult, error) {
-	return j.writer.Arrivals(ctx)
-}
-
-func (j *turnJournal) NewMessage(ctx context.Context) (turnkeeper.MessageID, error) {
-	return j.writer.NewMessage(ctx)
-}
-
-func (j *turnJournal) Late(ctx context.Context, r turnlog.CallResult) error {
-	return j.writer.Late(ctx, r)
 }

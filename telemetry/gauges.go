@@ -81,7 +81,7 @@ func (t *Telemetry) Watch(s Sources) error {
 	all := []metric.Observable{w.queue, w.queueAge, w.open, w.waits, w.waitAge, w.waitLeft, w.modelDown, w.aside,
 		w.level, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
 		w.refused, w.refusedAge, w.refusedAttempts}
-	_, err := t.meter.RegisterCallback(w.look, all...)
+	_, err := t.meter.RegisterCallback(w.collect, all...)
 	return errors.Join(append(m.errs, err)...)
 }
 
@@ -113,7 +113,7 @@ type watch struct {
 	asked time.Time // time of the last query
 }
 
-func (w *watch) look(ctx context.Context, o metric.Observer) error {
+func (w *watch) collect(ctx context.Context, o metric.Observer) error {
 	if w.Leases != nil {
 		o.ObserveFloat64(w.leases, float64(w.Leases()))
 	}
@@ -129,10 +129,10 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 		o.ObserveFloat64(w.tickAge, time.Since(*last).Seconds())
 	}
 	if w.Refused != nil {
-		w.lookAtRefused(o)
+		w.collectRefused(o)
 	}
 	if w.Pools != nil {
-		w.lookAtPools(o)
+		w.collectPools(o)
 	}
 	if w.Queue == nil {
 		return nil
@@ -165,7 +165,7 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 	return nil
 }
 
-func (w *watch) lookAtRefused(o metric.Observer) {
+func (w *watch) collectRefused(o metric.Observer) {
 	now, attempts := w.Refused()
 	longest := time.Duration(0)
 	for code, n := range attempts {
@@ -178,7 +178,7 @@ func (w *watch) lookAtRefused(o metric.Observer) {
 	o.ObserveFloat64(w.refusedAge, longest.Seconds())
 }
 
-func (w *watch) lookAtPools(o metric.Observer) {
+func (w *watch) collectPools(o metric.Observer) {
 	for _, p := range w.Pools() {
 		for state, n := range map[string]int{"used": p.Used, "idle": p.Idle, "max": p.Max} {
 			o.ObserveFloat64(w.pool, float64(n), with(labelPool, p.Name, labelState, state))

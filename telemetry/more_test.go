@@ -106,10 +106,10 @@ func callTheRest(ctx context.Context, o agentturn.Observer, turn turnkeeper.Turn
 		_, end := o.ToolCall(within, agentturn.ToolBegin{Call: early})
 		time.Sleep(50 * time.Second)
 		end(agentturn.ToolEnd{State: turnkeeper.CallSucceeded, Unused: unused, WireID: "call_8",
-			Took: 20 * time.Second})
+			Duration: 20 * time.Second})
 	}
 	o.SubAgent(ctx, agentturn.SubAgentEnd{Call: call, Turn: turn, TraceParent: sender, State: turnkeeper.CallSucceeded,
-		Took: 40 * time.Second})
+		Duration: 40 * time.Second})
 	endRound(agentturn.RoundEnd{})
 }
 

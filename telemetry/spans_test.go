@@ -99,10 +99,10 @@ func observe(ctx context.Context, o agentturn.Observer) {
 	time.Sleep(14 * time.Millisecond)
 	endTool(agentturn.ToolEnd{State: turnkeeper.CallFailed, Error: "timeout", Result: "error " + secret})
 	o.SubAgent(within, agentturn.SubAgentEnd{Call: call, Turn: turn, Agent: "other", Child: 77,
-		Began: now.Add(-time.Minute), Took: 15 * time.Second,
+		Began: now.Add(-time.Minute), Duration: 15 * time.Second,
 		State: turnkeeper.CallFailed, Error: "cancelled"})
 	o.SubAgent(within, agentturn.SubAgentEnd{
-		Call: call, Turn: turn, Began: now.Add(time.Hour), Took: 16 * time.Second, State: turnkeeper.CallSucceeded,
+		Call: call, Turn: turn, Began: now.Add(time.Hour), Duration: 16 * time.Second, State: turnkeeper.CallSucceeded,
 	})
 	round := turnkeeper.Round{Number: 2, Calls: []turnkeeper.ToolCall{call, call, call}, Charged: true, Attempts: 4}
 	endRound(agentturn.RoundEnd{Round: &round})

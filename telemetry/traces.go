@@ -281,7 +281,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 	if !t.Traces() {
 		return ctx, func(e agentturn.ToolEnd) {
 			if !e.Unused {
-				t.metrics.toolRan(call.Name, e.State, cmp.Or(e.Took, time.Since(started)))
+				t.metrics.toolRan(call.Name, e.State, cmp.Or(e.Duration, time.Since(started)))
 			}
 		}
 	}
@@ -301,7 +301,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 		if e.Unused { // a span that does not end is not sent
 			return
 		}
-		took := cmp.Or(e.Took, time.Since(started))
+		took := cmp.Or(e.Duration, time.Since(started))
 		t.metrics.toolRan(call.Name, e.State, took)
 		if e.WireID != "" {
 			span.SetAttributes(attribute.String("gen_ai.tool.call.id", e.WireID))
@@ -320,7 +320,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 // SubAgent sends the span of a call to another agent. Its parent is the turn, because
 // several dispatches may have waited for it. It is the parent of the other agent's turn.
 func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
-	t.metrics.toolRan(s.Call.Name, s.State, s.Took)
+	t.metrics.toolRan(s.Call.Name, s.State, s.Duration)
 	place := traceparent.Of(s.Turn, s.TraceParent)
 	ctx = trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, s.Turn, s.Turn.CreatedAt))
 	attributes := []attribute.KeyValue{
@@ -339,10 +339,10 @@ func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 		attributes = append(attributes, attribute.Int64("turnkeeper.sub_agent.turn.id", int64(s.Child)))
 	}
 	ended := time.Now()
-	began := ended.Add(-s.Took)
+	began := ended.Add(-s.Duration)
 	if !s.Began.IsZero() && s.Began.Before(ended) {
 		began = s.Began
-		ended = began.Add(s.Took)
+		ended = began.Add(s.Duration)
 	}
 	id := place.SpanOf(traceparent.CallSpan(s.Turn.ID, s.Call.Key))
 	_, span := t.tracer.Start(wanting(ctx, place.TraceID, id), "execute_tool "+s.Call.Name, trace.WithTimestamp(began),

@@ -188,7 +188,7 @@ func (c *talk) round(s *prompt.State, id turnkeeper.TurnID, rounds []turnkeeper.
 		}
 	}
 	if c.oneIn(30) && !c.calm {
-		refusal := &inference.Error{Class: inference.ClassInvalid, Record: []inference.Record{"",
+		refusal := &inference.Error{Class: inference.ClassInvalid, Record: []inference.RecordPart{"",
 			inference.RecordReasoning, inference.RecordLacksReasoning}[c.IntN(3)]}
 		if rewritten, ok := s.Rewrite(m, at, request, refusal); ok {
 			request = rewritten

@@ -55,7 +55,7 @@ func (p *plan) pastMessages(shown []turnlog.Past) (*written, error) {
 		return known, nil
 	}
 	*known = p.s.memory.writtenOf(p.s.pasts.key, p.epoch, shown)
-	in := input{turn: p.s.turn, shown: shown[len(known.turns):], rounds: p.at.Rounds, epoch: p.epoch}
+	in := input{source: p.s.source, shown: shown[len(known.turns):], rounds: p.at.Rounds, epoch: p.epoch}
 	messages, err := in.pastMessages()
 	if err != nil {
 		return nil, err

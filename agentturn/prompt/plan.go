@@ -90,9 +90,8 @@ func (p *plan) fit(history []turnlog.Past, older int, summary string, summaryRoo
 // request builds the request. past is what is written of the earlier turns, or nil.
 func (p *plan) request(shown []turnlog.Past, past *written) (Request, error) {
 	notice := p.setNotice(p.full()) // not longer than with 100
-	in := input{turn: p.s.turn, def: p.s.def, body: p.s.body, shown: shown, past: past, rounds: p.at.Rounds,
-		epoch: p.epoch,
-		final: p.at.Final, notice: notice, cacheKey: p.s.cacheKey}
+	in := input{source: p.s.source, shown: shown, past: past, rounds: p.at.Rounds, epoch: p.epoch, final: p.at.Final,
+		notice: notice}
 	request, err := in.request()
 	recipe := turnkeeper.Recipe{
 		Version: recipeVersion, Provider: p.m.Provider, Model: p.m.Name, Epoch: p.epoch.id, Final: p.at.Final,

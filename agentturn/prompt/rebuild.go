@@ -13,19 +13,16 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// A Rebuilt is a request that was built again from the journal.
-type Rebuilt struct {
+// A Sent is a request that was sent to a model, built again from the journal.
+type Sent struct {
 	inference.Request
 	Recipe turnkeeper.Recipe
 	Form   string // how the provider encoded it, see inference.Sent; empty: as Canonical does
-}
-
-// A Sent is a request that was sent to a model, as its endpoint got it.
-type Sent struct {
-	Rebuilt
 	Turn   turnkeeper.TurnID
 	Round  int
-	Body   []byte // body sent to the endpoint; for a provider without an endpoint, the request as JSON
+
+	// As its endpoint got it. Rebuild leaves it out, because only the provider's package can encode it.
+	Body   []byte // for a provider without an endpoint, the request as JSON
 	SHA256 string // of Body
 	Exact  bool   // Body is identical to the sent one
 }
@@ -41,32 +38,31 @@ var (
 // SummaryOf names. parts holds the request
 // parts that PartsOf names, by hash. If the request's hash differs from the recipe's, a stored text
 // has been masked, and the request is not exactly what was sent.
-func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
+func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts map[string]string) (Sent, error) {
 	if number < 1 || number > len(record.Rounds) {
-		return Rebuilt{}, fmt.Errorf("%w: turn %d has %d", ErrNoRound, record.Turn.ID, len(record.Rounds))
+		return Sent{}, fmt.Errorf("%w: turn %d has %d", ErrNoRound, record.Turn.ID, len(record.Rounds))
 	}
 	recipe := record.Rounds[number-1].Recipe
 	if recipe == nil {
-		return Rebuilt{}, ErrNoRecipe
+		return Sent{}, ErrNoRecipe
 	}
 	if recipe.Version != recipeVersion {
-		return Rebuilt{}, ErrOtherRecord
+		return Sent{}, ErrOtherRecord
 	}
 	e, form, err := storedEpoch(record, number, parts)
 	if err != nil {
-		return Rebuilt{}, err
+		return Sent{}, err
 	}
 	shown, missing := e.shown(shownHistory(record, d).History)
 	if missing != 0 {
-		return Rebuilt{}, fmt.Errorf("turn %d, which the request shows, is not stored", missing)
+		return Sent{}, fmt.Errorf("turn %d, which the request shows, is not stored", missing)
 	}
 	upTo := record.Rounds[:number]
 	request, err := input{
-		turn: record.Turn.ID, def: d, body: record.Message.Body, shown: e.withoutLate(shown, record.Turn.ID, upTo),
+		source: sourceOf(record, d), shown: e.withoutLate(shown, record.Turn.ID, upTo),
 		rounds: upTo[:number-1], epoch: e, final: recipe.Final, notice: recipe.Notice,
-		cacheKey: cacheKeyOf(record.Turn),
 	}.request()
-	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err
+	return Sent{Request: request, Recipe: *recipe, Form: form, Turn: record.Turn.ID, Round: number}, err
 }
 
 // PartsOf returns the hashes of the request parts that the request of a round is rebuilt from.

@@ -104,7 +104,7 @@ func (s *State) Rewrite(m Model, at Moment, refused Request, err error) (rewritt
 }
 
 // formsAfter returns the forms to try after a refusal, the mildest first.
-func (s *State) formsAfter(refused Request, why inference.Record, at Moment) (forms []recordForm) {
+func (s *State) formsAfter(refused Request, why inference.RecordPart, at Moment) (forms []recordForm) {
 	form := formOf(refused.epoch)
 	switch {
 	case why == inference.RecordLacksReasoning:

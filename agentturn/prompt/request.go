@@ -16,17 +16,26 @@ import (
 // An input holds everything that a request depends on, and nothing else: Build and Rebuild make the same request from
 // it.
 type input struct {
-	turn   turnkeeper.TurnID
-	def    *agentdef.Definition
-	body   string         // of the message
+	source
 	shown  []turnlog.Past // earlier turns that the epoch shows, oldest first
 	rounds []turnkeeper.Round
 	epoch  *epoch
 	final  bool
 	notice string
 
-	past     *written // shown, if they are written already; nil: they are not
-	cacheKey string   // of the conversation
+	past *written // shown, if they are written already; nil: they are not
+}
+
+// A source is what all requests of a turn depend on.
+type source struct {
+	turn     turnkeeper.TurnID
+	def      *agentdef.Definition
+	body     string // of the message
+	cacheKey string // of the conversation
+}
+
+func sourceOf(record *turnlog.Record, d *agentdef.Definition) source {
+	return source{record.Turn.ID, d, record.Message.Body, cacheKeyOf(record.Turn)}
 }
 
 // request builds the request.

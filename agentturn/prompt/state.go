@@ -26,14 +26,11 @@ type State struct {
 	// Sizes holds the sizes of stored outputs, in tokens. The owner adds to it.
 	Sizes map[turnkeeper.OutputID]int64
 
-	turn     turnkeeper.TurnID
-	def      *agentdef.Definition
-	body     string
+	source
 	history  []turnlog.Past
 	older    int    // number of turns of the conversation before the history
 	chain    string // the turn's schedule, if it sees only its own history
 	visible  string // hash of what the definition says of the head of a request
-	cacheKey string
 	summary  turnlog.Summary
 	memory   *Memory
 	toolset  *toolset                      // of a new epoch; nil: not made yet
@@ -49,12 +46,12 @@ type State struct {
 func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, memory *Memory) *State {
 	chain := chainOf(record, d)
 	record = shownHistory(record, d)
-	cacheKey := cacheKeyOf(record.Turn)
+	from := sourceOf(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
-		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older,
-		chain: chain, visible: visible(d, offer), cacheKey: cacheKey, summary: record.Summary,
-		memory: memory, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{key: historyKey{cacheKey, chain},
+		source: from, history: record.History, older: record.Older,
+		chain: chain, visible: visible(d, offer), summary: record.Summary,
+		memory: memory, epochs: map[turnkeeper.EpochID]*epoch{}, pasts: pasts{key: historyKey{from.cacheKey, chain},
 			sizes: map[sizeKey]pastLoad{}},
 		parts:    parts{contents: map[string]string{}, asked: map[string]bool{}, written: map[string]bool{}},
 		imitates: map[callKey]bool{},

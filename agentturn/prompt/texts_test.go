@@ -167,7 +167,7 @@ func TestTheTextsOfARequest(t *testing.T) {
 	build("an earlier imitation", fresh(turnlog.Past{TurnID: 1, Body: "b", Reply: "r", Rounds: imitating}),
 		prompt.Moment{}, 1)
 	build("a cut request", fresh(), prompt.Moment{Rounds: cut}, 1)
-	for _, record := range []inference.Record{inference.RecordLacksReasoning, inference.RecordReasoning, ""} {
+	for _, record := range []inference.RecordPart{inference.RecordLacksReasoning, inference.RecordReasoning, ""} {
 		s, at := fresh(everyEnd()[:1]...), prompt.Moment{Rounds: slices.Clone(all), Age: age}
 		first := build("the first request", s, prompt.Moment{}, 0)
 		s.Unwritten(first.Recipe, first.Parts)

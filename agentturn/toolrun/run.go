@@ -30,9 +30,9 @@ type Run struct {
 // A Result is the result of a run.
 type Result struct {
 	tools.RunResult
-	Began time.Time
-	Took  time.Duration
-	Used  turnkeeper.Usage // by the model calls of the tool
+	Began    time.Time
+	Duration time.Duration
+	Used     turnkeeper.Usage // by the model calls of the tool
 	// KeptSince is when the run began whose result was kept, and is used for this one; zero: the tool ran.
 	KeptSince time.Time
 	// Memory is held for the content until it is recorded.

@@ -21,7 +21,7 @@ func launch(ordinal int, takes time.Duration) *toolrun.Run {
 		case <-time.After(takes):
 		case <-ctx.Done():
 		}
-		return toolrun.Result{Took: takes}
+		return toolrun.Result{Duration: takes}
 	})
 }
 

@@ -257,7 +257,7 @@ var (
 )
 
 // recordIn returns what of the conversation's record a request was refused for, by the server's words.
-func recordIn(status int, class inference.Class, message string) inference.Record {
+func recordIn(status int, class inference.Class, message string) inference.RecordPart {
 	switch {
 	case class == inference.ClassOverloaded && status == http.StatusInternalServerError &&
 		templateFailed.MatchString(message):

@@ -145,8 +145,8 @@ func callsOfDesk(t *testing.T, desk *setup.AgentTools) {
 		}
 		end := desk.Call(context.Background(), name, checked)
 		if got := fmt.Sprintf("%s, cut %t, %d characters", end.Outcome, end.Cut, end.Chars); !strings.HasPrefix(got,
-			want) || strings.Contains(end.Shown, "hush") || end.Took <= 0 || end.Took > time.Minute {
-			t.Errorf("%s: %s after %s: %s", name, got, end.Took, end.Shown)
+			want) || strings.Contains(end.Shown, "hush") || end.Duration <= 0 || end.Duration > time.Minute {
+			t.Errorf("%s: %s after %s: %s", name, got, end.Duration, end.Shown)
 		}
 	}
 }

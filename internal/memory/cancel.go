@@ -197,7 +197,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	}
 	m := s.state.message(t.MessageID)
 	m.State, m.Outcome, m.ClosedAt, m.LastError = turnkeeper.MessageCancelled, t.State, now, ""
-	models{&s.state}.forget(m.ID)
+	s.state.models.forget(m.ID)
 	if o.Reply != "" {
 		s.reply(t, o, now, rings)
 	}
@@ -206,7 +206,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 
 // cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
 func cancelledReply(s *state, t *turnRow) string {
-	private := slices.ContainsFunc(labels{s}.ofReply(t.MessageID), func(m policy.Mark) bool {
+	private := slices.ContainsFunc(labelsOfReply(s, t.MessageID), func(m policy.Mark) bool {
 		return m.Label == policy.Private
 	})
 	if private && s.parentOf(t.MessageID) == 0 {

@@ -261,7 +261,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 		r.OutputID, r.Output = r.Output.ID, nil
 	}
 	t.keep(s.now(), r.Attached...)
-	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
+	s.state.labels.add(s.bugs, r.LabelRows(t.ID))
 	r.Nonce, r.Attached = by, nil
 	a.arrived, a.arrivedAt, a.ended = &r, s.now(), true
 	if t.State == turnkeeper.TurnWaiting {

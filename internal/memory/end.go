@@ -46,7 +46,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e endWrite, ri
 			t.DueAt = now.Add(o.Backoff)
 		}
 		if !forModels && (o.State == turnkeeper.TurnWaiting || o.Backoff > 0) {
-			models{&s.state}.standStill(t.MessageID, now, t.DueAt)
+			s.state.models.standStill(t.MessageID, now, t.DueAt)
 		}
 	} else {
 		t.StopReason, t.EndedAt = o.StopReason, now
@@ -100,7 +100,7 @@ func (s *state) closeMessage(t *turnRow, e endWrite, now time.Time) {
 		s.setWaiting(m)
 	} else {
 		m.ClosedAt, m.Outcome = now, t.State
-		models{s}.forget(m.ID)
+		s.models.forget(m.ID)
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bel
 		Calls:     turnlog.ReplyCalls(t.rounds),
 		CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}
-	for _, m := range (labels{&s.state}).ofReply(t.MessageID) {
+	for _, m := range labelsOfReply(&s.state, t.MessageID) {
 		r.Labels = append(r.Labels, string(m.Label))
 	}
 	slices.Sort(r.Labels)

@@ -55,7 +55,7 @@ func (j *Journal) fields(t *turnRow, e turnlog.Entry, lastSeq int64, rings *[]Be
 	if err := j.addEvents(t, lastSeq, e.Events); err != nil {
 		return err
 	}
-	labels{&j.s.state}.add(j.s.bugs, e.LabelRows(t.ID))
+	j.s.state.labels.add(j.s.bugs, e.LabelRows(t.ID))
 	if e.Outcome == nil {
 		j.s.noteModels(t, e, rings)
 		return nil
@@ -63,7 +63,7 @@ func (j *Journal) fields(t *turnRow, e turnlog.Entry, lastSeq int64, rings *[]Be
 	if err := j.s.endDispatch(t, j.grant.GrantID, endWriteOf(*e.Outcome), rings); err != nil {
 		return err
 	}
-	models{&j.s.state}.noteFault(t, *e.Outcome, j.s.now())
+	noteFault(&j.s.state, t, *e.Outcome, j.s.now())
 	j.s.noteModels(t, e, rings)
 	return nil
 }

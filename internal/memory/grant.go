@@ -18,7 +18,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string,
 			turn := s.open[lane]
 			m := s.message(turn.MessageID)
 			overdue := s.givenUp(m.ID, turn, turn.Agent, now)
-			if turn.State != turnkeeper.TurnQueued && !t.again[turn.ID] || (gate{t}).left(m, overdue, held, full, now) {
+			if turn.State != turnkeeper.TurnQueued && !t.again[turn.ID] || t.left(m, overdue, held, full, now) {
 				continue
 			}
 			ready = append(ready, granting.Candidate{
@@ -38,7 +38,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string,
 	err = t.read(func(s *state, now time.Time) {
 		consider := func(m *turnkeeper.Message) {
 			overdue := s.givenUp(m.ID, nil, m.Agent, now)
-			if (gate{t}).left(m, overdue, held, full, now) {
+			if t.left(m, overdue, held, full, now) {
 				return
 			}
 			ready = append(ready, granting.Candidate{
@@ -203,7 +203,7 @@ func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}
 	st.setTurn(turn)
 	for _, model := range r.Probes {
-		st.probes[model] = l.GrantID
+		st.models.probes[model] = l.GrantID
 	}
 }
 
@@ -221,7 +221,7 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 	}
 	m := st.message(r.MessageID)
 	for _, w := range st.waiting[r.Lane] {
-		if before(w, m) && isDue(w, s.now()) && !conversationHeld(st, w) && !(levels{st}).holds(w, s.now()) {
+		if before(w, m) && isDue(w, s.now()) && !conversationHeld(st, w) && !heldByLevel(st, w, s.now()) {
 			st.overtaken = append(st.overtaken, fmt.Sprintf("message %d was granted before message %d of lane %s", m.ID,
 				w.ID, r.Lane))
 		}

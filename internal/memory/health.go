@@ -14,24 +14,37 @@ import (
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// models has the methods on models' health.
-type models struct{ *state }
+// models are the health of models, and the messages that they have failed.
+type models struct {
+	health map[string]modelhealth.Health // of models that were down at any time
+	probes map[string]turnkeeper.GrantID // the grant whose turn probes a model that is down
 
-// down returns the models that are down now, by name.
-func (s models) down(now time.Time) (down []modelhealth.Health) {
-	for _, name := range sorted(s.health) {
-		h := s.health[name]
+	failedMessage map[string]turnkeeper.MessageID // of the newest failure of each model
+	suspects      map[suspectKey]suspectRow
+	failing       map[turnkeeper.MessageID]failing
+}
+
+func newModels() models {
+	return models{health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
+		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{},
+		failing: map[turnkeeper.MessageID]failing{}}
+}
+
+// modelsDown returns the models that are down now, by name.
+func modelsDown(s *state, now time.Time) (down []modelhealth.Health) {
+	for _, name := range sorted(s.models.health) {
+		h := s.models.health[name]
 		if !h.Down() {
 			continue
 		}
 		h.Probe, h.ProbeTurn = "", 0
 		for _, l := range s.held {
-			if grant := s.probes[name]; grant != "" && l.GrantID == grant {
+			if grant := s.models.probes[name]; grant != "" && l.GrantID == grant {
 				h.Probe, h.ProbeTurn = grant, l.TurnID
 			}
 		}
 		h.Due = h.Probe == "" && !h.Until.After(now)
-		h.Failed = s.failedLanes(name, now)
+		h.Failed = failedLanes(s, name, now)
 		down = append(down, h)
 	}
 	return down
@@ -39,7 +52,7 @@ func (s models) down(now time.Time) (down []modelhealth.Health) {
 
 // downNow returns the models that are down now, as the planted bugs show them.
 func downNow(s *Store, now time.Time) []modelhealth.Health {
-	down := models{&s.state}.down(now)
+	down := modelsDown(&s.state, now)
 	for i := range down {
 		if s.bugs.has(BugFailedProbes) {
 			down[i].Failed = nil
@@ -50,15 +63,16 @@ func downNow(s *Store, now time.Time) []modelhealth.Health {
 
 // failedLanes returns the lanes of the message that a model has failed last, of its suspects, and of open messages that
 // a service failed.
-func (s models) failedLanes(model string, now time.Time) (lanes []turnkeeper.Lane) {
-	ids := []turnkeeper.MessageID{s.failedMessage[model]}
-	for key := range s.suspects {
+func failedLanes(s *state, model string, now time.Time) (lanes []turnkeeper.Lane) {
+	ids := []turnkeeper.MessageID{s.models.failedMessage[model]}
+	for key := range s.models.suspects {
 		if key.model == model {
 			ids = append(ids, key.message)
 		}
 	}
-	for id, f := range s.failing {
-		if m := s.message(id); !f.since.IsZero() && m != nil && m.ClosedAt.IsZero() && s.uses(m.Agent, model, now) {
+	for id, f := range s.models.failing {
+		if m := s.message(id); !f.since.IsZero() && m != nil && m.ClosedAt.IsZero() &&
+			s.levels.uses(m.Agent, model, now) {
 			ids = append(ids, id)
 		}
 	}
@@ -75,7 +89,7 @@ func (s models) failedLanes(model string, now time.Time) (lanes []turnkeeper.Lan
 // model that was down ends the pauses of the lanes and turns that wait for it, but not those of messages that
 // have a pair with it.
 func (s *Store) noteModels(t *turnRow, e turnlog.Entry, rings *[]Bell) {
-	m := models{&s.state}
+	m := &s.state.models
 	for _, name := range e.Answered {
 		m.pair(name, t.MessageID, s.now())
 	}
@@ -83,11 +97,11 @@ func (s *Store) noteModels(t *turnRow, e turnlog.Entry, rings *[]Bell) {
 		m.pair(name, 0, s.now())
 	}
 	for _, name := range slices.Concat(e.Answered, e.Probed, e.Refused) {
-		if h := s.state.health[name]; !h.Down() {
+		if h := m.health[name]; !h.Down() {
 			continue
 		}
-		s.state.health[name] = modelhealth.Health{Model: name}
-		delete(s.state.probes, name)
+		m.health[name] = modelhealth.Health{Model: name}
+		delete(m.probes, name)
 		modelBack(s, t, name, rings)
 		*rings = append(*rings, Bell{Topic: TopicInbox})
 	}
@@ -96,20 +110,20 @@ func (s *Store) noteModels(t *turnRow, e turnlog.Entry, rings *[]Bell) {
 			m.suspect(t.MessageID, f, s.now()) {
 			continue
 		}
-		h := s.state.health[f.Model]
+		h := m.health[f.Model]
 		h.Model = f.Model
-		s.state.health[f.Model] = h.Fail(f, s.now())
-		s.state.failedMessage[f.Model] = t.MessageID
-		delete(s.state.probes, f.Model)
+		m.health[f.Model] = h.Fail(f, s.now())
+		m.failedMessage[f.Model] = t.MessageID
+		delete(m.probes, f.Model)
 		*rings = append(*rings, Bell{Topic: TopicInbox})
 	}
 }
 
 // modelBack ends the pauses of the lanes and turns that wait for a model. of is the turn that is being written.
 func modelBack(s *Store, of *turnRow, name string, rings *[]Bell) {
-	m := models{&s.state}
+	m := &s.state.models
 	for _, l := range s.state.leases {
-		if slices.Contains(l.waitsFor, name) && !m.pairedIn(l.Lane, name) {
+		if slices.Contains(l.waitsFor, name) && !pairedIn(&s.state, l.Lane, name) {
 			endPause(&s.state, l, s.now())
 		}
 	}
@@ -131,19 +145,14 @@ type suspectKey struct {
 	model   string
 }
 
-// uses reports whether a model is one that an agent's turns ask now.
-func (s models) uses(agent, model string, now time.Time) bool {
-	return slices.Contains(levels(s).chain(agent, now), model)
-}
-
 type suspectRow struct {
 	modelhealth.Suspect
 	failedAt, until, firstPair time.Time
 }
 
 // pair makes pairs of an answer with the newest failures of messages other than the given one.
-func (s models) pair(model string, except turnkeeper.MessageID, now time.Time) {
-	for key, row := range s.suspects {
+func (m *models) pair(model string, except turnkeeper.MessageID, now time.Time) {
+	for key, row := range m.suspects {
 		if key.model != model || key.message == except || !row.Open || row.until.Before(now) {
 			continue
 		}
@@ -151,26 +160,26 @@ func (s models) pair(model string, except turnkeeper.MessageID, now time.Time) {
 			row.firstPair = row.failedAt
 		}
 		row.Span, row.Open = row.failedAt.Sub(row.firstPair), false
-		s.suspects[key] = row
+		m.suspects[key] = row
 	}
 }
 
 // suspect records a failure that the message may have caused. It reports whether the message has a pair, so that the
 // failure is not taken for one of the model.
-func (s models) suspect(id turnkeeper.MessageID, f modelhealth.Failure, now time.Time) bool {
+func (m *models) suspect(id turnkeeper.MessageID, f modelhealth.Failure, now time.Time) bool {
 	key := suspectKey{id, f.Model}
-	row := s.suspects[key]
+	row := m.suspects[key]
 	row.Model, row.Open, row.failedAt = f.Model, true, now
 	row.Failures++
 	row.Requests += f.Requests
 	row.until = now.Add(modelhealth.PairWindow(row.Failures))
-	s.suspects[key] = row
+	m.suspects[key] = row
 	return row.Paired()
 }
 
 // pairedIn reports whether a message of the lane has a pair with the model.
-func (s models) pairedIn(lane turnkeeper.Lane, model string) bool {
-	for key, row := range s.suspects {
+func pairedIn(s *state, lane turnkeeper.Lane, model string) bool {
+	for key, row := range s.models.suspects {
 		if m := s.message(key.message); key.model == model && row.Paired() && m != nil && m.Lane == lane {
 			return true
 		}
@@ -179,8 +188,8 @@ func (s models) pairedIn(lane turnkeeper.Lane, model string) bool {
 }
 
 // suspectsOf returns the models that have failed a message, by name.
-func (s models) suspectsOf(id turnkeeper.MessageID) (all []modelhealth.Suspect) {
-	for key, row := range s.suspects {
+func (m *models) suspectsOf(id turnkeeper.MessageID) (all []modelhealth.Suspect) {
+	for key, row := range m.suspects {
 		if key.message == id {
 			all = append(all, row.Suspect)
 		}
@@ -190,28 +199,28 @@ func (s models) suspectsOf(id turnkeeper.MessageID) (all []modelhealth.Suspect) 
 }
 
 // forget deletes what is recorded of a closed message's failures.
-func (s models) forget(id turnkeeper.MessageID) {
-	delete(s.failing, id)
-	for key := range s.suspects {
+func (m *models) forget(id turnkeeper.MessageID) {
+	delete(m.failing, id)
+	for key := range m.suspects {
 		if key.message == id {
-			delete(s.suspects, key)
+			delete(m.suspects, key)
 		}
 	}
 }
 
 // noteFault updates the message and the lane of a turn that failed, or that waits for models.
-func (s models) noteFault(t *turnRow, o turnlog.Outcome, now time.Time) {
+func noteFault(s *state, t *turnRow, o turnlog.Outcome, now time.Time) {
 	if o.State != turnkeeper.TurnFailed && (o.State != turnkeeper.TurnWaiting || len(o.WaitsFor) == 0) {
 		return
 	}
 	if o.Counted {
 		s.message(t.MessageID).Faults++
 	}
-	if f := s.failing[t.MessageID]; len(o.WaitsFor) > 0 {
-		if f.since = s.failingFrom(t.MessageID, t, now); f.since.IsZero() {
+	if f := s.models.failing[t.MessageID]; len(o.WaitsFor) > 0 {
+		if f.since = failingFrom(s, t.MessageID, t, now); f.since.IsZero() {
 			f.since = now
 		}
-		s.failing[t.MessageID] = f
+		s.models.failing[t.MessageID] = f
 	}
 	if o.State == turnkeeper.TurnWaiting {
 		if t.State == turnkeeper.TurnWaiting {
@@ -223,11 +232,11 @@ func (s models) noteFault(t *turnRow, o turnlog.Outcome, now time.Time) {
 }
 
 // try makes models that are down due at once.
-func (s models) try(names []string, now time.Time) {
+func (m *models) try(names []string, now time.Time) {
 	for _, name := range names {
-		if h := s.health[name]; h.Down() && h.Until.After(now) {
+		if h := m.health[name]; h.Down() && h.Until.After(now) {
 			h.Until = now
-			s.health[name] = h
+			m.health[name] = h
 		}
 	}
 }
@@ -236,8 +245,8 @@ func (s models) try(names []string, now time.Time) {
 func (s *tables) Models() (all []modelhealth.Health) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range sorted(s.state.health) {
-		all = append(all, s.state.health[name])
+	for _, name := range sorted(s.state.models.health) {
+		all = append(all, s.state.models.health[name])
 	}
 	return all
 }
@@ -246,7 +255,7 @@ func (s *tables) Models() (all []modelhealth.Health) {
 func (t *tick) Chains(_ context.Context, models []string) (chains []modelhealth.Chain, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, name := range sorted(s.agents) {
-			chain := levels{s}.chain(name, now)
+			chain := s.levels.chain(name, now)
 			if slices.ContainsFunc(chain, func(m string) bool { return slices.Contains(models, m) }) {
 				chains = append(chains, modelhealth.Chain{Agent: name, Models: chain})
 			}
@@ -265,13 +274,13 @@ type failing struct {
 // failingFrom returns since when a message, with its turn if it has an open one, has waited for a service: since the
 // first failure of one of its turns. A message that no turn has tried since waits from the time at which its whole
 // chain was down, and it was due and waited neither for a person nor a budget. Zero: it does not wait for one.
-func (s models) failingFrom(id turnkeeper.MessageID, t *turnRow, now time.Time) (from time.Time) {
+func failingFrom(s *state, id turnkeeper.MessageID, t *turnRow, now time.Time) (from time.Time) {
 	m := s.message(id)
-	if since := s.failing[id].since; !since.IsZero() || m == nil || s.agents[m.Agent] == nil {
+	if since := s.models.failing[id].since; !since.IsZero() || m == nil || s.agents[m.Agent] == nil {
 		return since
 	}
-	for _, name := range levels(s).chain(m.Agent, now) {
-		h := s.health[name]
+	for _, name := range s.levels.chain(m.Agent, now) {
+		h := s.models.health[name]
 		if !h.Down() {
 			return time.Time{}
 		}
@@ -280,7 +289,7 @@ func (s models) failingFrom(id turnkeeper.MessageID, t *turnRow, now time.Time) 
 	if from.IsZero() {
 		return from
 	}
-	from = later(later(later(from, m.AcceptedAt), m.DueAt), s.failing[id].after)
+	from = later(later(later(from, m.AcceptedAt), m.DueAt), s.models.failing[id].after)
 	if t != nil {
 		for _, a := range t.asks {
 			from = later(from, a.ClosedAt)
@@ -297,28 +306,28 @@ func later(a, b time.Time) time.Time {
 }
 
 // serviceWait returns how long a message has waited for a service.
-func (s models) serviceWait(id turnkeeper.MessageID, t *turnRow, now time.Time) time.Duration {
-	wait := s.failing[id].total
-	if from := s.failingFrom(id, t, now); !from.IsZero() {
+func serviceWait(s *state, id turnkeeper.MessageID, t *turnRow, now time.Time) time.Duration {
+	wait := s.models.failing[id].total
+	if from := failingFrom(s, id, t, now); !from.IsZero() {
 		wait += max(0, now.Sub(from))
 	}
 	return wait
 }
 
 // standStill ends the wait of a message for a service, because its turn waits for something else until the given time.
-func (s models) standStill(id turnkeeper.MessageID, now, until time.Time) {
-	f := s.failing[id]
+func (m *models) standStill(id turnkeeper.MessageID, now, until time.Time) {
+	f := m.failing[id]
 	if !f.since.IsZero() {
 		f.total += max(0, now.Sub(f.since))
 	}
-	s.failing[id] = failing{total: f.total, after: until}
+	m.failing[id] = failing{total: f.total, after: until}
 }
 
 // givenUp reports whether a message, with its turn if it has an open one, has waited for GiveUpAfter. It is false for a
 // message that this tick accepted.
 func (s *state) givenUp(id turnkeeper.MessageID, t *turnRow, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
-	return m != nil && a != nil && models{s}.serviceWait(id, t, now) >= a.GiveUpAfter
+	return m != nil && a != nil && serviceWait(s, id, t, now) >= a.GiveUpAfter
 }
 
 // waited reports whether a turn has waited for a model for as long as it was to.

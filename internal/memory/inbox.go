@@ -32,7 +32,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	}
 	s.agents[a.Name] = &known
 	s.moveLanes(&known)
-	levels{s}.register(known, now)
+	s.levels.register(known, now)
 	for _, l := range s.leases {
 		if l.Lane.Agent() == a.Name {
 			endPause(s, l, now)
@@ -43,7 +43,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 			t.DueAt = time.Time{}
 		}
 	}
-	models{s}.try(levels{s}.allModels(&known), now)
+	s.models.try(s.levels.allModels(&known), now)
 	kept := map[string]bool{}
 	for _, sched := range a.Schedules {
 		kept[sched.Name] = true
@@ -140,14 +140,14 @@ func (s *state) laneNow(m *turnkeeper.Message, lane turnkeeper.Lane) turnkeeper.
 // laneWaits reports whether a message must not run in its lane yet because its agent's lanes were changed: a turn
 // of its conversation is open in another lane or, if the agent is one lane, any turn of the agent. Of those that wait
 // outside their lanes, or go back, only one that goes back and has a lower rank counts.
-func (t gate) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
-	s := &t.s.state
+func (g *gate) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
+	s := &g.s.state
 	if s.parentOf(m.ID) != 0 {
 		return false
 	}
 	for _, turn := range s.open {
 		if turn.Agent == m.Agent && turn.homeLane() != own &&
-			(turn.home == "" || t.goesBack(turn) && before(s.message(turn.MessageID), m)) &&
+			(turn.home == "" || g.goesBack(turn) && before(s.message(turn.MessageID), m)) &&
 			(turn.ConversationKey() == m.ConversationKey() || !s.agents[m.Agent].LanePerConversation && s.parentOf(
 				turn.MessageID) == 0) {
 			return true
@@ -220,7 +220,7 @@ func (s *state) nextMessage() turnkeeper.MessageID {
 
 func (s *state) insertMessage(m *turnkeeper.Message) {
 	s.messages[m.ID-1] = m
-	labels{s}.repeat(m)
+	repeatLabels(s, m)
 	s.setWaiting(m)
 }
 

@@ -292,7 +292,7 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 	}) {
 		t.keep(s.now(), r.Attached...)
 	}
-	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
+	s.state.labels.add(s.bugs, r.LabelRows(t.ID))
 	if fits {
 		if call.State != turnkeeper.CallRunning { // what the model has seen of a running call is kept
 			call.Shown = r.Shown

@@ -9,20 +9,20 @@ import (
 	"turnkeeper/policy"
 )
 
-// labels reads and writes labels, as migrations/008_labels.up.sql stores them.
-type labels struct{ *state }
+// labelRows are labels, as migrations/008_labels.up.sql stores them.
+type labelRows []turnlog.LabelRow
 
-func (s labels) add(bugs Bug, rows []turnlog.LabelRow) {
+func (l *labelRows) add(bugs Bug, rows []turnlog.LabelRow) {
 	for _, row := range rows {
 		if bugs.has(BugSummaryUnlabelled) && row.Kind == turnlog.LabelSummary {
 			continue
 		}
-		s.labels = append(s.labels, row) // readers join equal ones
+		*l = append(*l, row) // readers join equal ones
 	}
 }
 
 // of returns the labels of a turn and of what it knows.
-func (s labels) of(r *turnlog.Record) turnlog.Labels {
+func (l *labelRows) of(r *turnlog.Record) turnlog.Labels {
 	turns := []turnkeeper.TurnID{r.Turn.ID}
 	for _, past := range r.History {
 		turns = append(turns, past.TurnID)
@@ -30,7 +30,7 @@ func (s labels) of(r *turnlog.Record) turnlog.Labels {
 	if r.LastRun != nil {
 		turns = append(turns, r.LastRun.TurnID)
 	}
-	return turnlog.LabelsOf(r.Turn.ID, slices.DeleteFunc(slices.Clone(s.labels), func(row turnlog.LabelRow) bool {
+	return turnlog.LabelsOf(r.Turn.ID, slices.DeleteFunc(slices.Clone(*l), func(row turnlog.LabelRow) bool {
 		switch row.Kind {
 		case turnlog.LabelCall:
 			return row.ID != int64(r.Turn.ID)
@@ -46,8 +46,8 @@ func (s labels) of(r *turnlog.Record) turnlog.Labels {
 	}))
 }
 
-// ofReply returns the labels of the reply to a message: those of its turns.
-func (s labels) ofReply(id turnkeeper.MessageID) (marks []policy.Mark) {
+// labelsOfReply returns the labels of the reply to a message: those of its turns.
+func labelsOfReply(s *state, id turnkeeper.MessageID) (marks []policy.Mark) {
 	for _, row := range s.labels {
 		if row.Kind == turnlog.LabelTurn && s.turn(turnkeeper.TurnID(row.ID)).MessageID == id {
 			marks = policy.Join(marks, []policy.Mark{row.Mark})
@@ -56,13 +56,13 @@ func (s labels) ofReply(id turnkeeper.MessageID) (marks []policy.Mark) {
 	return marks
 }
 
-// repeat labels a message that is a labelled reply to its user: see turnkeeper.label_message.
-func (s labels) repeat(m *turnkeeper.Message) {
+// repeatLabels labels a message that is a labelled reply to its user: see turnkeeper.label_message.
+func repeatLabels(s *state, m *turnkeeper.Message) {
 	for _, r := range s.replies {
 		if len(r.Labels) == 0 || r.User != m.User || plain(r.Body) != plain(m.Body) {
 			continue
 		}
-		for _, mark := range s.ofReply(r.MessageID) {
+		for _, mark := range labelsOfReply(s, r.MessageID) {
 			s.labels = append(s.labels, turnlog.LabelRow{Kind: turnlog.LabelMessage, ID: int64(m.ID), Mark: mark})
 		}
 	}

@@ -42,8 +42,9 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 		Turn: row.Turn, Message: *s.state.message(row.MessageID),
 		Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
 		Rounds:     cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1,
-		Level: levels{&s.state}.ofRules(row.Agent, now), Down: downNow(s, now), Waited: models{&s.state}.serviceWait(
-			row.MessageID, row, now), Suspects: models{&s.state}.suspectsOf(row.MessageID), ReadySince: row.CreatedAt,
+		Level: s.state.levels.ofRules(row.Agent, now), Down: downNow(s, now),
+		Waited:   serviceWait(&s.state, row.MessageID, row, now),
+		Suspects: s.state.models.suspectsOf(row.MessageID), ReadySince: row.CreatedAt,
 		End: wantedEnd(&s.state, row.ID), Lineage: s.state.lineageOf(row.MessageID),
 		Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
@@ -82,7 +83,7 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	if all := s.state.summaries[row.ConversationKey()]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
-	r.Labels = labels{&s.state}.of(r)
+	r.Labels = s.state.labels.of(r)
 	return r
 }
 

@@ -65,7 +65,7 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.
 	st.spawned = append(st.spawned, row)
 	if row.Failure != "" {
 		row.Message, row.ended = 0, true
-		s.tellParent(row, nil, rings)
+		s.notifyParent(row, nil, rings)
 		return
 	}
 	above := st.message(parent.MessageID)
@@ -112,9 +112,9 @@ func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnFailur
 	}
 }
 
-// tellParent delivers the result of a sub-agent to its parent's call. If a transaction other than
+// notifyParent delivers the result of a sub-agent to its parent's call. If a transaction other than
 // own holds the lock of the parent's row, it does nothing, and a later tick delivers the result.
-func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
+func (s *Store) notifyParent(row *spawnRow, own *tx, rings *[]Bell) {
 	parent := s.state.turn(row.parent)
 	if _, busy := parent.held.blocks(); busy && parent.held != own {
 		return
@@ -143,7 +143,7 @@ func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings 
 			continue
 		}
 		row.ended, row.Outcome, row.Turn, row.Stop = true, r.Outcome, r.TurnID, stop
-		s.tellParent(row, nil, rings)
+		s.notifyParent(row, nil, rings)
 		return
 	}
 }
@@ -176,7 +176,7 @@ func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnlog.S
 			}
 			if reply, ok := s.replyOf(m.ID); ok {
 				end.Reply, end.Replied, end.Calls = reply.Body, true, reply.Calls
-				end.Labels = labels{s}.ofReply(m.ID)
+				end.Labels = labelsOfReply(s, m.ID)
 			}
 		}
 		return &end
@@ -244,7 +244,7 @@ func (t *tick) tell(row *spawnRow, rings *[]Bell) {
 	if !row.ended {
 		row.Failure = turnlog.SpawnTimeout
 	}
-	t.s.tellParent(row, t.tx, rings)
+	t.s.notifyParent(row, t.tx, rings)
 }
 
 // cancelDropped closes a dropped sub-agent and those below it, or, if it runs, requests its cancellation. It reports

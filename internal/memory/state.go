@@ -8,9 +8,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
-	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
-	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -27,7 +25,7 @@ type state struct {
 	slots    map[slotKey]turnkeeper.MessageID
 	replies  []turnkeeper.Reply
 	spawned  []*spawnRow
-	labels   []turnlog.LabelRow // none twice
+	labels   labelRows
 
 	turns   []*turnRow // by id, from 1
 	leases  map[turnkeeper.Lane]*leaseRow
@@ -42,18 +40,8 @@ type state struct {
 	writes    []writeRow
 	drafts    map[turnkeeper.OutputID]*draft
 
-	health map[string]modelhealth.Health // of models that were down at any time
-	probes map[string]turnkeeper.GrantID // the grant whose turn probes a model that is down
-
-	failedMessage map[string]turnkeeper.MessageID // of the newest failure of each model
-	suspects      map[suspectKey]suspectRow
-	failing       map[turnkeeper.MessageID]failing
-
-	spend           map[spendKey]*spendRow
-	reservations    map[int64]reservationRow // that are not settled, by id
-	lastReservation int64
-	rules           map[string]survival.Rules // of survival levels, by agent
-	pins            map[string]survival.Level // by agent; of all agents: with an empty name
+	models models
+	levels levels
 
 	extractions map[turnlog.ExtractionKey][]byte
 	ends        wantedEnds
@@ -135,24 +123,19 @@ type jobRow struct {
 }
 
 func newState() state {
+	agents := map[string]*turnkeeper.AgentRegistration{}
 	return state{
-		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{},
+		agents: agents, levels: newLevels(agents), models: newModels(), definitions: map[string][]byte{},
 		parts: map[string]string{}, summaries: map[turnkeeper.ConversationKey][]turnlog.Summary{},
 		schedules: map[scheduleKey]*turnkeeper.Schedule{},
-		spend:     map[spendKey]*spendRow{}, reservations: map[int64]reservationRow{},
-		rules: map[string]survival.Rules{},
-		pins:  map[string]survival.Level{},
-		keys:  map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
+		keys:      map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{},
 		present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{},
 		open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
 		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{},
-		ends:   map[turnkeeper.TurnID]turnlog.WantedEnd{},
-		aside:  map[granting.Subject]asideRow{},
-		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
-		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{},
-		failing:  map[turnkeeper.MessageID]failing{},
+		ends:     map[turnkeeper.TurnID]turnlog.WantedEnd{},
+		aside:    map[granting.Subject]asideRow{},
 		timeline: "00000001",
 	}
 }

@@ -22,15 +22,11 @@ var _ scheduler.Store = (*Conn)(nil)
 // A tick is one pass of a scheduler, in one transaction. It reads committed data and its own
 // writes.
 type tick struct {
+	gate  // with what this pass has done
 	conn  *Conn
-	s     *Store
 	tx    *tx
-	freed map[turnkeeper.Lane]bool      // reclaimed, or closed, in this tick
-	again map[turnkeeper.TurnID]bool    // queued again in this tick
-	slots []*turnkeeper.Message         // accepted in this tick
-	gone  map[turnkeeper.MessageID]bool // cancelled in this tick
-	ends  map[turnkeeper.TurnID]bool    // turns of lost workers that this tick ends
-	first func() error                  // a check before the commit; nil: none
+	ends  map[turnkeeper.TurnID]bool // turns of lost workers that this tick ends
+	first func() error               // a check before the commit; nil: none
 	ops   []func(*[]Bell)
 
 	handed []granting.Handed // filled by the commit
@@ -39,8 +35,9 @@ type tick struct {
 
 // InTick runs f in one transaction.
 func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
-	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{},
-		gone: map[turnkeeper.MessageID]bool{}, ends: map[turnkeeper.TurnID]bool{}}
+	t := &tick{conn: c, gate: gate{s: c.store, freed: map[turnkeeper.Lane]bool{},
+		again: map[turnkeeper.TurnID]bool{}, gone: map[turnkeeper.MessageID]bool{}},
+		ends: map[turnkeeper.TurnID]bool{}}
 	defer t.end()
 	if err := f(t); err != nil {
 		return err
@@ -310,7 +307,7 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 			for _, l := range t.s.state.leases {
 				endPause(&t.s.state, l, t.s.now())
 			}
-			models{&t.s.state}.try(sorted(t.s.state.health), t.s.now())
+			t.s.state.models.try(sorted(t.s.state.models.health), t.s.now())
 			for _, turn := range t.s.state.open {
 				if len(turn.waitsFor) > 0 {
 					turn.DueAt = t.s.now()
@@ -465,8 +462,8 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSc
 				Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue,
 				LastSlot: sched.LastSlot,
 			}
-			if (levels{s}).effect(sched.Agent, now).NoSchedules {
-				row.Level = string(levels{s}.of(sched.Agent, now))
+			if s.levels.effect(sched.Agent, now).NoSchedules {
+				row.Level = string(s.levels.of(sched.Agent, now))
 			}
 			if due(sched, now) && !s.retired(sched.Agent) && !s.aside.has(row.AsideOf(), now) {
 				list = append(list, row)
@@ -560,10 +557,10 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 	for _, row := range s.aside {
 		consider(row.nextTry)
 	}
-	for _, h := range s.health {
+	for _, h := range s.models.health {
 		consider(h.Until)
 	}
-	if len(s.spend) > 0 {
+	if len(s.levels.spend) > 0 {
 		consider(now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)) // levels end
 	}
 	for _, w := range s.workers {

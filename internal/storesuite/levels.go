@@ -46,84 +46,81 @@ func from(priority int) survival.Rules {
 	return survival.Rules{survival.Low: {MinPriority: &priority}}
 }
 
-// A rations has the methods on budgets.
-type rations struct{ *env }
-
 // reserve reserves a call of clerk, whose model was chosen for a level.
-func (e rations) reserve(chosen survival.Level) agentturn.Reservation {
+func reserve(e *env, chosen survival.Level) agentturn.Reservation {
 	e.Helper()
 	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{
 		Turn: 1, Agent: "clerk", Limits: agentturn.SpendLimits{DayCalls: 100}, Level: chosen,
 	}, turnkeeper.Usage{InputTokens: 1})
-	wantErr(e.env, "reserve", err, nil)
+	wantErr(e, "reserve", err, nil)
 	return r
 }
 
 // use makes n calls of clerk.
-func (e rations) use(n int) {
+func use(e *env, n int) {
 	e.Helper()
 	for range n {
-		wantErr(e.env, "settle", e.Budget().Settle(e.Context(), e.reserve(""), turnkeeper.Usage{InputTokens: 1}), nil)
+		wantErr(e, "settle", e.Budget().Settle(e.Context(), reserve(e, ""), turnkeeper.Usage{InputTokens: 1}), nil)
 	}
 }
 
-func (e rations) wantLevel(what string, want survival.Level) {
+func wantLevel(e *env, what string, want survival.Level) {
 	e.Helper()
-	equal(e.env, what, e.reserve("").Level, want)
+	equal(e, what, reserve(e, "").Level, want)
 }
 
 func levelsFollow(e *env) {
 	e.Register(rationed(nil))
-	rations{e}.use(79)
-	rations{e}.wantLevel("with 21 left", survival.Normal) // it is the 80th
-	rations{e}.wantLevel("with 20 left", survival.Normal)
-	rations{e}.wantLevel("with 19 left", survival.Low)
-	rations{e}.use(13)
-	rations{e}.wantLevel("with 5 left", survival.Low)
-	rations{e}.wantLevel("with 4 left", survival.Critical)
-	equal(e, "level of another agent", rations{e}.levelOf("desk"), survival.Normal)
+	use(e, 79)
+	wantLevel(e, "with 21 left", survival.Normal) // it is the 80th
+	wantLevel(e, "with 20 left", survival.Normal)
+	wantLevel(e, "with 19 left", survival.Low)
+	use(e, 13)
+	wantLevel(e, "with 5 left", survival.Low)
+	wantLevel(e, "with 4 left", survival.Critical)
+	equal(e, "level of another agent", levelOf(e, "desk"), survival.Normal)
 }
 
-func (e rations) levelOf(agent string) survival.Level {
+func levelOf(e *env, agent string) survival.Level {
 	e.Helper()
 	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{Turn: 2, Agent: agent,
 		Limits: agentturn.SpendLimits{DayCalls: 1000}}, turnkeeper.Usage{})
-	wantErr(e.env, "reserve", err, nil)
+	wantErr(e, "reserve", err, nil)
 	return r.Level
 }
 
 func levelRefuses(e *env) {
 	e.Register(rationed(nil))
-	rations{e}.use(81)
+	use(e, 81)
 	for range 2 {
-		r := rations{e}.reserve(survival.Normal)
+		r := reserve(e, survival.Normal)
 		if r.ID != 0 || r.Blocked || r.Level != survival.Low {
 			e.Errorf("a call for another level: %+v", r)
 		}
 	}
-	if r := (rations{e}).reserve(survival.Low); r.ID == 0 || r.Blocked {
+	if r := reserve(e, survival.Low); r.ID == 0 || r.Blocked {
 		e.Errorf("a call for the agent's level: %+v", r)
 	}
-	rations{e}.use(18) // refused ones took nothing
-	if r := (rations{e}).reserve(survival.Critical); !r.Blocked || r.Scope != "day" {
+	use(e, 18) // refused ones took nothing
+	if r := reserve(e, survival.Critical); !r.Blocked || r.Scope != "day" {
 		e.Errorf("the 101st call: %+v", r)
 	}
 }
 
 func levelEndsWithTheDay(e *env) {
 	e.Register(rationed(from(1)))
-	rations{e}.use(81)
+	use(e, 81)
 	id := e.enqueue("clerk", "", "later")
 	equal(e, "granted at level low", e.tick().Granted, 0)
 	e.Pass(25 * time.Hour)
-	rations{e}.wantLevel("the next day", survival.Normal)
+	wantLevel(e, "the next day", survival.Normal)
 	equal(e, "granted the next day", e.next(first).record.Message.ID, id)
 }
 
 func levelOfANewBudget(e *env) {
 	a := rationed(from(1))
 	e.Register(a)
-	rations{e}.use(81)
+	use(e, 81)
 	id := e.enqueue("clerk", "", "later")
 	equal(e, "granted at level low", e.tick().Granted, 0)
 	a.DayCalls = 1000
@@ -131,21 +128,21 @@ func levelOfANewBudget(e *env) {
 	equal(e, "granted with a larger budget", e.next(first).record.Message.ID, id)
 	a.DayCalls = 50
 	e.Register(a)
-	rations{e}.wantLevel("with a smaller budget", survival.Critical)
+	wantLevel(e, "with a smaller budget", survival.Critical)
 }
 
 func levelPinned(e *env) {
 	e.Register(rationed(nil))
-	rations{e}.use(81)
+	use(e, 81)
 	e.PinLevel("", survival.Critical)
-	rations{e}.wantLevel("of all", survival.Critical)
-	equal(e, "of an agent without a budget", rations{e}.levelOf("desk"), survival.Critical)
+	wantLevel(e, "of all", survival.Critical)
+	equal(e, "of an agent without a budget", levelOf(e, "desk"), survival.Critical)
 	e.PinLevel("clerk", survival.Normal)
-	rations{e}.wantLevel("its own", survival.Normal)
-	equal(e, "of another agent", rations{e}.levelOf("desk"), survival.Critical)
+	wantLevel(e, "its own", survival.Normal)
+	equal(e, "of another agent", levelOf(e, "desk"), survival.Critical)
 	e.PinLevel("clerk", "")
 	e.PinLevel("", "")
-	rations{e}.wantLevel("no more", survival.Low)
+	wantLevel(e, "no more", survival.Low)
 }
 
 func levelHolds(e *env) {
@@ -254,22 +251,22 @@ func twoModels(giveUp time.Duration) turnkeeper.AgentRegistration {
 	return a
 }
 
-// fail makes a model fail in a turn of another agent that uses it.
-func (e rations) fail(model string) {
+// failModel makes a model fail in a turn of another agent that uses it.
+func failModel(e *env, model string) {
 	e.Helper()
 	r := registration("broken", true)
 	r.Models, r.GiveUpAfter = []string{model}, 1000*time.Hour
 	e.Register(r)
 	id := e.enqueue("broken", model, "x")
 	d := e.next(first)
-	equal(e.env, "granted message", d.record.Message.ID, id)
+	equal(e, "granted message", d.record.Message.ID, id)
 	o := failed(true)
 	o.WaitsFor, o.Backoff = []string{model}, time.Hour
 	f := modelhealth.Failure{Model: model, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: 100 * time.Hour}
-	wantErr(e.env, "end", d.Append(e.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o}),
+	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o}),
 		nil)
 	_, _, err := e.CancelMessage(e.Context(), id)
-	wantErr(e.env, "cancel", err, nil)
+	wantErr(e, "cancel", err, nil)
 }
 
 func levelLeadsAround(e *env) {
@@ -279,7 +276,7 @@ func levelLeadsAround(e *env) {
 		blocks survival.Level // has no model that is up
 		free   survival.Level
 	}{{modelUsed, survival.Normal, survival.Low}, {"cheap/model", survival.Low, survival.Normal}} {
-		rations{e}.fail(c.down)
+		failModel(e, c.down)
 		e.PinLevel("clerk", c.blocks)
 		id := e.enqueue("clerk", "", "about "+c.down)
 		if got := e.Blockers(id); !slices.Contains(got, waiting.ModelDown) {
@@ -300,7 +297,7 @@ func levelLeadsAround(e *env) {
 // these.
 func levelServiceWait(e *env) {
 	e.Register(twoModels(time.Minute))
-	rations{e}.fail(modelUsed)
+	failModel(e, modelUsed)
 	e.PinLevel("clerk", survival.Low)
 	e.enqueue("clerk", "", "one")
 	e.Pass(2 * time.Minute)

@@ -20,11 +20,8 @@ var retentionProperties = []property{
 
 const keep = time.Hour
 
-// A keeping has the methods on what retention deletes.
-type keeping struct{ *env }
-
 // storedTurn runs a turn of desk with an output, events and a label, and ends it.
-func (e keeping) storedTurn() *dispatch {
+func storedTurn(e *env) *dispatch {
 	e.Helper()
 	e.enqueue("desk", "c", "do it")
 	d := e.next(first)
@@ -79,7 +76,7 @@ func (d *dispatch) has(class retention.Class) bool {
 
 // classesExpire expires each class a second before, and a second after, its age, and no other class with it.
 func classesExpire(e *env) {
-	d := keeping{e}.storedTurn()
+	d := storedTurn(e)
 	e.Pass(keep - 10*time.Second)
 	for _, class := range retention.Parts {
 		equal(e, string(class)+" of turns that expire before their age", e.Keeper().Expire(class, keep), 0)
@@ -127,20 +124,20 @@ func openStays(e *env) {
 
 // historyStays runs a turn after everything of the one before has expired.
 func historyStays(e *env) {
-	keeping{e}.storedTurn()
-	before := keeping{e}.laterTurn()
+	storedTurn(e)
+	before := laterTurn(e)
 	e.Pass(2 * keep)
 	for _, class := range retention.Parts {
 		equal(e, string(class)+" of turns that expire", e.Keeper().Expire(class, keep) > 0, true)
 	}
-	after := keeping{e}.laterTurn()
+	after := laterTurn(e)
 	equal(e, "turns in the history", len(after.History), len(before.History)+1)
 	equal(e, "the call's result", after.History[0].Rounds[0].Calls[0].Shown, before.History[0].Rounds[0].Calls[0].Shown)
 	equal(e, "labels", len(after.Labels.Before), len(before.Labels.Before))
 }
 
 // laterTurn runs another turn of the conversation, and returns its record.
-func (e keeping) laterTurn() *turnlog.Record {
+func laterTurn(e *env) *turnlog.Record {
 	e.Helper()
 	e.enqueue("desk", "c", "and then?")
 	d := e.next(first)
@@ -151,10 +148,10 @@ func (e keeping) laterTurn() *turnlog.Record {
 }
 
 func expiredLane(e *env) {
-	d := keeping{e}.storedTurn()
+	d := storedTurn(e)
 	e.Pass(2 * keep)
 	equal(e, "turns whose leases expire", e.Keeper().Expire(retention.Leases, keep), 1)
-	again := keeping{e}.storedTurn()
+	again := storedTurn(e)
 	if again.grant.Token <= d.grant.Token {
 		e.Errorf("token %d was granted after %d", again.grant.Token, d.grant.Token)
 	}

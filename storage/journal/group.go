@@ -51,29 +51,24 @@ var errAlone = errors.New("the write was not done with the others")
 // write sends a change, alone on the pool or in a batch. If ctx ends while the write is in flight, it is unknown
 // whether it was committed.
 func (g *group) write(ctx context.Context, pool pg.Sender, c *change, sent func()) error {
-	alone := func() error {
-		_, err := send(ctx, pool, []*change{c}, true, sent)
-		return err
-	}
 	m := g.join(c, sent)
-	if m == nil {
-		defer g.lead()()
-		return alone()
-	}
-	select {
-	case a := <-m.result:
-		switch {
-		case a.lead:
-			defer g.lead()()
-			return alone()
-		case !errors.Is(a.err, errAlone):
-			return a.err
+	lead := m == nil
+	if m != nil {
+		select {
+		case a := <-m.result:
+			if lead = a.lead; !lead && !errors.Is(a.err, errAlone) {
+				return a.err
+			}
+		case <-ctx.Done():
+			g.leave(m)
+			return context.Cause(ctx)
 		}
-		return alone()
-	case <-ctx.Done():
-		g.leave(m)
-		return context.Cause(ctx)
 	}
+	if lead {
+		defer g.lead()()
+	}
+	_, err := send(ctx, pool, []*change{c}, true, sent)
+	return err
 }
 
 // lead must be called before a write or batch is sent, and the returned function after it is done.

@@ -47,5 +47,8 @@ func All(deps Deps) []tools.Tool {
 	return all
 }
 
+// Known returns all built-in tools for their names and schemas: some cannot be run.
+func Known() []tools.Tool { return append(All(Deps{}), NewNotes(nil)...) }
+
 // failure returns a result with IsError.
 func failure(text string) tools.Result { return tools.Result{Text: text, IsError: true} }

@@ -59,7 +59,7 @@ type callParts struct {
 	arguments loose.Growing
 	sent      int                        // bytes of arguments that were sent as deltas
 	announced bool                       // the name was sent as a delta
-	told      bool                       // a delta has said that it has come whole
+	ended     bool                       // a delta has said that it has come whole
 	object    map[string]json.RawMessage // members other than id, type, index and function
 	function  map[string]json.RawMessage // members of function other than name and arguments
 	scan      scan                       // of arguments

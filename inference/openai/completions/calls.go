@@ -102,8 +102,8 @@ func (a *answer) passOn() {
 // tellDone passes on that a call has come whole: its arguments have ended, and the next call has begun. The protocol
 // does not say it.
 func (a *answer) tellDone(ordinal int, call *callParts) {
-	if !call.told && call.scan.closed {
-		call.told = true
+	if !call.ended && call.scan.closed {
+		call.ended = true
 		a.onDelta(inference.Delta{Kind: inference.DeltaTool, Index: ordinal, Done: true})
 	}
 }

@@ -17,12 +17,10 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"mime"
 	"net/http"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
-	"turnkeeper/internal/jsonlimit"
 )
 
 var _ openai.ReadAnswer = Read
@@ -37,7 +35,7 @@ func Read(ctx context.Context, res *http.Response, body io.Reader, req inference
 // read reads the answer. maxTokens is the limit of the request; 0: none.
 func (a *answer) read(ctx context.Context, res *http.Response, body io.Reader, maxTokens int) (inference.Response,
 	*inference.Error) {
-	if failure := take(ctx, res, body, a); failure != nil {
+	if failure := openai.ReadInto(ctx, res, body, a, readStream, readWhole); failure != nil {
 		a.speech.End(false)
 		failure.Usage = a.usage
 		return inference.Response{}, failure
@@ -53,39 +51,19 @@ func (a *answer) read(ctx context.Context, res *http.Response, body io.Reader, m
 	return response, nil
 }
 
-// take reads the answer into a.
-func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	contentType := res.Header.Get("Content-Type")
-	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
-		return readStream(ctx, res, body, a)
-	}
-	data, err := jsonlimit.ModelAnswer.ReadAll(body)
-	if err != nil {
-		return openai.TransportError(ctx, err)
-	}
+// readWhole reads an answer that came in one piece.
+func readWhole(res *http.Response, data []byte, a *answer) *inference.Error {
 	embedded, ok, limit := a.add(data)
 	switch {
 	case limit != nil:
-		return tooLarge(res, limit)
+		return openai.TooLarge(res, limit)
 	case !ok:
-		if complaint := openai.ErrorMessage(data); complaint != "" {
-			contentType += ": " + complaint
-		}
-		return &inference.Error{
-			Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
-			Detail: "the answer is neither a stream nor a completion; its content type is " + contentType,
-		}
+		return openai.NoAnswer(res, data, "completion")
 	case embedded != nil:
 		return openai.Classify(res.StatusCode, res.Header, embedded)
 	}
 	a.done = true
 	return nil
-}
-
-// tooLarge returns the error of an answer beyond a limit.
-func tooLarge(res *http.Response, limit error) *inference.Error {
-	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode,
-		Detail: "the answer is not taken: " + limit.Error()}
 }
 
 // readStream reads a stream to its end. After a finish reason, it ignores errors of the
@@ -105,14 +83,13 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		embedded, ok, limit := a.add(data)
 		switch {
 		case limit != nil:
-			return tooLarge(res, limit)
+			return openai.TooLarge(res, limit)
 		case embedded != nil:
 			return openai.Classify(res.StatusCode, res.Header, embedded)
 		case e.Type == "error" || !ok && data[0] == '[':
 			return openai.Classify(res.StatusCode, res.Header, data)
 		case !ok && a.finish == "":
-			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
-				Detail: "a chunk of the stream is not JSON: it was cut"}
+			return openai.NotWhole(res, "a chunk of the stream is not JSON: it was cut")
 		}
 	}
 	err := events.Err()

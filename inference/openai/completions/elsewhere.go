@@ -1,7 +1,6 @@
 package completions
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -73,8 +72,8 @@ func (c *callParts) hasStray() bool {
 		for name, value := range members {
 			switch {
 			case likeArguments[strings.ToLower(name)]:
-				if given := compact(string(loose.Arguments(value))); given != "" &&
-					given != compact(c.arguments.String()) {
+				if given := loose.Compact(string(loose.Arguments(value))); given != "" &&
+					given != loose.Compact(c.arguments.String()) {
 					return true
 				}
 			case !c.given && !harmless[name] && (value[0] == '{' || value[0] == '[' || value[0] == '"' &&
@@ -98,17 +97,5 @@ func (o *other) agrees(calls []*callParts) bool {
 }
 
 func (c *callParts) equals(name, arguments string) bool {
-	return c.name == name && compact(c.arguments.String()) == compact(arguments)
-}
-
-// compact returns arguments without white space, and nothing for {}.
-func compact(text string) string {
-	var out bytes.Buffer
-	if json.Compact(&out, []byte(text)) != nil {
-		return strings.TrimSpace(text)
-	}
-	if out.String() == "{}" {
-		return ""
-	}
-	return out.String()
+	return c.name == name && loose.Compact(c.arguments.String()) == loose.Compact(arguments)
 }

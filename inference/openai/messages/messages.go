@@ -14,7 +14,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"mime"
 	"net/http"
 
 	"github.com/anthropics/anthropic-sdk-go/v2/packages/ssestream"
@@ -22,7 +21,6 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
 	"turnkeeper/inference/openai/internal/sse"
-	"turnkeeper/internal/jsonlimit"
 )
 
 var _ openai.ReadAnswer = Read
@@ -31,7 +29,7 @@ var _ openai.ReadAnswer = Read
 func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit,
 	onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
 	a := newAnswer(req.Tools, habit, onDelta)
-	if failure := take(ctx, res, body, a); failure != nil {
+	if failure := openai.ReadInto(ctx, res, body, a, readStream, readWhole); failure != nil {
 		a.speech.End(false)
 		failure.Usage = a.usage.total()
 		return inference.Response{}, failure
@@ -46,39 +44,17 @@ func Read(ctx context.Context, res *http.Response, body io.Reader, req inference
 	return response, nil
 }
 
-// take reads the answer into a.
-func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	contentType := res.Header.Get("Content-Type")
-	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
-		return readStream(ctx, res, body, a)
-	}
-	data, err := jsonlimit.ModelAnswer.ReadAll(body)
-	if err != nil {
-		return openai.TransportError(ctx, err)
-	}
+// readWhole reads an answer that came in one piece.
+func readWhole(res *http.Response, data []byte, a *answer) *inference.Error {
 	switch is, limit := a.addWhole(data); {
 	case limit != nil:
-		return tooLarge(res, limit)
+		return openai.TooLarge(res, limit)
 	case is == isError:
 		return openai.Classify(res.StatusCode, res.Header, data)
 	case is == isNothing:
-		if complaint := openai.ErrorMessage(data); complaint != "" {
-			contentType += ": " + complaint
-		}
-		return cut(res, "the answer is neither a stream nor a message; its content type is "+contentType)
+		return openai.NoAnswer(res, data, "message")
 	}
 	return nil
-}
-
-// tooLarge returns the error of an answer beyond a limit.
-func tooLarge(res *http.Response, limit error) *inference.Error {
-	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode,
-		Detail: "the answer is not taken: " + limit.Error()}
-}
-
-// cut returns the error of an answer that is no whole answer.
-func cut(res *http.Response, why string) *inference.Error {
-	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true, Detail: why}
 }
 
 // readStream reads a stream up to its event message_stop.
@@ -92,11 +68,11 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		}
 		switch is, limit := a.addEvent(e.Type, data); {
 		case limit != nil:
-			return tooLarge(res, limit)
+			return openai.TooLarge(res, limit)
 		case is == isError:
 			return openai.Classify(res.StatusCode, res.Header, data)
 		case is == isNothing:
-			return cut(res, "an event of the stream is not JSON: it was cut")
+			return openai.NotWhole(res, "an event of the stream is not JSON: it was cut")
 		case a.done:
 			return nil
 		}
@@ -104,5 +80,5 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 	if err := events.Err(); err != nil {
 		return openai.TransportError(ctx, err)
 	}
-	return cut(res, "the stream ended without message_stop: it was cut")
+	return openai.NotWhole(res, "the stream ended without message_stop: it was cut")
 }

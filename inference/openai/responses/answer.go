@@ -205,9 +205,9 @@ func (a *answer) argued(to *item, arguments json.RawMessage) {
 	case !to.given, strings.HasPrefix(whole.String(), given) && !to.closed:
 	default:
 		if to.meaning == "" {
-			to.meaning = compact(given)
+			to.meaning = loose.Compact(given)
 		}
-		if to.closed = true; compact(whole.String()) == to.meaning {
+		if to.closed = true; loose.Compact(whole.String()) == to.meaning {
 			return
 		}
 		a.doubted(doubtStreamed)

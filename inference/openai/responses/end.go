@@ -37,14 +37,13 @@ func (a *answer) close(res *http.Response, event string, data json.RawMessage) *
 	case event == typeFailed || w.Status == "failed" || !loose.IsNull(w.Error):
 		return failed(res, w.Error)
 	case event == "" && (w.Status == "in_progress" || w.Status == "queued"):
-		return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
-			Detail: "the answer is not whole: its status is " + string(w.Status)}
+		return openai.NotWhole(res, "the answer is not whole: its status is "+string(w.Status))
 	}
 	a.takeFinish(event, w)
 	var entries []json.RawMessage
 	_ = json.Unmarshal(w.Output, &entries) // none, or of another type
 	if len(entries) > maxItems {
-		return tooLarge(res, &jsonlimit.LimitError{What: "items", Max: maxItems})
+		return openai.TooLarge(res, &jsonlimit.LimitError{What: "items", Max: maxItems})
 	}
 	for _, entry := range entries {
 		if item, ok := responsesbody.ReadItem(entry); ok {

@@ -22,7 +22,7 @@ func TestRefusedRequests(t *testing.T) {
 		status int
 		body   string
 		class  inference.Class
-		record inference.Record
+		record inference.RecordPart
 	}{
 		{401, `{"error":{"message":"Incorrect API key provided: sk-x.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
 			inference.ClassAuth, ""},

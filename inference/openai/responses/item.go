@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -178,16 +177,4 @@ func thoughts(i responsesbody.Item) (form string, parts []string) {
 		parts = append(parts, c.Text)
 	}
 	return typeThought, parts
-}
-
-// compact returns arguments without white space, and nothing for {}.
-func compact(text string) string {
-	var out bytes.Buffer
-	if json.Compact(&out, []byte(text)) != nil {
-		return strings.TrimSpace(text)
-	}
-	if out.String() == "{}" {
-		return ""
-	}
-	return out.String()
 }

@@ -18,7 +18,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -38,7 +37,7 @@ var _ openai.ReadAnswer = Read
 func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit,
 	onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
 	a := newAnswer(req.Tools, habit, onDelta)
-	failure := take(ctx, res, body, a)
+	failure := openai.ReadInto(ctx, res, body, a, readStream, readWhole)
 	if failure == nil {
 		a.settle(req.MaxOutputTokens)
 		var response inference.Response
@@ -54,18 +53,10 @@ func Read(ctx context.Context, res *http.Response, body io.Reader, req inference
 	return inference.Response{}, failure
 }
 
-// take reads the answer into a.
-func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	contentType := res.Header.Get("Content-Type")
-	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
-		return readStream(ctx, res, body, a)
-	}
-	data, err := jsonlimit.ModelAnswer.ReadAll(body)
-	if err != nil {
-		return openai.TransportError(ctx, err)
-	}
+// readWhole reads an answer that came in one piece.
+func readWhole(res *http.Response, data []byte, a *answer) *inference.Error {
 	if err := jsonlimit.ModelMessage.Check(data); isLimit(err) {
-		return tooLarge(res, err)
+		return openai.TooLarge(res, err)
 	}
 	var frame struct {
 		Object loose.Text      `json:"object"`
@@ -74,11 +65,7 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 	}
 	if json.Unmarshal(data, &frame) != nil || frame.Object != "response" && frame.Output == nil &&
 		loose.IsNull(frame.Error) {
-		if complaint := openai.ErrorMessage(data); complaint != "" {
-			contentType += ": " + complaint
-		}
-		return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
-			Detail: "the answer is neither a stream nor a response; its content type is " + contentType}
+		return openai.NoAnswer(res, data, "response")
 	}
 	a.checkEncoding(data)
 	return a.close(res, "", data)
@@ -99,12 +86,11 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		e, err := readEvent(raw.Type, data)
 		switch {
 		case isLimit(err):
-			return tooLarge(res, err)
+			return openai.TooLarge(res, err)
 		case err != nil && raw.Type != "" && raw.Type != typeError && !strings.HasPrefix(raw.Type, "response."):
 			continue // an event of another kind
 		case err != nil && raw.Type != typeError:
-			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
-				Detail: "an event of the stream is not a JSON object: it was cut"}
+			return openai.NotWhole(res, "an event of the stream is not a JSON object: it was cut")
 		case e.isError():
 			return openai.Classify(res.StatusCode, res.Header, data)
 		}
@@ -113,18 +99,11 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 			return a.close(res, string(e.Type), e.Response)
 		}
 		if limit := a.add(e); limit != nil {
-			return tooLarge(res, limit)
+			return openai.TooLarge(res, limit)
 		}
 	}
 	if err := stream.Err(); err != nil {
 		return openai.TransportError(ctx, err)
 	}
-	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
-		Detail: "the stream ended without the event that ends a response: it was cut"}
-}
-
-// tooLarge returns the error of an answer beyond a limit.
-func tooLarge(res *http.Response, limit error) *inference.Error {
-	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode,
-		Detail: "the answer is not taken: " + limit.Error()}
+	return openai.NotWhole(res, "the stream ended without the event that ends a response: it was cut")
 }

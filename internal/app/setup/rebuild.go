@@ -31,22 +31,20 @@ func OpenRequests(ctx context.Context, store *operate.Store, turn turnkeeper.Tur
 
 // Sent rebuilds the request of a round. Errors say in plain words why it cannot be rebuilt.
 func (r *Requests) Sent(ctx context.Context, round int) (prompt.Sent, error) {
-	rebuilt, err := rebuild(ctx, r.store, r.record, round)
+	sent, err := rebuild(ctx, r.store, r.record, round)
 	if err != nil {
 		return prompt.Sent{}, err
 	}
-	body := prompt.Canonical(rebuilt.Request)
-	if rebuilt.Form != "" {
-		if body, err = openai.Render(rebuilt.Form, rebuilt.Request); err != nil {
+	sent.Body = prompt.Canonical(sent.Request)
+	if sent.Form != "" {
+		if sent.Body, err = openai.Render(sent.Form, sent.Request); err != nil {
 			return prompt.Sent{}, err
 		}
 	}
-	sum := sha256.Sum256(body)
-	hash := hex.EncodeToString(sum[:])
-	return prompt.Sent{
-		Rebuilt: rebuilt, Turn: r.record.Turn.ID, Round: round, Body: body, SHA256: hash,
-		Exact: hash == rebuilt.Recipe.SHA256,
-	}, nil
+	sum := sha256.Sum256(sent.Body)
+	sent.SHA256 = hex.EncodeToString(sum[:])
+	sent.Exact = sent.SHA256 == sent.Recipe.SHA256
+	return sent, nil
 }
 
 // Compare compares the request of a round with the newest one before it of its chain. It returns nil if there is none.
@@ -88,18 +86,18 @@ func recordOf(ctx context.Context, store *journal.Store, known *turnlog.Record,
 }
 
 // rebuild builds the request of a round again from the turn's record. It sets the record's summary.
-func rebuild(ctx context.Context, store *journal.Store, record *turnlog.Record, round int) (prompt.Rebuilt, error) {
+func rebuild(ctx context.Context, store *journal.Store, record *turnlog.Record, round int) (prompt.Sent, error) {
 	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
 	if err != nil {
-		return prompt.Rebuilt{}, fmt.Errorf("the agent's definition cannot be read: %w", err)
+		return prompt.Sent{}, fmt.Errorf("the agent's definition cannot be read: %w", err)
 	}
 	upTo := prompt.SummaryOf(record, round)
 	if record.Summary, err = store.SummaryUpTo(ctx, record.Turn, upTo); err != nil {
-		return prompt.Rebuilt{}, err
+		return prompt.Sent{}, err
 	}
 	parts, err := store.RequestParts(ctx, prompt.PartsOf(record, round)...)
 	if err != nil {
-		return prompt.Rebuilt{}, err
+		return prompt.Sent{}, err
 	}
 	return prompt.Rebuild(record, definition.WithAnswerLimit(record.AnswerLimit), round, parts)
 }

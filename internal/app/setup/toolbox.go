@@ -45,16 +45,12 @@ func checkReserved(registry *tools.Registry) error {
 // KnownTools returns the tools that every worker with these settings has, and more. Use them for their names and
 // schemas: they cannot be run.
 func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error) {
-	registry, err := tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}),
-		Programs(cfg), more)...)
+	registry, err := tools.NewRegistry(slices.Concat(builtin.Known(), Programs(cfg), more)...)
 	if err == nil {
 		err = errors.Join(checkReserved(registry), configure(registry, cfg, false))
 	}
 	return registry, err
 }
-
-// noNotes is a note store for tools that are never run.
-type noNotes struct{ builtin.NoteStore }
 
 // notes stores the agents' notes in the database.
 type notes struct{ *journal.Store }

@@ -172,7 +172,7 @@ type ToolEnd struct {
 	Cut      bool     // Shown is not the whole result
 	Chars    int64    // length of the whole result in characters
 	Attached []string // descriptions of attachments
-	Took     time.Duration
+	Duration time.Duration
 }
 
 // Call runs a tool once with arguments from Check. Timeout and result limits are those of a turn without
@@ -191,7 +191,7 @@ func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments
 		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Arguments: json.RawMessage(args.Canonical),
 		IdempotencyKey: "call-" + rand.Text(),
 	}, tools.ExecuteOptions{Timeout: timeout, Log: a.log})
-	end := ToolEnd{Outcome: ending.Outcome, Took: time.Since(began)}
+	end := ToolEnd{Outcome: ending.Outcome, Duration: time.Since(began)}
 	r := ending.Result
 	taken := outputs.Take(outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete,
 		Size: r.RawBytes},

@@ -66,8 +66,8 @@ const eventPage = 500
 func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, turn turnkeeper.Turn,
 	after int64) error {
 	all := []views.Event{}
-	paper := newTranscript(s.Out)
-	defer paper.end()
+	printer := newEventPrinter(s.Out)
+	defer printer.end()
 	for {
 		page, err := store.Events(ctx, turn.ID, after, eventPage)
 		if err != nil {
@@ -77,7 +77,7 @@ func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, t
 			after = e.Seq
 			if s.JSON() {
 				all = append(all, views.OfEvent(e))
-			} else if err := paper.show(e); err != nil {
+			} else if err := printer.show(e); err != nil {
 				return err
 			}
 		}
@@ -102,8 +102,8 @@ func followEvents(ctx context.Context, s *shell.Session, db *database.Database, 
 	}
 	notifier, stop := follow.StartNotifier(ctx, db)
 	defer stop()
-	paper := newTranscript(s.Out)
-	defer paper.end()
+	printer := newEventPrinter(s.Out)
+	defer printer.end()
 	answered := s.Now()
 	for e, err := range stream.Follow(ctx, follow.EventSource{Store: db.Store, Bell: notifier}, turn.ID, after) {
 		switch {
@@ -118,7 +118,7 @@ func followEvents(ctx context.Context, s *shell.Session, db *database.Database, 
 		if s.JSON() {
 			err = shell.WriteJSONLine(s.Stdout, views.OfEvent(e))
 		} else {
-			err = paper.show(e)
+			err = printer.show(e)
 		}
 		if err != nil {
 			return err

@@ -127,7 +127,7 @@ func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, na
 	}
 	view := calledView{
 		agent.Name(), name, spec.Effect, json.RawMessage(args.Canonical), end.Outcome, end.Shown, end.Cut, end.Chars,
-		append([]string{}, end.Attached...), end.Took.Milliseconds(),
+		append([]string{}, end.Attached...), end.Duration.Milliseconds(),
 	}
 	err = s.Print(view, func() {
 		s.Out.Line("%s", term.Plain(end.Shown))
@@ -135,7 +135,7 @@ func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, na
 			s.Err.Line("%s", "attached: "+term.Plain(attached))
 		}
 		s.Err.Line("%s", s.Err.Paint(term.Dim, fmt.Sprintf("%s, %s after %s", name,
-			strings.ReplaceAll(string(end.Outcome), "_", " "), term.Exact(end.Took))))
+			strings.ReplaceAll(string(end.Outcome), "_", " "), term.Exact(end.Duration))))
 	})
 	if err != nil {
 		return err

@@ -222,15 +222,12 @@ func reference() string {
 	b.WriteString(toolsIntro)
 	row(&b, "Tool", "Effect", "Description for the model")
 	rule(&b, 3)
-	for _, tool := range builtin.All(builtin.Deps{Notes: noNotes{}}) {
+	for _, tool := range builtin.Known() {
 		spec := tool.Spec()
 		row(&b, code(spec.Name), string(spec.Effect), strings.Join(strings.Fields(spec.Description), " "))
 	}
 	return b.String()
 }
-
-// noNotes is a note store for describing the tools for notes.
-type noNotes struct{ builtin.NoteStore }
 
 func mapping(b *strings.Builder, keys []config.MappingKey) {
 	header(b)

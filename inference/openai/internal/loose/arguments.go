@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -38,4 +39,16 @@ func markInvalid(data json.RawMessage) (marked json.RawMessage) {
 		data = data[size:]
 	}
 	return marked
+}
+
+// Compact returns arguments without white space, and nothing for {}.
+func Compact(text string) string {
+	var out bytes.Buffer
+	if json.Compact(&out, []byte(text)) != nil {
+		return strings.TrimSpace(text)
+	}
+	if out.String() == "{}" {
+		return ""
+	}
+	return out.String()
 }

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// A transcript prints a turn's events as text, in order, as they come.
-type transcript struct {
+// An eventPrinter prints a turn's events as text, in order, as they come.
+type eventPrinter struct {
 	*term.Screen
 	kind   string          // of the streaming block
 	inLine bool            // the line is not ended
@@ -20,10 +20,10 @@ type transcript struct {
 	failed error           // of the newest write
 }
 
-func newTranscript(s *term.Screen) *transcript { return &transcript{Screen: s} }
+func newEventPrinter(s *term.Screen) *eventPrinter { return &eventPrinter{Screen: s} }
 
 // show prints one event. It returns the error of the write.
-func (p *transcript) show(e turnkeeper.Event) error {
+func (p *eventPrinter) show(e turnkeeper.Event) error {
 	switch e.Type {
 	case turnkeeper.EventTurnStart:
 		data := follow.DataOf[turnevents.TurnStartData](e)
@@ -76,14 +76,14 @@ func (p *transcript) show(e turnkeeper.Event) error {
 }
 
 // say prints a line: what happened, and details in a dim colour.
-func (p *transcript) say(t term.Tone, what, beside string) {
+func (p *eventPrinter) say(t term.Tone, what, beside string) {
 	p.endLine()
 	p.put(strings.TrimRight(p.Paint(t, what)+"  "+p.Paint(term.Dim, beside), " ") + "\n")
 }
 
-func (p *transcript) put(text string) { _, p.failed = fmt.Fprint(p.W, text) }
+func (p *eventPrinter) put(text string) { _, p.failed = fmt.Fprint(p.W, text) }
 
-func (p *transcript) endLine() {
+func (p *eventPrinter) endLine() {
 	if p.inLine {
 		p.put("\n")
 		p.inLine = false
@@ -91,9 +91,9 @@ func (p *transcript) endLine() {
 }
 
 // end ends the line.
-func (p *transcript) end() { p.endLine() }
+func (p *eventPrinter) end() { p.endLine() }
 
-func (p *transcript) round(e turnkeeper.Event) {
+func (p *eventPrinter) round(e turnkeeper.Event) {
 	data := follow.DataOf[turnevents.RoundStartData](e)
 	beside := ""
 	if data.Final {
@@ -102,7 +102,7 @@ func (p *transcript) round(e turnkeeper.Event) {
 	p.say(term.Bold, fmt.Sprintf("── round %d of %d", e.Round, data.Of), beside)
 }
 
-func (p *transcript) block(data turnevents.BlockStartData) {
+func (p *eventPrinter) block(data turnevents.BlockStartData) {
 	p.endLine()
 	p.kind = data.Kind
 	switch data.Kind {
@@ -118,7 +118,7 @@ func (p *transcript) block(data turnevents.BlockStartData) {
 }
 
 // stream prints more text of a block, with the model's line ends.
-func (p *transcript) stream(text string) {
+func (p *eventPrinter) stream(text string) {
 	if text == "" {
 		return
 	}
@@ -133,7 +133,7 @@ func (p *transcript) stream(text string) {
 	p.inLine = !strings.HasSuffix(text, "\n")
 }
 
-func (p *transcript) tool(data turnevents.ToolData) {
+func (p *eventPrinter) tool(data turnevents.ToolData) {
 	facts := string(data.State)
 	if data.Millis > 0 {
 		facts += " " + term.Exact(time.Duration(data.Millis)*time.Millisecond)
@@ -142,7 +142,7 @@ func (p *transcript) tool(data turnevents.ToolData) {
 		facts+"  "+term.OneLine(data.Preview, term.PreviewColumns))
 }
 
-func (p *transcript) notice(text string) {
+func (p *eventPrinter) notice(text string) {
 	p.endLine()
 	for line := range strings.Lines(text) {
 		p.put(strings.TrimRight(p.Paint(term.Dim, "  │ "+term.OneLine(line, 0)), " ") + "\n")
@@ -150,7 +150,7 @@ func (p *transcript) notice(text string) {
 }
 
 // last prints the end of the turn, and the reply unless it is the last text block.
-func (p *transcript) last(data turnevents.TurnEndData) {
+func (p *eventPrinter) last(data turnevents.TurnEndData) {
 	if data.Reply != "" && strings.TrimSpace(data.Reply) != strings.TrimSpace(p.text.String()) {
 		p.say(term.Bold, "reply", "")
 		p.put(strings.TrimRight(term.Plain(data.Reply), "\n") + "\n")

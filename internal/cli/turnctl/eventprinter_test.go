@@ -62,13 +62,13 @@ func TestTranscript(t *testing.T) {
 	for name, last := range map[string]turnkeeper.Event{"said": said, "summed": summed} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			paper := newTranscript(&term.Screen{W: &out})
+			printer := newEventPrinter(&term.Screen{W: &out})
 			for _, e := range append(events[:len(events):len(events)], last) {
-				if err := paper.show(e); err != nil {
+				if err := printer.show(e); err != nil {
 					t.Fatal(err)
 				}
 			}
-			paper.end()
+			printer.end()
 			golden.File(t, "testdata/events-"+name+".txt", out.String())
 			clitest.Harmless(t, out.String())
 		})
@@ -82,11 +82,11 @@ func TestEveryEventIsPrinted(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	show := func(e turnkeeper.Event) {
-		paper := newTranscript(&term.Screen{W: &b, Colour: true})
-		if err := paper.show(e); err != nil {
+		printer := newEventPrinter(&term.Screen{W: &b, Colour: true})
+		if err := printer.show(e); err != nil {
 			t.Fatal(err)
 		}
-		paper.end()
+		printer.end()
 	}
 	for _, row := range views.EventRows {
 		fmt.Fprintf(&b, "== %s\n", row.Type)
@@ -111,9 +111,9 @@ func TestATranscriptReportsLostWrites(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []turnkeeper.EventType{turnkeeper.EventTurnStart, turnkeeper.EventNotice,
 		turnkeeper.EventTurnComplete} {
-		paper := newTranscript(&term.Screen{W: broken{}})
+		printer := newEventPrinter(&term.Screen{W: broken{}})
 		data := json.RawMessage(`{"text":"a","reply":"b"}`)
-		if err := paper.show(turnkeeper.Event{Type: kind, Data: data}); !errors.Is(err, errBroken) {
+		if err := printer.show(turnkeeper.Event{Type: kind, Data: data}); !errors.Is(err, errBroken) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
