@@ -41,11 +41,12 @@ var targets = []Target{
 		Name: "grant",
 		Queries: []string{"Snapshot", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs",
 			"GiveBackJobs", "GiveUpGrants"},
-		Functions: []string{"lease_over", "heartbeat_overdue", "lane_pauses", "oldest_waiting", "waits_behind",
+		Functions: []string{"lease_over", "heartbeat_overdue", "lane_pauses", "backs_off", "rank_from_now",
+			"pause_ends", "oldest_waiting", "waits_behind",
 			"check_granted", "worker_gone", "owner_gone",
 			"counts_as_loss", "worker_present", "lane_waits", "forget_lanes", "forget_unused", "move_lanes",
 			"move_lanes_of", "park_old"},
-		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
+		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestAMessageBehind|TestLanesThatBack|TestAPauseThat|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
 	{
@@ -121,6 +122,7 @@ var targets = []Target{
 		Go: []Code{
 			{File: "agentturn/durability.go"}, {"agentturn/reads.go", []string{"executor.runReads"}},
 			{"agentturn/execution.go", []string{"execution.ask"}},
+			{File: "agentturn/early.go"}, {File: "agentturn/kept.go"},
 		},
 		Tests: []string{"./agentturn"},
 	},
@@ -360,7 +362,7 @@ var targets = []Target{
 		Name: "pieces",
 		Go: []Code{
 			{File: "inference/openai/completions/pieces.go"}, {File: "inference/openai/completions/elsewhere.go"},
-			{File: "inference/finish.go"},
+			{File: "inference/openai/completions/plain.go"}, {File: "inference/finish.go"},
 			{"agentturn/planner.go", []string{"doubtAbout", "planner.verdict"}},
 		},
 		Tests: []string{"./inference/openai", "./agentturn"},
