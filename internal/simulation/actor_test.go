@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +14,10 @@ import (
 // goroutines.
 type actor struct {
 	*rand.Rand
-	env *env
-	p   *process // nil: a client, or the faults
+	env      *env
+	p        *process // nil: a client, or the faults
+	state    uint64
+	branches atomic.Uint64
 }
 
 // The kinds of actors.
@@ -31,6 +34,7 @@ const (
 	kindCall
 	kindServer
 	kindPeople
+	kindBranch
 )
 
 func (e *env) actor(p *process, kind uint64, ids ...uint64) *actor {
@@ -39,13 +43,12 @@ func (e *env) actor(p *process, kind uint64, ids ...uint64) *actor {
 		state = (state^id)*0xbf58476d1ce4e5b9 + kind
 		state ^= state >> 31
 	}
-	return &actor{rand.New(&stream{numbers: rand.NewPCG(e.seed, state)}), e, p}
+	return &actor{Rand: rand.New(&stream{numbers: rand.NewPCG(e.seed, state)}), env: e, p: p, state: state}
 }
 
-// branch returns an actor for a goroutine that may outlive the actor's own.
-func (a *actor) branch() *actor {
-	return &actor{rand.New(&stream{numbers: rand.NewPCG(a.Uint64(), a.Uint64())}), a.env, a.p}
-}
+// branch returns an actor for a goroutine of the actor, which may outlive it. It takes no number of the actor's, which
+// may act at the same time.
+func (a *actor) branch() *actor { return a.env.actor(a.p, kindBranch, a.state, a.branches.Add(1)) }
 
 // A stream of random numbers may be used by several goroutines, one after the other.
 type stream struct {
