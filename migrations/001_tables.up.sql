@@ -155,7 +155,7 @@ return case when isfinite(due_at) -- a check refuses the others
     then to_timestamp((extract(epoch from due_at - timestamptz '1970-01-01 00:00:00+00') - priority)::float8)
     else due_at end;
 
--- The time of which a rank is, given its priority: the inverse of rank_of.
+-- The time from which a rank was computed with this priority: the inverse of rank_of.
 create function turnkeeper.time_of(p_rank timestamptz, p_priority integer) returns timestamptz stable language sql
 return p_rank + make_interval(secs => p_priority);
 

@@ -458,13 +458,13 @@ create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
 stable language sql return not_before > statement_timestamp()
     and not_before <= statement_timestamp() + interval '130 s';
 
--- Whether a message with a queue_rank waits for its next try. It is the head of a lane that pauses, and no more than a
--- tick need know of it: ReadyMessages asks the lane.
+-- Whether a message with a queue_rank waits for its next try after a failed turn. It keeps such messages out of the
+-- messages that a tick looks at; whether a lane pauses is decided by its lease alone.
 create function turnkeeper.backs_off(queue_rank timestamptz, priority integer) returns boolean
 stable language sql return turnkeeper.lane_pauses(turnkeeper.time_of(queue_rank, priority));
 
--- The queue_rank of a waiting message that nothing delays from now on, or that changes its lane: a message that waits
--- for its next try in a lane that no longer pauses, or that waits for it after the clock was set back, waits since now.
+-- The queue_rank of a message whose lane's pause ends early, or that moves to another lane. If it was waiting for its
+-- next try, it waits from now on instead. A message that is not due keeps its rank.
 create function turnkeeper.rank_from_now(p_message turnkeeper.messages) returns timestamptz
 stable language plpgsql as $$
 declare
@@ -478,11 +478,11 @@ end $$;
 -- of those without a queue_rank, from the rank p_from on, and as many of the others that are due. Whoever gives a
 -- p_from must know which messages without a queue_rank have a lower rank: see grants.floor.
 --
--- It passes over messages of the agents p_without and of lanes that pause, and over those that wait for their next try:
--- whoever ends the pause of a lane makes these due (see pause_ends). If it finds fewer than max_rows without a
--- queue_rank because it does not pass over more than p_passed, it returns a row without an id, which has the rank of
--- the last that it looked at. With p_passed it also returns messages whose next try is too far away, because the clock
--- was set back.
+-- It skips messages of the agents p_without, messages of lanes that pause, and messages that wait for their next try.
+-- When a pause ends early, the trigger pause_ends makes the lane's messages due. The function skips at most p_passed
+-- messages without a queue_rank. If it stops there with fewer than max_rows, it also returns a row without an id, with
+-- the rank of the last message that it read. With p_passed it also returns messages whose next try is too far away
+-- because the clock was set back.
 --
 -- The settings keep the planner from sorting the whole inbox, which it would do while a new table has no statistics.
 create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity',
@@ -559,8 +559,8 @@ end $$;
 -- Lanes and leases
 ----------------------------------------------------------------------------------------------------
 
--- Make the messages of a lane due whose pause ends early. It passes over one that its sender has locked, which then
--- waits for its next try.
+-- When the pause of a lane ends early, make its messages due. A message that its sender has locked is skipped: it waits
+-- until the time of its next try.
 create function turnkeeper.pause_ends() returns trigger language plpgsql as $$
 begin
     update turnkeeper.messages m set queue_rank = turnkeeper.rank_from_now(m) where m.id in (

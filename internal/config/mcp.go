@@ -125,8 +125,8 @@ func (r *fileReader) refuseBackground(where string, v *strictyaml.Node, s MCPSer
 	}
 }
 
-// refuseReads reports each tool that sets early or cache although its settings rule out effect none, whatever the
-// server's hints say.
+// refuseReads reports each tool that sets early or cache but whose own settings give it another effect than none. The
+// hints of the server cannot change that.
 func (r *fileReader) refuseReads(where string, v *strictyaml.Node, s MCPServer) {
 	waits := ""
 	if s.Elicitation == ElicitAsk {

@@ -66,7 +66,8 @@ func TestLanesThatBackOffCostNothing(t *testing.T) {
 	}
 }
 
-// The head of a lane whose pause ends is found by a partial look, whoever ends the pause, and whatever its priority.
+// When the pause of a lane ends, a partial look finds the lane's head, however the pause ends and whatever the priority
+// of the message.
 func TestAPauseThatEndsIsSeen(t *testing.T) {
 	for _, priority := range []int{0, 1000, -1000} {
 		for name, end := range map[string]string{

@@ -45,13 +45,13 @@ type Tick struct {
 
 // A floor is where partial looks begin. Each full look notes it. No message without a queue_rank waits, or will wait,
 // with a lower rank than waiting: messages that were visible have it, and those that were not yet visible were accepted
-// by transactions that began after an earlier look, and are due no earlier than that. A grant that becomes visible more
-// than lateCommit after it was made is found by the next full look, and so are the messages behind the head of a lane
-// that paused, of which it may have passed over some.
+// by transactions that began after an earlier look, and are due no earlier than that. The exceptions are found by the
+// next full look: a grant that becomes visible more than lateCommit after it was made, and messages that the last full
+// look skipped because their lanes paused.
 type floor struct {
 	mu            sync.Mutex
 	waiting, held time.Time
-	passedSome    bool          // it is exact for lanes that did not pause only
+	passedSome    bool          // the last full look skipped messages of lanes that paused
 	looks         []past        // newest last, at most maxLooks
 	ttl           time.Duration // of the leases that this process grants; 0: not known yet
 	room          int           // free slots that the last look found
