@@ -159,6 +159,10 @@ return case when isfinite(due_at) -- a check refuses the others
 create function turnkeeper.time_of(p_rank timestamptz, p_priority integer) returns timestamptz stable language sql
 return p_rank + make_interval(secs => p_priority);
 
+-- The rank of a message with the lowest priority that is due at a time. No message that is due then has a later one.
+create function turnkeeper.last_rank(p_due_at timestamptz) returns timestamptz stable language sql
+return turnkeeper.rank_of(p_due_at, -1000);
+
 -- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An
 -- empty user_name means no user. The same rule is ConversationKey.CheckUser in Go.
 create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql

@@ -19,6 +19,7 @@ drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.not
     turnkeeper.lease_may_go,
     turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits,
     turnkeeper.pause_ends, turnkeeper.rank_from_now, turnkeeper.backs_off, turnkeeper.lane_pauses,
+    turnkeeper.longest_pause,
     turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due,
     turnkeeper.enqueue_response, turnkeeper.repeated_response, turnkeeper.create_conversation,
     turnkeeper.use_conversation, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,

@@ -452,11 +452,14 @@ create trigger message_is_late before insert on turnkeeper.messages
 create function turnkeeper.is_due(due_at timestamptz, accepted_at timestamptz) returns boolean stable language sql
 return due_at <= greatest(statement_timestamp(), accepted_at);
 
--- Whether a lane pauses after a failed turn. No pause is longer than 120 s, so a later not_before was written before
--- the clock was set back. Null: it never paused.
+-- No lane pauses for longer after a failed turn: the longest pause is 120 s. A later end was written before the clock
+-- was set back.
+create function turnkeeper.longest_pause() returns interval immutable language sql return interval '130 s';
+
+-- Whether a lane pauses after a failed turn. Null: it never paused.
 create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
 stable language sql return not_before > statement_timestamp()
-    and not_before <= statement_timestamp() + interval '130 s';
+    and not_before <= statement_timestamp() + turnkeeper.longest_pause();
 
 -- Whether a message with a queue_rank waits for its next try after a failed turn. It keeps such messages out of the
 -- messages that a tick looks at; whether a lane pauses is decided by its lease alone.
@@ -517,13 +520,13 @@ begin
             union all
             (select m.* from turnkeeper.messages m
              where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority >= 0 and p_passed > 0
-               and m.queue_rank > statement_timestamp() + interval '130 s'
+               and m.queue_rank > statement_timestamp() + turnkeeper.longest_pause()
                and turnkeeper.is_due(m.due_at, m.accepted_at)
              order by m.queue_rank, m.id limit v_scan)
             union all
             (select m.* from turnkeeper.messages m
              where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority < 0
-               and m.queue_rank <= statement_timestamp() + interval '1002 s'
+               and m.queue_rank <= turnkeeper.last_rank(statement_timestamp() + interval '2 s')
                and turnkeeper.is_due(m.due_at, m.accepted_at) and not turnkeeper.backs_off(m.queue_rank, m.priority)
              order by m.queue_rank, m.id limit v_scan)) o
         where o.agent <> all(p_without)

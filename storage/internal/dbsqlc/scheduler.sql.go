@@ -713,7 +713,7 @@ with recursive near as materialized (
     union all
     select d.lane, d.id, d.rank, d.place -- behind one with a higher priority that is not due yet
     from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane = jumps.lane and m.rank <= statement_timestamp() + interval '1000 s'
+        where m.state = 'waiting' and m.lane = jumps.lane and m.rank <= turnkeeper.last_rank(statement_timestamp())
           and turnkeeper.is_due(m.due_at, m.accepted_at)
         order by m.rank, m.id limit 1) d
     where not jumps.due
