@@ -16,7 +16,7 @@ create table turnkeeper.settings (
     max_message_bytes       integer not null default 65536 check (max_message_bytes between 1 and 16777216),
     -- higher ones need the right to operate
     max_sender_priority     integer not null default 0 check (max_sender_priority between 0 and 1000),
-    poll_interval           interval check (poll_interval > interval '0' and poll_interval <= interval '1 day'),
+    poll_interval           interval check (poll_interval > interval '0' and poll_interval <= interval '1 hour'),
     max_dispatches_per_tick integer check (max_dispatches_per_tick between 1 and 10000),
     paused_at               timestamptz, -- no turn is granted while this is set
     paused_reason           text,

@@ -775,19 +775,24 @@ begin
 end $$;
 
 ----------------------------------------------------------------------------------------------------
--- Lost workers. These functions work even if the clock is set back by any amount: a time that is more than 10 s in the
--- future was written before that. Smaller adjustments are ignored.
+-- Lost workers. These functions work even if the clock is set back by any amount: a time that is yet to
+-- come was written before that. Smaller adjustments are ignored.
 ----------------------------------------------------------------------------------------------------
+
+-- Whether the time of a past event is in the future by more than 10 s: the clock was set back since. Null: it has not
+-- happened.
+create function turnkeeper.yet_to_come(p_at timestamptz) returns boolean
+stable language sql return p_at > statement_timestamp() + interval '10 s';
 
 -- Whether a lease has expired. A lease that was granted in the future has: after the clock is set back, the scheduler
 -- holds off for a whole lease.
 create function turnkeeper.lease_over(granted_at timestamptz, lease_until timestamptz) returns boolean
-stable language sql return lease_until <= statement_timestamp() or granted_at > statement_timestamp() + interval '10 s';
+stable language sql return lease_until <= statement_timestamp() or turnkeeper.yet_to_come(granted_at);
 
 -- Whether a worker has been silent for takeover_after; never if that is 0.
 create function turnkeeper.heartbeat_overdue(beat_at timestamptz, takeover_after interval) returns boolean
 stable language sql return takeover_after > interval '0'
-    and (beat_at + takeover_after <= statement_timestamp() or beat_at > statement_timestamp() + interval '10 s');
+    and (beat_at + takeover_after <= statement_timestamp() or turnkeeper.yet_to_come(beat_at));
 
 -- Since when a worker has been silent: since its newest heartbeat, or since the database was available again after
 -- that.
@@ -830,7 +835,7 @@ create function turnkeeper.counts_as_loss(
         p_beat timestamptz
 ) returns boolean stable language sql return p_until <= p_ended
     or p_stopped is not null
-    or (p_beat is null or p_beat <= p_ended or p_beat > statement_timestamp() + interval '10 s')
+    or (p_beat is null or p_beat <= p_ended or turnkeeper.yet_to_come(p_beat))
        and (not turnkeeper.worker_present(p_worker)
            or turnkeeper.silent_from(p_beat) + (p_until - p_granted) <= statement_timestamp());
 
@@ -839,14 +844,14 @@ create function turnkeeper.counts_as_loss(
 create function turnkeeper.run_overdue(claimed_at timestamptz, deadline timestamptz, time_limit interval,
     beat_at timestamptz) returns boolean
 stable language sql return deadline + interval '30 s' <= statement_timestamp()
-    or (claimed_at > statement_timestamp() + interval '10 s'
-        and (beat_at is null or beat_at > statement_timestamp() + interval '10 s'
+    or (turnkeeper.yet_to_come(claimed_at)
+        and (beat_at is null or turnkeeper.yet_to_come(beat_at)
              or beat_at + time_limit + interval '30 s' <= statement_timestamp()));
 
 -- Whether a job was fetched so long ago that its call should have been claimed.
 create function turnkeeper.fetch_overlooked(attempted_at timestamptz) returns boolean
 stable language sql return attempted_at + interval '5 minutes' <= statement_timestamp()
-    or attempted_at > statement_timestamp() + interval '10 s';
+    or turnkeeper.yet_to_come(attempted_at);
 
 -- Whether any detached call looks lost. It is a function so that most ticks run only its first queries.
 create function turnkeeper.calls_lost() returns boolean stable language plpgsql as $$
@@ -1233,7 +1238,7 @@ declare
 begin
     if not turnkeeper.chain_down(p_models) or exists (select from turnkeeper.model_health m
             where m.model = any(p_models) and (m.until <= statement_timestamp()
-                or m.changed_at > statement_timestamp() + interval '10 s')
+                or turnkeeper.yet_to_come(m.changed_at))
               and not exists (select from turnkeeper.leases l where l.grant_id = m.probe_grant)) then
         return;
     end if;

@@ -41,6 +41,16 @@ func (s Setting) Usage() string {
 	return usage + " [" + s.Env + "]"
 }
 
+// Named returns the setting with a key of the config file. It panics if there is none.
+func Named(key string) Setting {
+	list := Settings()
+	return list[slices.IndexFunc(list, func(s Setting) bool { return s.Name == key })]
+}
+
+// Check returns an error if the setting does not accept a value in the form of the config file. The error begins with
+// "it", which stands for the value.
+func (s Setting) Check(value string) error { return s.set(Default(), value) }
+
 // IsBool reports whether the flag needs no value; without one it means true.
 func (s Setting) IsBool() bool { return s.Type == "true or false" }
 

@@ -20,6 +20,9 @@ const (
 	moment = time.Millisecond
 )
 
+// LargestMessage is the upper bound of the setting max_message_bytes. The table of messages has the same bound.
+const LargestMessage = 16 << 20
+
 // Settings returns the table of settings, in the order of the reference. It does not include mappings,
 // which only the config file can have: see ProviderKeys and its neighbours.
 func Settings() []Setting {
@@ -95,7 +98,7 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.MaxDispatchesPerTick }, 1, 10000, Setting{
 			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns",
 			Doc: "Maximum number of turns that one tick of the scheduler dispatches; the next tick follows at once."}),
-		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, 16<<20, Setting{
+		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, LargestMessage, Setting{
 			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "Maximum length of a message."}),
 		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
 			Name: "max_result_memory", Group: "Process", Unit: "MiB",

@@ -146,9 +146,6 @@ func (t *tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snap
 	return sit, locked, err
 }
 
-// leastSilence is the minimum time for which a worker counts as live.
-const leastSilence = 15 * time.Second
-
 func (s *state) situation(now time.Time) granting.Snapshot {
 	sit := granting.Snapshot{
 		Now: now, Timeline: s.timeline, SeenTimeline: s.seenTimeline, LastTickAt: s.lastTickAt,
@@ -180,7 +177,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	}
 	sit.Spawns = s.spawnsToSettle(now)
 	for _, w := range s.workers {
-		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) &&
+		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, presence.SilentAfter)).After(now) &&
 			!yetToCome(w.BeatAt, now) {
 			sit.FreeSlots += w.Slots
 		}
@@ -203,9 +200,8 @@ func due(sched *turnkeeper.Schedule, now time.Time) bool {
 	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
 }
 
-// yetToCome reports whether the time of a past event is more than a minute in the future, because
-// the clock was set back. After such a step, callers wait for the length of a lease.
-func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(time.Minute)) }
+// yetToCome is the function yet_to_come of the schema.
+func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(10 * time.Second)) }
 
 // isLost reports whether the lease has lapsed, or the worker that took its job is silent.
 func (s *state) isLost(l *leaseRow, now time.Time) bool {

@@ -179,6 +179,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"a transactional call commits with its record", transact},
 		{"a failed transactional call is rolled back and recorded", transactFailure},
 		{"a clock set back blocks no lane", clockBackLease},
+		{"a clock adjusted by seconds loses no grant", clockAdjusted},
 		{"a clock set back blocks no message", clockBackMessage},
 		{"missed slots collapse into one", slotsCollapse},
 		{"a slot becomes one message", slotOnce},

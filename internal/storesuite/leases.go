@@ -498,6 +498,15 @@ func (e *env) countSilence() (sit granting.Snapshot) {
 	return sit
 }
 
+// clockAdjusted sets the clock back by less and by more than what counts as a step.
+func clockAdjusted(e *env) {
+	e.turn()
+	e.Pass(-9 * time.Second)
+	equal(e, "the grant seems lost", e.countSilence().Lost, false)
+	e.Pass(-2 * time.Second)
+	equal(e, "the grant of the future seems lost", e.countSilence().Lost, true)
+}
+
 // clockBackLease sets the clock back by an hour after a worker died: by the clock, its lease and its
 // heartbeat would be valid for another hour.
 func clockBackLease(e *env) {

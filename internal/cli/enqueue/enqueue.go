@@ -145,7 +145,7 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	// Check what needs no database. The database checks the configured size limit.
-	if err := e.message.Check(shell.LargestMessage); err != nil {
+	if err := e.message.Check(config.LargestMessage); err != nil {
 		return err
 	}
 	return e.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {

@@ -135,7 +135,3 @@ func OneOf(flag, word string, words []string) error {
 	}
 	return Misused("%s is %q: it must be one of %s", flag, word, strings.Join(words, ", "))
 }
-
-// LargestMessage is the maximum number of bytes read from standard input: the upper bound of the setting
-// max_message_bytes.
-const LargestMessage = 16 << 20

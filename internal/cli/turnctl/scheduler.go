@@ -2,6 +2,7 @@ package turnctl
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -74,19 +75,25 @@ all workers have been restarted since.`,
 }
 
 func setSchedulerCommand(s *shell.Session) *cobra.Command {
+	pollInterval, maxDispatches := config.Named("poll_interval"), config.Named("max_dispatches_per_tick")
 	var poll time.Duration
 	var dispatches int
 	cmd := &cobra.Command{
 		Use: "set", Short: "Change the scheduler's pace while it runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pollGiven, dispatchesGiven := cmd.Flags().Changed("poll-interval"), cmd.Flags().Changed("max-dispatches")
-			switch {
-			case !pollGiven && !dispatchesGiven:
+			if !pollGiven && !dispatchesGiven {
 				return shell.Misused("give --poll-interval, --max-dispatches, or both")
-			case pollGiven && (poll < 10*time.Millisecond || poll > time.Hour):
-				return shell.Misused("--poll-interval is %s: it must be 10ms to 1h", poll)
-			case dispatchesGiven && (dispatches < 1 || dispatches > 10_000):
-				return shell.Misused("--max-dispatches is %d: it must be 1 to 10000", dispatches)
+			}
+			if pollGiven {
+				if err := pollInterval.Check(poll.String()); err != nil {
+					return shell.Misused("--poll-interval is %s: %w", poll, err)
+				}
+			}
+			if dispatchesGiven {
+				if err := maxDispatches.Check(fmt.Sprint(dispatches)); err != nil {
+					return shell.Misused("--max-dispatches is %d: %w", dispatches, err)
+				}
 			}
 			return changeScheduler(cmd.Context(), s, func(store *operate.Store) error {
 				return store.SetScheduler(cmd.Context(), poll, dispatches)
@@ -94,8 +101,9 @@ func setSchedulerCommand(s *shell.Session) *cobra.Command {
 		},
 	}
 	shell.DurationFlag(cmd.Flags(), &poll, "poll-interval", 0,
-		"how often to look for work without a notification, 10ms to 1h")
-	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0, "the maximum number of turns that one tick grants, 1 to 10000")
+		"how often to look for work without a notification, "+pollInterval.Bounds)
+	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0,
+		"the maximum number of turns that one tick grants, "+maxDispatches.Bounds)
 	return cmd
 }
 
