@@ -32,7 +32,7 @@ type change struct {
 	answers  []storedRound // oldest first
 	results  []storedResult
 	starts   []storedStart
-	answered answers               // of models
+	answered proofs                // of models
 	states   callStates            // of the calls, after the change
 	parts    []turnlog.RequestPart // that it stores
 
@@ -76,11 +76,11 @@ type end struct {
 	turnlog.Outcome
 	turnlog.DispatchEnd
 	calls    string // of the reply
-	answered answers
+	answered proofs
 }
 
-// answers are models that answered, each with what that proves: see the function note_models.
-type answers struct {
+// proofs are models that answered, each with what its answer proves: see the function note_models.
+type proofs struct {
 	models []string
 	proofs []int64
 }
@@ -91,9 +91,9 @@ const (
 	proofRefusal = -1
 )
 
-// answersOf returns the answers of an entry of a turn.
-func answersOf(e turnlog.Entry, turn turnkeeper.TurnID) answers {
-	a := answers{models: []string{}, proofs: []int64{}}
+// proofsOf returns the proofs of an entry of a turn.
+func proofsOf(e turnlog.Entry, turn turnkeeper.TurnID) proofs {
+	a := proofs{models: []string{}, proofs: []int64{}}
 	for _, kind := range []struct {
 		models []string
 		proof  int64
@@ -192,9 +192,9 @@ func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.DispatchEnd) (*
 			RunArgs: w.clean(s.RunArgs),
 		})
 	}
-	var answered answers
+	var answered proofs
 	if !notesModels(e) {
-		answered = answersOf(e, w.grant.TurnID)
+		answered = proofsOf(e, w.grant.TurnID)
 	}
 	if o := e.Outcome; o != nil {
 		c.end = &end{Outcome: w.store.cleaned(*o), DispatchEnd: ending, answered: answered}
@@ -457,7 +457,7 @@ func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.E
 	if !notesModels(e) {
 		return nil
 	}
-	answered := answersOf(e, w.grant.TurnID)
+	answered := proofsOf(e, w.grant.TurnID)
 	p := dbsqlc.NoteModelsParams{
 		Turn: int64(w.grant.TurnID), Answered: answered.models, Proofs: answered.proofs,
 		Failed: []string{}, Seen: []int32{}, Classes: []string{}, Errors: []string{}, Asked: []time.Duration{},
