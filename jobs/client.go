@@ -110,15 +110,20 @@ func riverLogger(log *zap.Logger) *slog.Logger {
 // Migrate applies the missing migrations, including River's, and returns the applied
 // ones except River's. Any number of processes may call it at once.
 func Migrate(ctx context.Context, store *storage.DB, log *zap.Logger) ([]storage.Migration, error) {
-	return store.Migrate(ctx, func(ctx context.Context) error {
-		migrator, err := rivermigrate.New(riverpgxv5.New(store.Pool()), &rivermigrate.Config{
-			Schema: storage.Schema,
-			Logger: riverLogger(log),
-		})
-		if err != nil {
-			return err
-		}
-		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-		return err
+	migrator, err := rivermigrate.New(riverpgxv5.New(store.Pool()), &rivermigrate.Config{
+		Line:   riverdriver.MigrationLineMain,
+		Schema: storage.Schema,
+		Logger: riverLogger(log),
 	})
+	if err != nil {
+		return nil, err
+	}
+	river := storage.RiverMigrations{Line: riverdriver.MigrationLineMain, Apply: func(ctx context.Context) error {
+		_, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		return err
+	}}
+	for _, m := range migrator.AllVersions() {
+		river.Versions = append(river.Versions, m.Version)
+	}
+	return store.Migrate(ctx, river)
 }

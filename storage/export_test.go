@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// MigrationLock is the advisory lock of migrations.
+const MigrationLock = int64(migrationLock)
+
 // SetMigrations replaces the migrations of the store with those of another program.
 func (s *DB) SetMigrations(files fs.FS) { s.files = files }
 

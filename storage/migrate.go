@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
@@ -37,25 +38,38 @@ type Migration struct {
 	OldestProgram int
 }
 
-// Migrate applies the missing migrations and returns them. river migrates River's
-// tables; it runs first, under the same lock. So any number of processes may call
-// Migrate at once. Each file is one transaction. It waits for locks with a short
-// timeout and retries, so that running work is not blocked. If the schema is too new
-// for this program, Migrate fails and changes nothing.
-func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]Migration, error) {
+// RiverMigrations are the migrations of River's tables that this program knows.
+type RiverMigrations struct {
+	Line     string
+	Versions []int
+	Apply    func(context.Context) error // applies those that are missing
+}
+
+// Migrate applies the missing migrations and returns them. River's run first, under the
+// same lock. So any number of processes may call Migrate at once. Each file is one
+// transaction. It waits for locks with a short timeout and retries, so that running work
+// is not blocked. If nothing is missing, as at most starts, it does not take the lock. If
+// the schema is too new for this program, Migrate fails and changes nothing.
+func (s *DB) Migrate(ctx context.Context, river RiverMigrations) ([]Migration, error) {
+	all, err := compatible(s.Migrations(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(all, func(m Migration) bool { return !m.Applied }) {
+		if current, err := restIsCurrent(ctx, s.core.Pool, river); err != nil || current {
+			return nil, err
+		}
+	}
 	var applied []Migration
-	err := s.underMigrationLock(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err = s.underMigrationLock(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := prepareSchema(ctx, conn); err != nil {
 			return err
 		}
-		all, err := s.listMigrations(ctx, conn)
-		if err == nil {
-			err = CheckCompatible(all)
-		}
+		all, err := compatible(s.listMigrations(ctx, conn))
 		if err != nil {
 			return err
 		}
-		if err := river(ctx); err != nil {
+		if err := river.Apply(ctx); err != nil {
 			return fmt.Errorf("migrating River's tables: %w", err)
 		}
 		for _, m := range all {
@@ -72,12 +86,28 @@ func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]
 	return applied, err
 }
 
+// restIsCurrent reports whether River's migrations are applied, and revokePublic has nothing to do.
+func restIsCurrent(ctx context.Context, pool *pgxpool.Pool, river RiverMigrations) (current bool, err error) {
+	err = pool.QueryRow(ctx, "select not "+publicExecutes+` and $1::int[] <@ array(
+		select version::int from turnkeeper.river_migration where line = $2)`, river.Versions, river.Line).Scan(&current)
+	if missing, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains(undefined, missing.Code) {
+		return false, nil
+	}
+	return current, pg.Translate(err)
+}
+
+// undefined are the SQLSTATEs of a table and a column that do not exist. River's first migrations had no lines.
+var undefined = []string{"42P01", "42703"}
+
+// publicExecutes is a condition: the role PUBLIC may execute a function of the schema.
+const publicExecutes = `exists (select from pg_proc p where p.pronamespace = 'turnkeeper'::regnamespace
+	and has_function_privilege('public', p.oid, 'execute'))`
+
 // revokePublic takes the right to execute functions of the schema from the role PUBLIC, which has it on each new
 // function, River's too. Rights of other roles stay.
 func revokePublic(ctx context.Context, conn *pgxpool.Conn) error {
 	var open bool
-	err := conn.QueryRow(ctx, `select exists (select from pg_proc p where p.pronamespace = 'turnkeeper'::regnamespace
-		and has_function_privilege('public', p.oid, 'execute'))`).Scan(&open)
+	err := conn.QueryRow(ctx, "select "+publicExecutes).Scan(&open)
 	if err == nil && open {
 		_, err = conn.Exec(ctx, "revoke execute on all routines in schema turnkeeper from public")
 	}
@@ -290,6 +320,14 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migrati
 // ErrNewerSchema means that a newer program has changed the schema so that this
 // program cannot work with it.
 var ErrNewerSchema = errors.New("the database's schema is too new for this program")
+
+// compatible returns the migrations all, and the error of CheckCompatible.
+func compatible(all []Migration, err error) ([]Migration, error) {
+	if err == nil {
+		err = CheckCompatible(all)
+	}
+	return all, err
+}
 
 // CheckCompatible fails with ErrNewerSchema unless this program can work with a database
 // that has the migrations all, as returned by Migrations. It can if the newer ones name

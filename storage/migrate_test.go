@@ -1,7 +1,10 @@
 package storage_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"testing"
 
@@ -43,6 +46,67 @@ func TestMigrateByTwoProcessesAtOnce(t *testing.T) {
 	again, err := storagetest.Migrate(t.Context(), store.DB)
 	if err != nil || len(again) != 0 {
 		t.Errorf("migrated again: %v, error %v", again, err)
+	}
+}
+
+// TestMigrateTakesTheLockOnlyIfSomethingIsMissing migrates while another session holds the lock.
+func TestMigrateTakesTheLockOnlyIfSomethingIsMissing(t *testing.T) {
+	one, _ := newer("-- Oldest program: 1\ncreate table turnkeeper.next ();")
+	const river = "turnkeeper.river_migration"
+	for name, c := range map[string]struct {
+		sql   string // what another has done
+		files fs.FS  // nil: those of this program
+		waits bool
+	}{
+		"a current schema":          {},
+		"River's tables are newer":  {sql: "insert into " + river + " (line, version) values ('main', 999)"},
+		"a migration is missing":    {files: one, waits: true},
+		"one of River's is missing": {"delete from " + river + " where version > 5", nil, true},
+		"River's have no lines":     {"alter table " + river + " rename line to gone", nil, true},
+		"River's table is missing":  {"alter table " + river + " rename to gone", nil, true},
+		"PUBLIC may execute a function": {"create function turnkeeper.f() returns int language sql as 'select 1'",
+			nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			if c.sql != "" {
+				h.Exec(c.sql)
+			}
+			if c.files != nil {
+				h.SetMigrations(c.files)
+			}
+			other, err := h.Pool().Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = other.Hijack().Close(context.Background()) }()
+			if _, err := other.Exec(t.Context(), "select pg_advisory_lock($1)", storage.MigrationLock); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := storagetest.Migrate(ctx, h.Store.DB)
+				ended <- err
+			}()
+			const waits = `select exists (select from pg_stat_activity where datname = current_database()
+				and pid <> pg_backend_pid() and query ~ 'pg_try_advisory_lock')`
+			for !storagetest.One[bool](h, waits) {
+				select {
+				case err := <-ended:
+					if err != nil || c.waits {
+						t.Errorf("it did not wait for the lock, error %v", err)
+					}
+					return
+				default:
+				}
+			}
+			cancel()
+			if err := <-ended; !c.waits || !errors.Is(err, context.Canceled) {
+				t.Errorf("it waited for the lock, error %v", err)
+			}
+		})
 	}
 }
 

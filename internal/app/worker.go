@@ -231,14 +231,7 @@ func (w *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	warnOfEncoding(ctx, w.store.Store, w.log)
-	if w.cfg.MigrateOnStart {
-		if _, err := setup.Migrate(ctx, w.db); err != nil {
-			return err
-		}
-	} else if err := w.db.CheckSchema(ctx); err != nil {
-		return err
-	}
-	if err := w.store.CheckTables(ctx); err != nil {
+	if err := w.prepareSchema(ctx); err != nil {
 		return err
 	}
 	if err := w.warnOfNoToken(ctx); err != nil {
@@ -256,6 +249,18 @@ func (w *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	return w.prepareTurns()
+}
+
+// prepareSchema migrates the schema if the settings say so, and checks that it is complete.
+func (w *worker) prepareSchema(ctx context.Context) error {
+	if w.cfg.MigrateOnStart {
+		_, err := setup.Migrate(ctx, w.db)
+		return err
+	}
+	if err := w.db.CheckSchema(ctx); err != nil {
+		return err
+	}
+	return w.store.CheckTables(ctx)
 }
 
 // applySenderLimits stores the limits on messages, which the database checks.

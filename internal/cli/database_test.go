@@ -462,9 +462,12 @@ func TestCheckShowsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
 	store.Submit("echo", "", "hello")
-	if got := run(t, turnctl.Program(), env, "", "check"); got.code != 0 || !strings.HasSuffix(got.stdout,
-		" promises hold\n") || strings.Contains(got.stdout, "BROKEN") {
-		t.Errorf("unbroken: %+v", got)
+	for _, flags := range [][]string{nil, {"--at-rest"}} {
+		got := run(t, turnctl.Program(), env, "", append([]string{"check"}, flags...)...)
+		if got.code != 0 || !strings.HasSuffix(got.stdout, " promises hold\n") || strings.Contains(got.stdout,
+			"BROKEN") || strings.Contains(got.stdout, "no turn runs\n") != (flags != nil) {
+			t.Errorf("unbroken, with the flags %v: %+v", flags, got)
+		}
 	}
 	store.Exec("update turnkeeper.messages set body = ' '")
 	got := run(t, turnctl.Program(), env, "", "check")

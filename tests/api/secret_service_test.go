@@ -74,7 +74,7 @@ mcp_servers:
 	token = token[strings.LastIndexAny(token, " \n")+1:]
 	w := e.StartWorker()
 	places := map[string]string{}
-	message := e.Enqueue("clerk", "My keys are "+said+"; keep them.")
+	message := env.EnqueueByProgram(e, "clerk", "My keys are "+said+"; keep them.") // it masks them
 	turn := e.TurnOf(message)
 	if !strings.HasPrefix(turn.Reply.Body, "The model says [redacted]") {
 		t.Errorf("the reply is %q", turn.Reply.Body)

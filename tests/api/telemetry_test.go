@@ -546,7 +546,7 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", argues)),
 				inferencetest.Text(replies)))
 			w := e.StartWorker()
-			turn := e.TurnOf(e.Enqueue("clerk", asks+" "+env.ModelAPIKey))
+			turn := e.TurnOf(env.EnqueueByProgram(e, "clerk", asks+" "+env.ModelAPIKey)) // it masks the key
 			e.WantReply(turn, replies)
 			metrics := fmt.Sprint(env.Scrape(t, w.APIURL()))
 			r.awaitSpan("invoke_agent clerk", any1)

@@ -23,7 +23,7 @@ func TestTwoHundredEnqueuesFromTenProcesses(t *testing.T) {
 	for p := range processes {
 		senders.Go(func() {
 			for range each {
-				ids[p] = append(ids[p], e.Enqueue("clerk", "Hello"))
+				ids[p] = append(ids[p], env.EnqueueByProgram(e, "clerk", "Hello"))
 			}
 		})
 	}

@@ -41,6 +41,8 @@ type Env struct {
 	Vars         map[string]string // environment of every process
 	Workers      int               // number of workers started
 	ClockStepped bool              // the test sets the clock of the database
+
+	store *storeKeeper // nil: Show and the checks use turnctl
 }
 
 // New makes an Env with an empty inbox and no agent. When the test ends, all processes are stopped,
@@ -55,7 +57,8 @@ func New(t testing.TB) *Env {
 func NewOn(t testing.TB, url string) *Env {
 	t.Helper()
 	SkipInQuick(t)
-	e := &Env{T: t, Dir: t.TempDir(), DatabaseURL: url, Ledger: NewLedger(t), Model: inferencetest.NewServer().Strict()}
+	e := &Env{T: t, Dir: t.TempDir(), DatabaseURL: url, Ledger: NewLedger(t), Model: inferencetest.NewServer().Strict(),
+		store: &storeKeeper{url: url}}
 	e.ModelURL = e.Model.Start(t)
 	e.DB = OpenPool(t, url)
 	e.Vars = map[string]string{
@@ -71,6 +74,7 @@ func NewOn(t testing.TB, url string) *Env {
 	e.WriteFile("turnkeeper.yaml",
 		fmt.Sprintf(
 			"default_model: test/scripted\nproviders:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n    separates_reasoning: true\n", e.ModelURL))
+	t.Cleanup(e.store.close) // after CheckInvariants, which uses it
 	t.Cleanup(func() { e.CheckInvariants() })
 	return e
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"turnkeeper/storage/operate"
 )
 
 // clockInvariants are the invariants whose check needs a clock that is not set.
@@ -14,11 +16,11 @@ var clockInvariants = []string{
 	"every call was started under the grant that its turn had at that time",
 }
 
-// CheckInvariants fails the test for every invariant that "turnctl check" finds broken. It runs after
+// CheckInvariants fails the test for every invariant that "turnctl check --at-rest" finds broken. It runs after
 // all processes have ended, because cleanups run in reverse order.
 func (e *Env) CheckInvariants() {
 	e.T.Helper()
-	for _, p := range e.BrokenInvariants("--at-rest") {
+	for _, p := range e.BrokenInvariants(true) {
 		if !e.ClockStepped || !slices.Contains(clockInvariants, p.Promise) {
 			e.T.Errorf("broken: %s: %s", p.Promise, strings.Join(p.Broken, ", "))
 		}
@@ -45,15 +47,33 @@ type BrokenInvariant struct {
 	Broken  []string `json:"broken"`
 }
 
-// BrokenInvariants runs "turnctl check" and returns what it finds.
-func (e *Env) BrokenInvariants(flags ...string) []BrokenInvariant {
+// BrokenInvariants returns what "turnctl check" finds broken; with atRest, "turnctl check --at-rest".
+func (e *Env) BrokenInvariants(atRest bool) []BrokenInvariant {
 	e.T.Helper()
-	e.Vars["DATABASE_URL"] = e.DatabaseURL // not through a proxy
-	r := e.inProcess("", "turnctl", append([]string{"-o", "json", "check"}, flags...)...)
 	var all []BrokenInvariant
-	if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil || len(all) == 0 {
-		return []BrokenInvariant{{"turnctl check works", []string{fmt.Sprintf("it ended with %d, %v\n%s%s", r.Code, err,
-			r.Stdout, r.Stderr)}}}
+	var err error
+	if e.store != nil {
+		var promises []operate.Promise
+		promises, err = e.store.check(context.Background(), atRest)
+		for _, p := range promises {
+			all = append(all, BrokenInvariant{p.Text, p.Broken})
+		}
+	} else {
+		all, err = checkByProgram(e, atRest)
+	}
+	if err != nil || len(all) == 0 {
+		return []BrokenInvariant{{"the check works", []string{fmt.Sprintf("%d promises, %v", len(all), err)}}}
 	}
 	return slices.DeleteFunc(all, func(p BrokenInvariant) bool { return len(p.Broken) == 0 })
+}
+
+// checkByProgram runs "turnctl check".
+func checkByProgram(e *Env, atRest bool) (all []BrokenInvariant, err error) {
+	e.T.Helper()
+	e.Vars["DATABASE_URL"] = e.DatabaseURL
+	r := e.Turnctl("-o", "json", "check", fmt.Sprintf("--at-rest=%t", atRest))
+	if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil {
+		return nil, fmt.Errorf("turnctl check ended with %d, %w\n%s%s", r.Code, err, r.Stdout, r.Stderr)
+	}
+	return all, nil
 }

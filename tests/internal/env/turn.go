@@ -1,6 +1,8 @@
 package env
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 
 	"turnkeeper/inference/inferencetest"
@@ -84,10 +86,20 @@ func (e *Env) AwaitClosed(ids ...int64) {
 		"select count(*) = cardinality($1::bigint[]) from messages where id = any($1::bigint[]) and closed_at is not null", ids)
 }
 
-// Show returns the current state of a turn.
-func (e *Env) Show(turn int64) Turn {
+// Show returns the current state of a turn, as turnctl prints it.
+func (e *Env) Show(turn int64) (v Turn) {
 	e.T.Helper()
-	return Turnctl[Turn](e, "show", fmt.Sprint(turn))
+	if !direct(e) {
+		return Turnctl[Turn](e, "show", fmt.Sprint(turn))
+	}
+	text, err := e.store.show(context.Background(), turn)
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		e.T.Fatalf("turn %d cannot be shown: %v", turn, err)
+	}
+	return v
 }
 
 // Calls returns the calls of all rounds.
