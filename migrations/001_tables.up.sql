@@ -159,7 +159,8 @@ return case when isfinite(due_at) -- a check refuses the others
 create function turnkeeper.time_of(p_rank timestamptz, p_priority integer) returns timestamptz stable language sql
 return p_rank + make_interval(secs => p_priority);
 
--- The rank of a message with the lowest priority that is due at a time. No message that is due then has a later one.
+-- The rank of a message of the lowest priority that becomes due at p_due_at. No message that is due by then has a
+-- higher rank.
 create function turnkeeper.last_rank(p_due_at timestamptz) returns timestamptz stable language sql
 return turnkeeper.rank_of(p_due_at, -1000);
 

@@ -452,8 +452,8 @@ create trigger message_is_late before insert on turnkeeper.messages
 create function turnkeeper.is_due(due_at timestamptz, accepted_at timestamptz) returns boolean stable language sql
 return due_at <= greatest(statement_timestamp(), accepted_at);
 
--- No lane pauses for longer after a failed turn: the longest pause is 120 s. A later end was written before the clock
--- was set back.
+-- An upper bound of the pause of a lane after a failed turn. A pause is at most 120 s, so an end later than this bound
+-- was written before the clock was set back.
 create function turnkeeper.longest_pause() returns interval immutable language sql return interval '130 s';
 
 -- Whether a lane pauses after a failed turn. Null: it never paused.
@@ -775,12 +775,12 @@ begin
 end $$;
 
 ----------------------------------------------------------------------------------------------------
--- Lost workers. These functions work even if the clock is set back by any amount: a time that is yet to
--- come was written before that. Smaller adjustments are ignored.
+-- Lost workers. These functions work even if the clock is set back by any amount: a time that is
+-- yet_to_come was written before that. Smaller adjustments are ignored.
 ----------------------------------------------------------------------------------------------------
 
--- Whether the time of a past event is in the future by more than 10 s: the clock was set back since. Null: it has not
--- happened.
+-- Whether the time of a past event is more than 10 s in the future, because the clock was set back after it. Null:
+-- there was no such event.
 create function turnkeeper.yet_to_come(p_at timestamptz) returns boolean
 stable language sql return p_at > statement_timestamp() + interval '10 s';
 

@@ -48,8 +48,8 @@ type RiverMigrations struct {
 // Migrate applies the missing migrations and returns them. River's run first, under the
 // same lock. So any number of processes may call Migrate at once. Each file is one
 // transaction. It waits for locks with a short timeout and retries, so that running work
-// is not blocked. If nothing is missing, as at most starts, it does not take the lock. If
-// the schema is too new for this program, Migrate fails and changes nothing.
+// is not blocked. If nothing is missing, which is the usual case, it does not take the
+// lock. If the schema is too new for this program, Migrate fails and changes nothing.
 func (s *DB) Migrate(ctx context.Context, river RiverMigrations) ([]Migration, error) {
 	all, err := compatible(s.Migrations(ctx))
 	if err != nil {
@@ -321,7 +321,7 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migrati
 // program cannot work with it.
 var ErrNewerSchema = errors.New("the database's schema is too new for this program")
 
-// compatible returns the migrations all, and the error of CheckCompatible.
+// compatible returns its arguments, and the error of CheckCompatible if err is nil.
 func compatible(all []Migration, err error) ([]Migration, error) {
 	if err == nil {
 		err = CheckCompatible(all)

@@ -66,8 +66,8 @@ func TestLanesThatBackOffCostNothing(t *testing.T) {
 	}
 }
 
-// When the pause of a lane ends, a partial look finds the lane's head, however the pause ends and whatever the priority
-// of the message.
+// TestAPauseThatEndsIsSeen ends the pause of a lane in each possible way, with messages of three priorities. The next
+// partial look must find the lane's oldest message.
 func TestAPauseThatEndsIsSeen(t *testing.T) {
 	for _, priority := range []int{0, 1000, -1000} {
 		for name, end := range map[string]string{
