@@ -555,6 +555,7 @@ func (w *worker) awaitMoment(stopped <-chan error) bool {
 		}
 		return true
 	case <-timer.C:
+		w.log.Warn("River did not stop in time: this worker is not recorded as stopped", zap.Duration("waited", atOnce))
 		return false
 	}
 }
