@@ -116,8 +116,8 @@ select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a, turnke
 where a.state = 'open' and a.expires_at < clock_timestamp() - interval '60 s'
   and coalesce(s.hold_until, '-infinity') < clock_timestamp() and s.last_tick_at > clock_timestamp() - interval '5 min'
 
--- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation; a survival level
--- holds others
+-- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation
+-- A survival level holds others.
 select 'turn ' || t.id || ' ' || t.state from turnkeeper.turns t
 where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null
     and t.state not in ('waiting', 'queued')
@@ -197,9 +197,9 @@ group by t.root, t.max_agents, t.max_depth
 having count(s.message_id) > t.max_agents or max(cardinality(s.agents)) - 1 > t.max_depth
     or bool_or(cardinality(s.agents) <> (select count(distinct a) from unnest(s.agents) a))
 
--- promise: nothing is granted in a lane while a message that is ahead of it waits again Between the attempts of a
--- message, or since the newest one if it waits, its lane was granted to one with a higher rank. Messages that a turn
--- outside the lane holds are not in the lane.
+-- promise: nothing is granted in a lane while a message that is ahead of it waits again
+-- Between the attempts of a message, or since the newest one if it waits, its lane was granted to one with a higher
+-- rank. Messages that a turn outside the lane holds are not in the lane.
 select 'turn ' || g.turn_id || ' before message ' || m.id || ' in lane ' || m.lane
 from turnkeeper.turns p join turnkeeper.messages m on m.id = p.message_id and m.lane = p.lane
 left join turnkeeper.turns n on n.message_id = m.id and n.attempt = p.attempt + 1

@@ -239,12 +239,12 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"no expired lease stays unnoticed while the scheduler may act": `
 			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s' where grant_id is not null;
 			update turnkeeper.settings set last_tick_at = now()`,
-		"every row belongs to a row that exists":                      `update turnkeeper.journal set calls = null`,
-		"every row obeys the rules of its table":                      `update turnkeeper.leases set failures = -1`,
-		"no duration is negative":                                     `update turnkeeper.journal set at = at - interval '1 hour' where n = 3`,
-		"events are numbered 1 to n":                                  `delete from turnkeeper.journal where n = 2`,
-		"a closed turn has one terminal event, and it is the last":    `update turnkeeper.journal set types[1] = 'turn_error' where n = 1`,
-		"a turn that does not run has the totals of its newest write": `update turnkeeper.turns set executed_calls = 9`,
+		"every row belongs to a row that exists":                                         `update turnkeeper.journal set calls = null`,
+		"every row obeys the rules of its table":                                         `update turnkeeper.leases set failures = -1`,
+		"no duration is negative":                                                        `update turnkeeper.journal set at = at - interval '1 hour' where n = 3`,
+		"events are numbered 1 to n; of those that have expired, the last two are there": `delete from turnkeeper.journal where n = 2`,
+		"a closed turn has one terminal event, and it is the last":                       `update turnkeeper.journal set types[1] = 'turn_error' where n = 1`,
+		"a turn that does not run has the totals of its newest write":                    `update turnkeeper.turns set executed_calls = 9`,
 		"a turn's tokens are those of its rounds, of its calls and of its failed attempts": `
 			update turnkeeper.journal set answer = (answer::jsonb || '{"reasoning_tokens": 1}')::json where answer is not null`,
 		"a chunked output has all its chunks": `
@@ -261,7 +261,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 				alter table turnkeeper.call_starts drop constraint call_starts_check, drop constraint call_starts_ask_id_key;
 				alter table turnkeeper.messages drop constraint message_holds;
 				` + damage)
-			if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, promise) {
+			if broken := h.broken(false); !slices.Contains(broken, promise) {
 				t.Errorf("broken: %q", broken)
 			}
 		})
