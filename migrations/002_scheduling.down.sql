@@ -13,7 +13,7 @@ drop function turnkeeper.move_levels, turnkeeper.level_lane, turnkeeper.waits_be
 drop type turnkeeper.blocker;
 drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.note_models,
     turnkeeper.answer_matters, turnkeeper.chain_down, turnkeeper.failure_pause, turnkeeper.calls_lost,
-    turnkeeper.fetch_overlooked, turnkeeper.run_overdue, turnkeeper.counts_as_loss,
+    turnkeeper.fetch_overlooked, turnkeeper.run_overdue,
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
     turnkeeper.heartbeat_overdue, turnkeeper.yet_to_come, turnkeeper.lease_over, turnkeeper.forget_lanes,
     turnkeeper.forget_unused, turnkeeper.lease_may_go,

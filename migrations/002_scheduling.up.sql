@@ -828,17 +828,6 @@ begin
           and not turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after));
 end $$;
 
--- Whether a lost grant counts against its message. It does if the lease expired. Otherwise its worker was silent: that
--- counts if no heartbeat has come since, and the worker's process has died or has been silent for a whole lease.
-create function turnkeeper.counts_as_loss(
-    p_worker text, p_granted timestamptz, p_until timestamptz, p_ended timestamptz, p_stopped timestamptz,
-        p_beat timestamptz
-) returns boolean stable language sql return p_until <= p_ended
-    or p_stopped is not null
-    or (p_beat is null or p_beat <= p_ended or turnkeeper.yet_to_come(p_beat))
-       and (not turnkeeper.worker_present(p_worker)
-           or turnkeeper.silent_from(p_beat) + (p_until - p_granted) <= statement_timestamp());
-
 -- Whether the run of a detached call has exceeded its deadline by more than 30 s: until then its worker should end it.
 -- If the claim is in the future, its real time is unknown, and the worker's newest heartbeat decides.
 create function turnkeeper.run_overdue(claimed_at timestamptz, deadline timestamptz, time_limit interval,

@@ -39,12 +39,12 @@ var targets = []Target{
 	},
 	{
 		Name: "grant",
-		Queries: []string{"Snapshot", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs",
-			"GiveBackJobs", "GiveUpGrants"},
+		Queries: []string{"Snapshot", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "Losses",
+			"CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heartbeat_overdue", "lane_pauses", "backs_off", "rank_from_now",
 			"pause_ends", "oldest_waiting", "waits_behind",
 			"check_granted", "worker_gone", "owner_gone",
-			"counts_as_loss", "worker_present", "lane_waits", "forget_lanes", "forget_unused", "move_lanes",
+			"worker_present", "lane_waits", "forget_lanes", "forget_unused", "move_lanes",
 			"move_lanes_of", "park_old"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestAMessageBehind|TestLanesThatBack|TestAPauseThat|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
@@ -250,6 +250,11 @@ var targets = []Target{
 			{File: "internal/memory/asks.go"},
 		},
 		Tests: []string{"./internal/memory", "./internal/simulation", "./turnkeepertest"},
+	},
+	{
+		Name:  "losses",
+		Go:    []Code{{File: "internal/granting/loss.go"}},
+		Tests: []string{"./internal/granting"},
 	},
 	{
 		Name:  "lease",

@@ -134,7 +134,7 @@ type LostGrant struct {
 	Trigger    turnkeeper.Trigger
 	GrantedAt  time.Time
 	Lapsed     bool // the lease has expired; false: its worker is silent
-	Alive      bool // the worker's process is alive but late: the loss does not count
+	Alive      bool // the worker's process is alive but late: the loss does not count, see Loss
 	Losses     int  // earlier losses of the message that count
 	Dispatches int
 	Rounds     int // answered rounds

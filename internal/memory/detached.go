@@ -376,13 +376,13 @@ func (s *state) overdue(a awaitedRow, now time.Time) bool {
 		return true
 	}
 	w := s.workers[a.worker]
-	return yetToCome(a.claimedAt, now) && (w == nil || yetToCome(w.BeatAt, now) || !w.BeatAt.Add(
+	return granting.YetToCome(a.claimedAt, now) && (w == nil || granting.YetToCome(w.BeatAt, now) || !w.BeatAt.Add(
 		a.limit+overdueAfter).After(now))
 }
 
 // overlooked reports whether a job was taken so long ago that its call should have been claimed by now.
 func overlooked(attemptedAt, now time.Time) bool {
-	return !attemptedAt.Add(5*time.Minute).After(now) || yetToCome(attemptedAt, now)
+	return !attemptedAt.Add(5*time.Minute).After(now) || granting.YetToCome(attemptedAt, now)
 }
 
 // callAlive reports whether the process of the worker that ran a lost call is connected.

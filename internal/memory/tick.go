@@ -178,7 +178,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	sit.Spawns = s.spawnsToSettle(now)
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, presence.SilentAfter)).After(now) &&
-			!yetToCome(w.BeatAt, now) {
+			!granting.YetToCome(w.BeatAt, now) {
 			sit.FreeSlots += w.Slots
 		}
 	}
@@ -200,16 +200,13 @@ func due(sched *turnkeeper.Schedule, now time.Time) bool {
 	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
 }
 
-// yetToCome is the function yet_to_come of the schema.
-func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(10 * time.Second)) }
-
 // isLost reports whether the lease has lapsed, or the worker that took its job is silent.
 func (s *state) isLost(l *leaseRow, now time.Time) bool {
 	return lapsed(l, now) || s.silent(l, now)
 }
 
 func lapsed(l *leaseRow, now time.Time) bool {
-	return !l.Until.After(now) || yetToCome(l.GrantedAt, now)
+	return !l.Until.After(now) || granting.YetToCome(l.GrantedAt, now)
 }
 
 func (s *state) silent(l *leaseRow, now time.Time) bool {
@@ -217,38 +214,22 @@ func (s *state) silent(l *leaseRow, now time.Time) bool {
 	return w != nil && s.fellSilent(w, now)
 }
 
-// silentFrom returns since when a worker has been silent: since its newest heartbeat, or since the
-// database was available again after that.
-func (s *state) silentFrom(w *presence.Heartbeat) time.Time {
-	if s.silenceFrom.After(w.BeatAt) {
-		return s.silenceFrom
-	}
-	return w.BeatAt
-}
-
 // fellSilent reports whether a worker has been silent for TakeoverAfter.
 func (s *state) fellSilent(w *presence.Heartbeat, now time.Time) bool {
-	from := s.silentFrom(w)
-	return w.TakeoverAfter > 0 && (!from.Add(w.TakeoverAfter).After(now) || yetToCome(from, now))
+	from := granting.SilentFrom(w.BeatAt, s.silenceFrom)
+	return w.TakeoverAfter > 0 && (!from.Add(w.TakeoverAfter).After(now) || granting.YetToCome(from, now))
 }
 
-// lossCounts reports whether a lost grant counts against its message. It does if the lease expired.
-// Otherwise its worker was silent: that counts if no heartbeat has come since, and the worker's
-// process has died or has been silent for a whole lease.
+// lossCounts reports whether a lost grant counts against its message.
 func (s *state) lossCounts(g turnkeeper.Dispatch, now time.Time) bool {
-	w := s.workers[g.WorkerID]
-	switch {
-	case !g.Until.After(g.EndedAt):
-		return true
-	case w == nil:
-		return s.present[g.WorkerID] == nil
-	case !w.StoppedAt.IsZero():
-		return true
-	case w.BeatAt.After(g.EndedAt) && !yetToCome(w.BeatAt, now):
-		return false
-	default:
-		return s.present[g.WorkerID] == nil || !s.silentFrom(w).Add(g.Until.Sub(g.GrantedAt)).After(now)
+	loss := granting.Loss{
+		GrantedAt: g.GrantedAt, Until: g.Until, LostAt: g.EndedAt, SilenceFrom: s.silenceFrom,
+		Present: s.present[g.WorkerID] != nil, Now: now,
 	}
+	if w := s.workers[g.WorkerID]; w != nil {
+		loss.BeatAt, loss.StoppedAt = w.BeatAt, w.StoppedAt
+	}
+	return loss.Counts()
 }
 
 // losses returns how many lost grants count against a message.
@@ -561,7 +542,7 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 	}
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {
-			consider(s.silentFrom(w).Add(w.TakeoverAfter))
+			consider(granting.SilentFrom(w.BeatAt, s.silenceFrom).Add(w.TakeoverAfter))
 		}
 	}
 	return wait

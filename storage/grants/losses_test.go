@@ -50,20 +50,56 @@ func TestWhichWorkersArePresent(t *testing.T) {
 	}
 }
 
-// TestLossesByTheNewestHeartbeat has losses that differ only in the end and the newest heartbeat of their worker.
-func TestLossesByTheNewestHeartbeat(t *testing.T) {
+// TestLossesByEachFact has a message that its worker holds and has lost before. Each case changes one of the facts that
+// decide whether the two losses count: package granting tests what these facts decide.
+func TestLossesByEachFact(t *testing.T) {
 	h := newEnv(t)
-	for stoppedAndBeat, want := range map[string]bool{
-		"statement_timestamp(), statement_timestamp()":                    true,
-		"null, statement_timestamp()":                                     false,
-		"null, statement_timestamp() + interval '10 s'":                   false,
-		"null, statement_timestamp() + interval '10 s' + interval '1 us'": true, // before the clock was set back
+	process := h.Admin()
+	h.HeartBeat("worker-1", 1, 15*time.Second)
+	d := h.Turn("x")
+	h.Again(d, "worker-1")
+	ago := func(table, column string) func(string) {
+		return func(ago string) {
+			h.Exec(fmt.Sprintf("update turnkeeper.%s set %s = statement_timestamp() - interval '%s'", table, column, ago))
+		}
+	}
+	beat, stopped := ago("worker_heartbeat", "beat_at"), ago("worker_heartbeat", "stopped_at")
+	counted := ago("settings", "silence_from")
+	died := func() { process("select pg_advisory_unlock_all()") }
+	for name, c := range map[string]struct {
+		given  func()
+		alive  bool // the loss of the grant that is held does not count
+		losses int
+	}{
+		"its process is connected": {func() {}, true, 0},
+		"its process has died":     {died, false, 1},
+		"the lease has expired":    {func() { ago("turns", "lease_until")("1 s") }, false, 0},
+		"the lease had expired":    {func() { ago("ended_grants", "lease_until")("30 s") }, true, 1},
+		"its worker has stopped":   {func() { stopped("1 s") }, false, 1},
+		"its worker has returned":  {func() { beat("5 s"); died() }, false, 0},
+		"its worker will return":   {func() { beat("-1 minute"); died() }, false, 1},
+		"silent for a whole lease": {func() { beat("241 s") }, false, 1},
+		"for almost a lease":       {func() { beat("200 s") }, true, 0},
+		"silence counts for less":  {func() { beat("241 s"); counted("200 s") }, true, 0},
+		"silence counts for more":  {func() { beat("241 s"); counted("300 s") }, false, 1},
+		"silent for a short lease": {func() { ago("turns", "lease_until")("-5 s"); beat("70 s") }, false, 0},
+		"and for an earlier one":   {func() { ago("ended_grants", "lease_until")("25 s"); beat("40 s") }, true, 1},
+		"its worker is forgotten":  {func() { h.Exec("delete from turnkeeper.worker_heartbeat") }, true, 0},
 	} {
-		sql := fmt.Sprintf(
-			`select turnkeeper.counts_as_loss('gone', statement_timestamp() - interval '20 s', statement_timestamp() + interval '220 s',
-			statement_timestamp() - interval '1 s', %s)`, stoppedAndBeat)
-		if got := storagetest.One[bool](h, sql); got != want {
-			t.Errorf("stopped and beat at %s: it counts: %t", stoppedAndBeat, got)
+		h.Exec("delete from turnkeeper.worker_heartbeat")
+		h.HeartBeat("worker-1", 1, 15*time.Second)
+		beat("40 s")
+		process("select pg_advisory_unlock_all()")
+		process(presence)
+		h.Exec("update turnkeeper.settings set silence_from = null")
+		const held = " set granted_at = statement_timestamp() - interval '60 s', lease_until = statement_timestamp() + interval '180 s'"
+		h.Exec("update turnkeeper.turns" + held)
+		h.Exec("update turnkeeper.ended_grants" + held + ", ended_at = statement_timestamp() - interval '30 s'")
+		h.Exec("update turnkeeper.leases set lease_until = statement_timestamp(), granted_at = statement_timestamp() - interval '1 h'")
+		c.given()
+		_, lost := h.Snapshot()
+		if len(lost) != 1 || lost[0].Alive != c.alive || lost[0].Losses != c.losses {
+			t.Errorf("%s: lost are %+v, want alive %t, losses %d", name, lost, c.alive, c.losses)
 		}
 	}
 }
@@ -117,6 +153,39 @@ func TestLossesCountByMessage(t *testing.T) {
 	for conversation, want := range map[string]int{"lapsed": 1, "slow": 0, "returned": 0, "dead": 1, "fresh": 0} {
 		if l, found := again[conversation]; !found || l.Losses != want || !l.Lapsed {
 			t.Errorf("%s: lost again as %+v, want %d losses", conversation, l, want)
+		}
+	}
+}
+
+// Twenty thousand other losses do not make a hundred new ones expensive.
+func TestLossesUseIndexes(t *testing.T) {
+	h := newEnv(t)
+	h.NeverAnalyzed()
+	h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at) overriding system value
+		select i, 'desk', 'c' || i, 'desk/c' || i, 'x', 'succeeded', now() from generate_series(1, 10000) i`)
+	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token,
+			granted_at, lease_until, ended_at, stop_reason)
+		select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('a', 64), 'succeeded', 1,
+			now(), now() + interval '4 min', now(), 'none' from generate_series(1, 10000) i`)
+	h.Exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, worker_id, granted_at, lease_until, ended_at, outcome)
+		select 'desk/c' || i, n, gen_random_uuid(), i, 'w' || n, now() - interval '1 min', now() + interval '3 min', now(), 'lost'
+		from generate_series(1, 10000) i, generate_series(1, 2) n`)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			h.Exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.ended_grants")
+		}
+		for _, n := range []int{1, 100} {
+			plan := h.Explain(query(t, "scheduler.sql", "Losses",
+				"@turns", fmt.Sprintf("array(select generate_series(50, %d * 50, 50))", n),
+				"@workers", fmt.Sprintf("array_fill('w1'::text, array[%d])", n)))
+			plan.Walk(func(p storagetest.Plan) {
+				if (p.Relation == "turns" || p.Relation == "ended_grants") && strings.HasPrefix(p.Type, "Seq") {
+					t.Errorf("%d turns, analyzed %t: a %s of %s", n, analyzed, p.Type, p.Relation)
+				}
+			})
+			if got := plan.Pages(); plan.Rows != float64(3*n) || got > 200+20*n {
+				t.Errorf("%d turns, analyzed %t: looks at %d pages for %v rows", n, analyzed, got, plan.Rows)
+			}
 		}
 	}
 }

@@ -16,16 +16,43 @@ import (
 // first.
 func (t *Tick) Lost(ctx context.Context, limit int) ([]granting.LostGrant, error) {
 	rows, err := t.q.LostGrants(ctx, int32(limit)) //nolint:gosec // small
-	return dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) granting.LostGrant {
+	if err != nil || len(rows) == 0 {
+		return nil, pg.Translate(err)
+	}
+	lost := dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) granting.LostGrant {
 		return granting.LostGrant{
 			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
 			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID),
 			WorkerID: turnkeeper.WorkerID(r.WorkerID),
-			Trigger:  turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive,
-			Losses:     int(r.Losses),
+			Trigger:  turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed,
 			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds),
 		}
-	}), pg.Translate(err)
+	})
+	return lost, pg.Translate(t.countLosses(ctx, lost))
+}
+
+// countLosses sets Alive and Losses of lost grants.
+func (t *Tick) countLosses(ctx context.Context, lost []granting.LostGrant) error {
+	rows, err := t.q.Losses(ctx, dbrow.Map(lost, func(l granting.LostGrant) int64 { return int64(l.TurnID) }),
+		dbrow.Map(lost, func(l granting.LostGrant) string { return string(l.WorkerID) }))
+	of := map[turnkeeper.TurnID]*granting.LostGrant{}
+	for i := range lost {
+		of[lost[i].TurnID] = &lost[i]
+	}
+	for _, r := range rows {
+		counts := granting.Loss{
+			GrantedAt: r.GrantedAt, Until: r.LeaseUntil, LostAt: r.LostAt, BeatAt: dbrow.OrZero(r.BeatAt),
+			StoppedAt: dbrow.OrZero(r.StoppedAt), SilenceFrom: dbrow.OrZero(r.SilenceFrom),
+			Present: r.Present, Now: r.Now,
+		}.Counts()
+		switch l := of[turnkeeper.TurnID(r.TurnID)]; {
+		case r.Held:
+			l.Alive = !counts
+		case counts:
+			l.Losses++
+		}
+	}
+	return err
 }
 
 // Requeue ends a lost grant, frees its lane, and queues its turn.

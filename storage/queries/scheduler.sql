@@ -98,20 +98,12 @@ update turnkeeper.leases set not_before = null where not_before is not null and 
 -- name: LostGrants :many
 -- A grant is lost if its lease has expired, if its worker has been silent for takeover_after, or if its
 -- job waits in the queue of a single worker that has stopped or is silent. Its worker is the one bound
--- to it or, if none is, the one that fetched the job from River, which may never bind it. losses are the
--- losses that count against the message.
+-- to it or, if none is, the one that fetched the job from River, which may never bind it.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     coalesce(t.job_id, 0)::bigint as job_id, t.dispatches, (select w.inference_rounds
         from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
-    coalesce(not turnkeeper.counts_as_loss(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
-        t.granted_at, t.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
-    (select count(*) from turnkeeper.turns p join turnkeeper.ended_grants e on e.turn_id = p.id
-     left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
-     where p.message_id = t.message_id and e.outcome = 'lost'
-       and turnkeeper.counts_as_loss(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at,
-           w.beat_at))::integer as losses
+    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
@@ -125,6 +117,31 @@ where l.grant_id is not null and (select s.id from turnkeeper.set_aside s
 order by l.granted_at, l.turn_id -- turns of one tick have the same time; a parent is older than its sub-agents
 limit @max_rows
 for update of l, t skip locked;
+
+-- name: Losses :many
+-- What decides whether losses count: those of the grants that the turns hold, with the workers that hold
+-- them, and the earlier ones of the turns' messages. See granting.Loss.
+with lost as (
+    select t.id as turn_id, true as held, h.worker_id, t.granted_at, t.lease_until, statement_timestamp() as lost_at
+    from (select unnest(@turns::bigint[]) as turn_id, unnest(@workers::text[]) as worker_id) h
+    join turnkeeper.turns t on t.id = h.turn_id
+    union all
+    select t.id, false, e.worker_id, e.granted_at, e.lease_until, e.ended_at
+    from turnkeeper.turns t cross join lateral (
+        select e.* from turnkeeper.turns p join turnkeeper.ended_grants e on e.turn_id = p.id
+        where p.message_id = t.message_id offset 0) e -- so that no plan reads the losses of all messages
+    where t.id = any(@turns) and e.outcome = 'lost'
+), workers as materialized ( -- one row a worker, because worker_present reads all locks
+    select l.worker_id, w.beat_at, w.stopped_at, turnkeeper.worker_present(l.worker_id) as present
+    from (select distinct worker_id from lost) l
+    left join turnkeeper.worker_heartbeat w on w.worker_id = l.worker_id
+)
+select lost.turn_id, lost.held, lost.granted_at::timestamptz as granted_at,
+    lost.lease_until::timestamptz as lease_until, lost.lost_at::timestamptz as lost_at, w.beat_at, w.stopped_at,
+    s.silence_from, coalesce(w.present, false)::boolean as present, statement_timestamp()::timestamptz as now
+from lost
+cross join turnkeeper.settings s
+left join workers w on w.worker_id = lost.worker_id;
 
 -- name: CancelAsked :one
 -- Whether a turn has a request to cancel it.
@@ -417,7 +434,7 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
 -- not write their end. The scheduler then finds them lost. A grant is the worker's if it
 -- is bound to it, or if it is bound to none and the worker fetched its job, which has
 -- ended. Grants that it left because the database was unavailable do not count against
--- their messages: see turnkeeper.counts_as_loss.
+-- their messages: see granting.Loss.
 with given_up as (
     update turnkeeper.leases l set lease_until = clock_timestamp()
     from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
