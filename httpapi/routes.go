@@ -66,6 +66,9 @@ type Header struct {
 	Doc  string
 }
 
+// A Problem is the body of every error but those of the Responses API.
+type Problem = request.Problem
+
 func get(path, scope string, handle func(*request.Call) error) request.Route {
 	return request.Route{Method: http.MethodGet, Path: path, Scope: scope, Handle: handle}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"turnkeeper/httpapi"
-	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
 )
 
@@ -23,7 +22,7 @@ func document() object {
 		paths[i].value = paths[i].value.(object).add(strings.ToLower(r.Method), operation(s, r))
 	}
 	problems := object{
-		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(request.Problem{}),
+		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(httpapi.Problem{}),
 			retryAfter, authenticate)},
 		{"ResponseProblem", problem("an error in the format of OpenAI's API", "application/json",
 			s.of(responses.ErrorBody{}), retryAfter, authenticate, shouldRetry)},
