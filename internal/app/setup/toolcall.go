@@ -199,8 +199,8 @@ func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments
 	report.Shown, report.Chars = taken.Shown, taken.Output.Chars
 	report.Cut = taken.Output.Incomplete || r.Bytes == nil && taken.Shown != taken.Output.Text
 	for _, attached := range r.Attached {
-		report.Attached = append(report.Attached, fmt.Sprintf("%s (%s, %d bytes)", attached.Name, cmp.Or(attached.MediaType,
-			"application/octet-stream"), len(attached.Bytes)))
+		report.Attached = append(report.Attached, fmt.Sprintf("%s (%s, %d bytes)", attached.Name,
+			cmp.Or(attached.MediaType, "application/octet-stream"), len(attached.Bytes)))
 	}
 	return report
 }
