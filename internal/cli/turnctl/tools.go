@@ -57,7 +57,7 @@ standard error.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments := strings.Join(args[2:], "")
 			if arguments == "-" {
-				text, err := io.ReadAll(io.LimitReader(s.Stdin, config.LargestMessage))
+				text, err := io.ReadAll(io.LimitReader(s.Stdin, turnkeeper.LargestMessage))
 				if err != nil {
 					return fmt.Errorf("cannot read the arguments from standard input: %w", err)
 				}
