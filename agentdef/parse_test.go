@@ -1,6 +1,7 @@
 package agentdef_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/bounds"
 )
@@ -414,4 +416,21 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("accepted without prompt or hash: %+v", first)
 		}
 	})
+}
+
+// Tags of fields cannot be made from constants.
+func TestRangeOfPriorities(t *testing.T) {
+	t.Parallel()
+	want, found := fmt.Sprintf("%d to %d", turnkeeper.MinPriority, turnkeeper.MaxPriority), 0
+	for _, k := range agentdef.Keys() {
+		if strings.HasSuffix(k.Name, ".min_priority") {
+			found++
+			if k.Bounds != want {
+				t.Errorf("%s: %s, want %s", k.Name, k.Bounds, want)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d keys are priorities, want 2", found)
+	}
 }

@@ -65,7 +65,7 @@ type earlyRun struct {
 var errUnused = errors.New("the answer that asked for it was not used")
 
 // begin begins to listen to another answer. What the one before has started is thrown away.
-func (r *earlyReads) begin(ctx context.Context, a answer) {
+func (r *earlyReads) begin(ctx context.Context, a modelAnswer) {
 	r.drop("the answer was not used")
 	r.plan, r.parts, r.planned, r.reads = nil, nil, 0, nil
 	if a.final() || !r.x.def.WritesBehind() || !slices.ContainsFunc(r.x.offered.Specs(), func(s tools.Spec) bool {

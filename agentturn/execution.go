@@ -157,7 +157,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 
 // plan turns an answer into a round: it checks every call and denies it, skips it, or
 // plans it to run.
-func (e *execution) plan(ctx context.Context, a answer) (state, error) {
+func (e *execution) plan(ctx context.Context, a modelAnswer) (state, error) {
 	round := turnkeeper.Round{
 		Number:       a.number,
 		Provider:     outputs.Clean(a.Provider),

@@ -32,14 +32,14 @@ type asker struct {
 
 // generate calls the models of the chain until one answers. Once an effect has happened,
 // it asks the whole chain again after a pause, as long as time is left. early hears the answers.
-func (k *asker) generate(ctx context.Context, early *earlyReads) (answer, error) {
+func (k *asker) generate(ctx context.Context, early *earlyReads) (modelAnswer, error) {
 	all, err := k.models.candidates()
 	if err != nil {
-		return answer{}, err
+		return modelAnswer{}, err
 	}
 	models := k.models.usable(all, k.calls.Effected())
 	if len(models) == 0 {
-		return answer{}, k.models.faultOf(all, nil, k.models.allDown(all))
+		return modelAnswer{}, k.models.faultOf(all, nil, k.models.allDown(all))
 	}
 	round := ctx
 	ctx, stop := context.WithCancelCause(ctx)
@@ -56,23 +56,23 @@ func (k *asker) generate(ctx context.Context, early *earlyReads) (answer, error)
 	res, all, err := call.askAtLevel(ctx, all, models)
 	for times := 1; err != nil; times++ {
 		if cause := call.unwritable; cause != nil {
-			return answer{}, cause
+			return modelAnswer{}, cause
 		}
 		if ctx.Err() == nil { // else the error says nothing about the models
 			err = k.models.faultOf(all, call.given, err)
 		}
 		wait, again := longPause(ctx, err, times, k.calls.Effected())
 		if !again {
-			return answer{}, call.failed(ctx, err)
+			return modelAnswer{}, call.failed(ctx, err)
 		}
 		call.longRetried(err, wait)
 		if err := pause.For(ctx, wait); err != nil {
-			return answer{}, err
+			return modelAnswer{}, err
 		}
 		res, all, err = call.askAtLevel(ctx, all, all)
 	}
 	if cause := call.unwritable; cause != nil {
-		return answer{}, cause
+		return modelAnswer{}, cause
 	}
 	if k.pending.Round != nil { // an entry has one
 		k.pending.next(k.events.Unwritten())
@@ -82,7 +82,7 @@ func (k *asker) generate(ctx context.Context, early *earlyReads) (answer, error)
 	k.stream.Complete(res)
 	k.stream = nil
 	res.Attempts += call.again
-	return answer{number: call.number, latency: time.Since(started), sent: call.sent,
+	return modelAnswer{number: call.number, latency: time.Since(started), sent: call.sent,
 		Response: res}, nil
 }
 
@@ -332,7 +332,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request,
 	ctx, end := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.asker.at(ctx, PointModelBefore)
 	a.stream.Sending(request.Recipe.Start)
-	a.early.begin(a.round, answer{number: a.number, sent: request})
+	a.early.begin(a.round, modelAnswer{number: a.number, sent: request})
 	started, partial := time.Now(), &partialAnswer{}
 	res, err := a.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
 		if !d.Done {

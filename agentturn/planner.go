@@ -23,8 +23,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// An answer is the model's answer in a round.
-type answer struct {
+// A modelAnswer is what the model answered in a round.
+type modelAnswer struct {
 	number  int
 	latency time.Duration
 	sent    prompt.Request
@@ -32,7 +32,7 @@ type answer struct {
 }
 
 // final reports whether the round was announced as the last one: none of its calls runs.
-func (a answer) final() bool { return a.sent.Recipe.Final }
+func (a modelAnswer) final() bool { return a.sent.Recipe.Final }
 
 func allPaging(all []turnkeeper.ToolCall) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c turnkeeper.ToolCall) bool { return !c.Paging })
@@ -63,7 +63,7 @@ type planner struct {
 	paged     int
 }
 
-func newPlanner(s *turnState, a answer, shows func(id string) bool) *planner {
+func newPlanner(s *turnState, a modelAnswer, shows func(id string) bool) *planner {
 	p := &planner{task: s.task, calls: s.calls, rules: s.rules, final: a.final(),
 		all: slices.Grow(s.calls.All(), len(a.Calls)), wireIDs: map[string]bool{}, shows: shows}
 	p.first = len(p.all)

@@ -63,7 +63,7 @@ type Config struct {
 	// Rebuild rebuilds the request of a round for the page. nil: the page says that it cannot be built.
 	Rebuild page.Rebuild
 	// Observe is called after each request. route is the path of the matched pattern, empty if
-	// none matched; status is 499 if the client left before the answer. nil: not called.
+	// none matched; status is 499 if the client left before the response. nil: not called.
 	Observe func(method, route string, status int, took time.Duration)
 }
 

@@ -39,7 +39,7 @@ func (a asking) list(c *request.Call) error {
 	if len(found) == page.Limit {
 		next = int64(found[len(found)-1].ID)
 	}
-	return c.Answer(http.StatusOK, listOf(found, views.OfAsk, next))
+	return c.Respond(http.StatusOK, listOf(found, views.OfAsk, next))
 }
 
 func (a asking) get(c *request.Call) error {
@@ -47,7 +47,7 @@ func (a asking) get(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfAsk(ask))
+	return c.Respond(http.StatusOK, views.OfAsk(ask))
 }
 
 // An askAnswer is the body of POST /v1/asks/{id}/answer.
@@ -77,7 +77,7 @@ func (a asking) answer(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfAsk(ask))
+	return c.Respond(http.StatusOK, views.OfAsk(ask))
 }
 
 // given returns a JSON value, or "" if it is missing or null.

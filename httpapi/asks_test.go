@@ -36,7 +36,7 @@ func question(schema string) asks.Question {
 // opens opens an ask of a turn and returns its id.
 func (h *env) opens(d *dispatch, q asks.Question) asks.ID {
 	h.t.Helper()
-	d.write(turnlog.Entry{Asks: []asks.Question{q}}, turnlog.DispatchEnd{})
+	d.write(turnlog.Entry{Asks: []asks.Question{q}}, turnlog.Consequence{})
 	return one[asks.ID](h, "select max(id) from turnkeeper.asks where turn_id = $1", int64(d.id))
 }
 
@@ -290,7 +290,7 @@ func TestAWaitForAPersonIsShown(t *testing.T) {
 	h := newEnv(t)
 	h.turn("clerk", "work").write(turnlog.Entry{
 		Asks: []asks.Question{approval("x")}, Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
-	}, turnlog.DispatchEnd{Log: "waiting"})
+	}, turnlog.Consequence{Log: "waiting"})
 	const text = "turn 1 waits for a person to answer 1 ask; the first expires at"
 	for path, want := range map[string]string{
 		"/": "1 for a person: the oldest began …, the first ends in", "/turns": "for a person",

@@ -118,12 +118,12 @@ func TestAPartOfBytes(t *testing.T) {
 		Calls: []turnkeeper.ToolCall{{
 			Key: key, WireID: "w", Name: "tool", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone,
 			State: turnkeeper.CallPlanned,
-		}}}}, turnlog.DispatchEnd{})
+		}}}}, turnlog.Consequence{})
 	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: "x",
 		Output: &turnkeeper.Output{
 			ID: "bytes", TurnID: d.id, Call: key, MediaType: "image/png", Bytes: []byte("0123456789"), SizeBytes: 10,
 			RawBytes: 10, SHA256: strings.Repeat("a", 64),
-		}}}}, turnlog.DispatchEnd{})
+		}}}}, turnlog.Consequence{})
 	for query, want := range map[string]string{
 		"": "0123456789", "?from=3": "3456789", "?from=3&to=5": "34", "?from=3&to=3": "", "?from=99": "",
 		"?to=99": "0123456789",

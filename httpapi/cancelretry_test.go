@@ -19,7 +19,7 @@ func (d *dispatch) end(state turnkeeper.TurnState, message turnkeeper.MessageSta
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnlog.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply,
 			Error: "the model is away"},
-	}, turnlog.DispatchEnd{Message: message, Log: "finished"})
+	}, turnlog.Consequence{Message: message, Log: "finished"})
 }
 
 func (d *dispatch) failForGood() {
@@ -80,7 +80,7 @@ func TestFinish(t *testing.T) {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished,
 			Reply: "What I have."},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	h.ask("POST", path, "").want(t, 200, `"finished":true`)
 	h.ask("GET", "/v1/messages/1", "").want(t, 200, `"stop_reason":"finished"`)
 
@@ -136,7 +136,7 @@ func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Error: "the model is away"},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+	}, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }
 

@@ -16,7 +16,7 @@ const reserve = 16
 
 // connections is a listener that limits the number of open connections. At the limit, a new
 // connection replaces the one that has waited longest for its client: for a request or the rest of its
-// header, or, after the handler returned, for the client to send its body or read the answer. No
+// header, or, after the handler returned, for the client to send its body or read the response. No
 // connection is closed while its request is being handled.
 type connections struct {
 	net.Listener

@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/httpapi"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/outbox"
@@ -117,5 +120,23 @@ func TestParametersAreBoundedAsDescribed(t *testing.T) {
 	}
 	if tried < 100 {
 		t.Errorf("only %d values were tried", tried)
+	}
+}
+
+// Tags of fields cannot be made from constants.
+func TestTagsHaveTheLimitsOfMessagesAndAsks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ route, field, schema string }{
+		{"postMessage", "Priority",
+			fmt.Sprintf("minimum=%d,maximum=%d,default=0", turnkeeper.MinPriority, turnkeeper.MaxPriority)},
+		{"postMessage", "User", fmt.Sprintf("maxLength=%d", turnkeeper.MaxKeyLength)},
+		{"answerAsk", "Comment", fmt.Sprintf("maxLength=%d", asks.MaxComment)},
+	} {
+		all := httpapi.New(httpapi.Config{}).Routes()
+		route := slices.IndexFunc(all, func(r httpapi.Route) bool { return r.ID == c.route })
+		field, ok := reflect.TypeOf(all[route].Body).FieldByName(c.field)
+		if got := field.Tag.Get("schema"); !ok || got != c.schema {
+			t.Errorf("%s of the body of %s: %q, want %q", c.field, c.route, got, c.schema)
+		}
 	}
 }

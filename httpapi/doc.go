@@ -6,4 +6,4 @@
 // are only logged.
 package httpapi
 
-//go:generate go run ./refgen
+//go:generate go -C ../dev run ./refgen/httpapi

@@ -27,7 +27,7 @@ func (d *dispatch) acts(all ...act) {
 	for _, a := range all {
 		events = append(events, turnkeeper.Event{Type: a.kind, Round: a.round, Block: a.block, Data: []byte(a.data)})
 	}
-	d.write(turnlog.Entry{Events: events}, turnlog.DispatchEnd{})
+	d.write(turnlog.Entry{Events: events}, turnlog.Consequence{})
 }
 
 // writes returns the events of a block of text.
@@ -151,7 +151,7 @@ func TestDraftsWhileTheyAreWritten(t *testing.T) {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"failed","retry":true}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true,
 			Counted: true},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished"})
 	h.answerNext("Three.")
 	all, err := h.events(second, path, 0)
 	if err != nil {
@@ -198,7 +198,7 @@ func TestDraftsOfACancelledResponse(t *testing.T) {
 				Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"cancelled"}`)}},
 				Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
 					Reply: "cancelled"},
-			}, turnlog.DispatchEnd{Message: turnkeeper.MessageCancelled, Log: "finished"})
+			}, turnlog.Consequence{Message: turnkeeper.MessageCancelled, Log: "finished"})
 			want = []string{"One|commentary|incomplete"}
 		} else {
 			h.ask("POST", "/v1/responses/"+id+"/cancel", "").want(t, 200, "cancelled")

@@ -230,7 +230,7 @@ func (h *env) dispatch(agent string) *dispatch {
 	}), turn, h.t}
 }
 
-func (d *dispatch) write(e turnlog.Entry, ending turnlog.DispatchEnd) {
+func (d *dispatch) write(e turnlog.Entry, ending turnlog.Consequence) {
 	d.t.Helper()
 	if err := d.Append(context.WithoutCancel(d.t.Context()), e, ending); err != nil {
 		d.t.Errorf("writing to turn %d: %v", d.id, err)
@@ -241,7 +241,7 @@ func (d *dispatch) say(text string) {
 	d.t.Helper()
 	data, _ := json.Marshal(map[string]string{"text": text})
 	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1,
-		Data: data}}}, turnlog.DispatchEnd{})
+		Data: data}}}, turnlog.Consequence{})
 }
 
 // many writes n deltas in one entry.
@@ -252,7 +252,7 @@ func (d *dispatch) many(n int) {
 		events = append(events, turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1,
 			Data: fmt.Appendf(nil, `{"text":"%d"}`, i)})
 	}
-	d.write(turnlog.Entry{Events: events}, turnlog.DispatchEnd{})
+	d.write(turnlog.Entry{Events: events}, turnlog.Consequence{})
 }
 
 func (d *dispatch) finish(reply string) {
@@ -261,7 +261,7 @@ func (d *dispatch) finish(reply string) {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete,
 			Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":0}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 }
 
 // everything lists all scopes but answer, which no token has together with send.

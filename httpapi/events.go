@@ -138,7 +138,7 @@ func (s *events) list(c *request.Call, id turnkeeper.TurnID, after int64) error 
 	if len(found) > 0 {
 		next = found[len(found)-1].Seq
 	}
-	return c.Answer(http.StatusOK, listOf(found, views.OfEvent, next))
+	return c.Respond(http.StatusOK, listOf(found, views.OfEvent, next))
 }
 
 func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reachable bool) error {

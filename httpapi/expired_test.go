@@ -69,9 +69,9 @@ func TestOutputsThatHaveExpired(t *testing.T) {
 	for i, o := range []turnkeeper.Output{{ID: "text", Text: "secret text"},
 		{ID: "bytes", Bytes: []byte("secret bytes")}} {
 		o.MediaType, o.SizeBytes, o.SHA256 = "text/plain", 12, "s"
-		d.write(turnlog.Entry{Round: storagetest.Round(i+1, turnkeeper.EffectNone)}, turnlog.DispatchEnd{})
+		d.write(turnlog.Entry{Round: storagetest.Round(i+1, turnkeeper.EffectNone)}, turnlog.Consequence{})
 		d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: storagetest.Key(i+1, 1),
-			State: turnkeeper.CallSucceeded, Shown: "shown", Output: &o}}}, turnlog.DispatchEnd{})
+			State: turnkeeper.CallSucceeded, Shown: "shown", Output: &o}}}, turnlog.Consequence{})
 	}
 	d.finish("said")
 	if _, err := h.Expire(t.Context(), retention.Outputs, 0); err != nil {

@@ -30,7 +30,7 @@ func (a *API) Handler() http.Handler {
 	return a.observed(withTimeouts(a.checkedHost(origin.Handler(http.HandlerFunc(a.dispatch)))))
 }
 
-// writeTimeout is the time a client has to read an ordinary answer, or one piece of a stream.
+// writeTimeout is the time a client has to read an ordinary response, or one piece of a stream.
 const writeTimeout = 30 * time.Second
 
 // withTimeouts bounds the time for a client to send and read. It covers a body that no handler reads

@@ -39,7 +39,7 @@ func (o *lanes) list(c *request.Call) error {
 	if len(lanes) == page.Limit {
 		next = page.Cursor + int64(len(lanes))
 	}
-	return c.Answer(http.StatusOK, listOf(lanes, views.OfLane, next))
+	return c.Respond(http.StatusOK, listOf(lanes, views.OfLane, next))
 }
 
 func (o *lanes) levels(c *request.Call) error {
@@ -47,7 +47,7 @@ func (o *lanes) levels(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfLevels(all))
+	return c.Respond(http.StatusOK, views.OfLevels(all))
 }
 
 // A pinning is the body of POST /v1/levels/pin.
@@ -100,7 +100,7 @@ func (o *lanes) workers(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, listOf(workers, views.OfWorker, 0))
+	return c.Respond(http.StatusOK, listOf(workers, views.OfWorker, 0))
 }
 
 func (o *lanes) agents(c *request.Call) error {
@@ -108,7 +108,7 @@ func (o *lanes) agents(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, listOf(all, views.OfAgent, 0))
+	return c.Respond(http.StatusOK, listOf(all, views.OfAgent, 0))
 }
 
 func (o *lanes) agent(c *request.Call) error {
@@ -116,7 +116,7 @@ func (o *lanes) agent(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, v)
+	return c.Respond(http.StatusOK, v)
 }
 
 // diagnosis answers 200 whatever the findings are.
@@ -125,7 +125,7 @@ func (o *lanes) diagnosis(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfDiagnosis(report))
+	return c.Respond(http.StatusOK, views.OfDiagnosis(report))
 }
 
 func (o *lanes) models(c *request.Call) error {
@@ -133,5 +133,5 @@ func (o *lanes) models(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, listOf(all, views.OfModel, 0))
+	return c.Respond(http.StatusOK, listOf(all, views.OfModel, 0))
 }

@@ -43,7 +43,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 			{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":%q}`,
 				strings.Repeat("word", 100))},
 		},
-	}, turnlog.DispatchEnd{})
+	}, turnlog.Consequence{})
 	turn := fmt.Sprintf("/turns/%d", running.id)
 	type turnView struct {
 		WorkerID string `json:"worker_id"`

@@ -182,13 +182,13 @@ func (d *dispatch) fail() {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnError, Data: []byte(`{"state":"failed","retry":true}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Error: "away", Retry: true, Counted: true},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished"})
 }
 
 func (d *dispatch) event(kind turnkeeper.EventType, data string) {
 	d.t.Helper()
 	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: kind, Round: 1, Block: 1, Data: []byte(data)}}},
-		turnlog.DispatchEnd{})
+		turnlog.Consequence{})
 }
 
 // TestAMessageIsWatchedOverItsAttempts watches a message whose first turn fails, and resumes after each of the events.
@@ -257,7 +257,7 @@ func TestWhatSendersAreShown(t *testing.T) {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete,
 			Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "approved"},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	id := turnkeeper.MessageID(one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id))
 	read, sent := stored(h.frames(t.Context(), id, "", "Authorization", reads)),
 		stored(h.frames(t.Context(), id, "", "Authorization", sends))
@@ -394,7 +394,7 @@ func TestReasonsToWaitInAStream(t *testing.T) {
 	}
 	h.dispatch("clerk").write(turnlog.Entry{
 		Asks: []asks.Question{approval("SECRET")}, Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
-	}, turnlog.DispatchEnd{Log: "waiting"})
+	}, turnlog.Consequence{Log: "waiting"})
 	for f := range frames {
 		if strings.Contains(f.raw, "SECRET") {
 			t.Errorf("who may send got %s", f.raw)

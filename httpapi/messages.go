@@ -97,11 +97,11 @@ func (m *messages) post(c *request.Call) error {
 	c.W.Header().Set("Location", messagePath(id))
 	switch {
 	case !answered:
-		return c.Answer(http.StatusAccepted, view)
+		return c.Respond(http.StatusAccepted, view)
 	case repeated:
-		return c.Answer(http.StatusOK, view)
+		return c.Respond(http.StatusOK, view)
 	default:
-		return c.Answer(http.StatusCreated, view)
+		return c.Respond(http.StatusCreated, view)
 	}
 }
 
@@ -140,23 +140,23 @@ func (m *messages) get(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, view)
+	return c.Respond(http.StatusOK, view)
 }
 
-// An answeredMessage is a message with its reply.
-type answeredMessage struct {
+// A messageWithReply is a message with its reply.
+type messageWithReply struct {
 	views.Message
 	Reply *views.Reply `json:"reply"`
 }
 
 // view returns a message with its reply, if it has one.
-func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessage, error) {
+func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (messageWithReply, error) {
 	message, reply, err := m.access.Answered(c.Context(), id)
 	if err != nil {
-		return answeredMessage{}, err
+		return messageWithReply{}, err
 	}
 	access.Screen(c, &message)
-	view := answeredMessage{Message: views.OfMessage(message)}
+	view := messageWithReply{Message: views.OfMessage(message)}
 	if reply != nil {
 		view.Reply = new(views.OfReply(*reply))
 	}
@@ -202,7 +202,7 @@ func (m *messages) list(c *request.Call) error {
 		return err
 	}
 	access.ScreenMessages(c, found)
-	return c.Answer(http.StatusOK, listOf(found, views.OfMessage, next))
+	return c.Respond(http.StatusOK, listOf(found, views.OfMessage, next))
 }
 
 func (m *messages) transcript(c *request.Call) error {
@@ -215,7 +215,7 @@ func (m *messages) transcript(c *request.Call) error {
 		return err
 	}
 	access.ScreenExchanges(c, exchanges)
-	return c.Answer(http.StatusOK, listOf(exchanges, views.OfExchange, next))
+	return c.Respond(http.StatusOK, listOf(exchanges, views.OfExchange, next))
 }
 
 // cancel cancels a waiting message at once, else its turn.
@@ -270,7 +270,7 @@ func (m *messages) retryFailed(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfBulkRetried(all))
+	return c.Respond(http.StatusOK, views.OfBulkRetried(all))
 }
 
 func (m *messages) replies(c *request.Call) error {
@@ -291,5 +291,5 @@ func (m *messages) replies(c *request.Call) error {
 	if len(replies) > 0 {
 		next = int64(replies[len(replies)-1].ID)
 	}
-	return c.Answer(http.StatusOK, listOf(replies, views.OfReply, next))
+	return c.Respond(http.StatusOK, listOf(replies, views.OfReply, next))
 }

@@ -10,7 +10,7 @@ import (
 // Watchers returns the number of clients that follow the events of a turn.
 func (a *API) Watchers() int { return a.events.hub.Watchers() }
 
-// statusNone is the status reported when the client disconnected before the answer; nginx logs 499 too.
+// statusNone is the status reported when the client disconnected before the response; nginx logs 499 too.
 const statusNone = 499
 
 // observed calls Observe after every request.
@@ -19,10 +19,10 @@ func (a *API) observed(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, began := &recorded{ResponseWriter: w}, time.Now()
+		response, began := &recorded{ResponseWriter: w}, time.Now()
 		method, route := a.routeOf(r)
-		defer func() { a.cfg.Observe(method, route, cmp.Or(answer.status, statusNone), time.Since(began)) }()
-		next.ServeHTTP(answer, r)
+		defer func() { a.cfg.Observe(method, route, cmp.Or(response.status, statusNone), time.Since(began)) }()
+		next.ServeHTTP(response, r)
 	})
 }
 

@@ -274,12 +274,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		},
 		Starts: []turnlog.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{"of":3}`)}},
-	}, turnlog.DispatchEnd{})
+	}, turnlog.Consequence{})
 	turn.write(turnlog.Entry{Results: []turnlog.CallResult{{
 		Key: call, Nonce: "n", State: turnkeeper.CallSucceeded, Shown: "grüße", Preview: "grüße", Ran: true,
 		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße",
 			SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
-	}}}, turnlog.DispatchEnd{})
+	}}}, turnlog.Consequence{})
 
 	checked := map[string]bool{}
 	response, conversation := "", ""

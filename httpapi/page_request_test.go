@@ -30,7 +30,7 @@ func TestTheRequestOfARound(t *testing.T) {
 	})
 	done := h.turn("clerk", "say hello")
 	done.write(turnlog.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "local", Model: "small",
-		Attempts: 1, FinishReason: "stop", Text: "Hello.", Recipe: &turnkeeper.Recipe{}}}, turnlog.DispatchEnd{})
+		Attempts: 1, FinishReason: "stop", Text: "Hello.", Recipe: &turnkeeper.Recipe{}}}, turnlog.Consequence{})
 	done.finish("Hello.")
 	path := fmt.Sprintf("/turns/%d/requests/1", done.id)
 	h.ask("GET", fmt.Sprintf("/turns/%d", done.id), "").wantPage(t, 200, `<a href="`+path+`">the request`)

@@ -27,7 +27,7 @@ func (o *openai) post(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return o.answer(c, body, (*responses.API).Create)
+	return o.respond(c, body, (*responses.API).Create)
 }
 
 // open creates a conversation. The body may be absent.
@@ -38,7 +38,7 @@ func (o *openai) open(c *request.Call) (err error) {
 			return err
 		}
 	}
-	return o.answer(c, body, (*responses.API).Open)
+	return o.respond(c, body, (*responses.API).Open)
 }
 
 // body returns the body of a request that may have a message's text.
@@ -59,15 +59,15 @@ func (o *openai) get(c *request.Call) error {
 			return err
 		}
 	}
-	return o.answer(c, body, (*responses.API).Get)
+	return o.respond(c, body, (*responses.API).Get)
 }
 
 // with returns a handler of requests without a body.
 func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*request.Call) error {
-	return func(c *request.Call) error { return o.answer(c, nil, handle) }
+	return func(c *request.Call) error { return o.respond(c, nil, handle) }
 }
 
-func (o *openai) answer(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
+func (o *openai) respond(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
 	c.PauseTimeout() // the API waits for replies: boundedResponses limits each query
 	err := handle(o.api, responses.Call{
 		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(),

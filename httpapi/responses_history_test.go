@@ -314,7 +314,7 @@ func TestAMessageAfterAFailedOne(t *testing.T) {
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Reply: "sorry"},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"})
 	if next := c.turn("Once more", "Fine."); next.Conversation.ID != first.Conversation.ID ||
 		h.bodyOf(next) != "Once more" {
 		t.Errorf("it is in %q, %q", next.Conversation.ID, h.bodyOf(next))

@@ -15,7 +15,7 @@ import (
 func (h *env) labelledTurn(reply string) {
 	h.t.Helper()
 	d := h.dispatch("clerk")
-	d.write(turnlog.Entry{Labels: []policy.Mark{{Label: policy.Private, Source: "a file"}}}, turnlog.DispatchEnd{})
+	d.write(turnlog.Entry{Labels: []policy.Mark{{Label: policy.Private, Source: "a file"}}}, turnlog.Consequence{})
 	d.finish(reply)
 }
 
@@ -118,7 +118,7 @@ func (h *env) replyRefers(id string) string {
 	if err != nil || fmt.Sprint(record.Message.ID) != id {
 		h.t.Fatalf("the turn is of message %d, not %s: %v", record.Message.ID, id, err)
 	}
-	d.write(turnlog.Entry{Labels: record.Labels.Before}, turnlog.DispatchEnd{})
+	d.write(turnlog.Entry{Labels: record.Labels.Before}, turnlog.Consequence{})
 	d.finish("Something else.")
 	return h.refers("msg_" + id)
 }

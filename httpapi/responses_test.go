@@ -396,7 +396,7 @@ func TestHowResponsesEnd(t *testing.T) {
 			h.dispatch("clerk").write(turnlog.Entry{
 				Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 				Outcome: &test.outcome,
-			}, turnlog.DispatchEnd{Message: test.message, Log: "finished"})
+			}, turnlog.Consequence{Message: test.message, Log: "finished"})
 			r := h.response(id)
 			if r.Status != test.status {
 				t.Errorf("it is %+v", r)
@@ -445,12 +445,12 @@ func TestAnswersThatAreCut(t *testing.T) {
 		d := h.dispatch("clerk")
 		for n, finish := range strings.Fields(test.finishes) {
 			d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: n + 1, Charged: true, Provider: "p", Model: "m",
-				Attempts: 1, FinishReason: finish, Text: "half"}}, turnlog.DispatchEnd{})
+				Attempts: 1, FinishReason: finish, Text: "half"}}, turnlog.Consequence{})
 		}
 		d.write(turnlog.Entry{
 			Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 			Outcome: &test.outcome,
-		}, turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"})
+		}, turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 		status, r := "incomplete", h.response(id)
 		reason := func(r response) string {
 			if r.Incomplete == nil {

@@ -25,7 +25,7 @@ type Route struct {
 	Parameters   []Parameter
 	Body         any // value of the Go type of the request's body; nil: no body
 	BodyRequired bool
-	Answers      []Answer // answers other than problems
+	Responses    []Response // those other than problems
 
 	probe       bool // exempt from the limit of requests in progress
 	eventSource bool // on a temporary error, a stream starts and ends, so that an EventSource reconnects
@@ -42,8 +42,8 @@ type Parameter struct {
 	Required bool
 }
 
-// An Answer describes the answer to a request with one status.
-type Answer struct {
+// A Response describes the responses to a request that have one status.
+type Response struct {
 	Status  int
 	Doc     string
 	Type    any     // value of the Go type written as JSON; nil: not JSON
@@ -59,12 +59,15 @@ type Media struct {
 	Doc    string
 }
 
-// A Header is a header of an answer.
+// A Header is a header of a response.
 type Header struct {
 	Name string
 	Type any // value of its Go type
 	Doc  string
 }
+
+// A Problem is the body of every error but those of the Responses API.
+type Problem = request.Problem
 
 func get(path, scope string, handle func(*request.Call) error) request.Route {
 	return request.Route{Method: http.MethodGet, Path: path, Scope: scope, Handle: handle}
@@ -80,8 +83,8 @@ func ofUser(r request.Route) request.Route {
 	return r
 }
 
-func answer(status int, doc string, value any, headers ...Header) Answer {
-	return Answer{Status: status, Doc: doc, Type: value, Headers: headers}
+func response(status int, doc string, value any, headers ...Header) Response {
+	return Response{Status: status, Doc: doc, Type: value, Headers: headers}
 }
 
 const (
@@ -98,7 +101,7 @@ const (
 // Scopes lists the scopes of tokens.
 func Scopes() []string { return views.Scopes() }
 
-// Parameters, headers and answers of several routes.
+// Parameters, headers and responses of several routes.
 var (
 	number = Parameter{Name: "id", In: "path", Type: int64(0), Schema: "minimum=1"}
 	wait   = Parameter{Name: "wait", In: "query", Type: "",
@@ -115,13 +118,13 @@ var (
 
 	location = Header{"Location", "", "the path of the message"}
 
-	cancelled = []Answer{
-		answer(200, "cancelled now or before", views.Cancelled{}),
-		answer(202, "cancellation requested; its worker will end it", views.Cancelled{}),
+	cancelled = []Response{
+		response(200, "cancelled now or before", views.Cancelled{}),
+		response(202, "cancellation requested; its worker will end it", views.Cancelled{}),
 	}
-	finished = []Answer{
-		answer(200, "it has finished as requested before", views.Finished{}),
-		answer(202, "requested; the turn ends with its next model call", views.Finished{}),
+	finished = []Response{
+		response(200, "it has finished as requested before", views.Finished{}),
+		response(202, "requested; the turn ends with its next model call", views.Finished{}),
 	}
 )
 
@@ -170,43 +173,43 @@ func (m *messages) routes() []Route {
 				traceparent, wait,
 			},
 			Body: submission{}, BodyRequired: true,
-			Answers: []Answer{
-				answer(201, "accepted; with wait, answered too", answeredMessage{}, location),
-				answer(200, "accepted before, with the same key", answeredMessage{}, location),
-				answer(202, "accepted; not answered within wait", answeredMessage{}, location),
+			Responses: []Response{
+				response(201, "accepted; with wait, answered too", messageWithReply{}, location),
+				response(200, "accepted before, with the same key", messageWithReply{}, location),
+				response(202, "accepted; not answered within wait", messageWithReply{}, location),
 			},
 		},
 		{
 			Route: ofUser(get("/v1/messages", forRead, m.list)), ID: "listMessages", Tag: tag,
 			Summary:    "Messages, newest first",
 			Parameters: searched(turnkeeper.MessageState(""), "the message", "newest turn", "accepted"),
-			Answers:    []Answer{answer(200, foundPage, list[views.Message]{})},
+			Responses:  []Response{response(200, foundPage, list[views.Message]{})},
 		},
 		{
 			Route: ofUser(get("/v1/messages/{id}", forSend, m.get)), ID: "getMessage", Tag: tag,
 			Summary:    "A message and its reply",
 			Parameters: []Parameter{number, wait},
-			Answers:    []Answer{answer(200, "the message", answeredMessage{})},
+			Responses:  []Response{response(200, "the message", messageWithReply{})},
 		},
 		{
 			Route: ofUser(post("/v1/messages/{id}/cancel", forOperate, m.cancel)), ID: "cancelMessage", Tag: tag,
 			Summary: "Cancel a message",
 			Note:    "409: the message is already closed.", Parameters: []Parameter{number}, Body: cancellation{},
-			Answers: cancelled,
+			Responses: cancelled,
 		},
 		{
 			Route: ofUser(post("/v1/messages/{id}/finish", forOperate, m.finish)), ID: "finishMessage", Tag: tag,
 			Summary: "Let the turn of a message finish with what it has",
 			Note:    "409: the message still waits, or is closed.", Parameters: []Parameter{number},
-			Body:    cancellation{},
-			Answers: finished,
+			Body:      cancellation{},
+			Responses: finished,
 		},
 		{
 			Route: post("/v1/messages/retry", forOperate, m.retryFailed), ID: "retryMessages", Tag: tag,
 			Summary: "Retry all failed messages",
 			Note:    "After an error, repeat the request to retry the rest.", Body: failedMessages{},
 			BodyRequired: true,
-			Answers: []Answer{answer(200,
+			Responses: []Response{response(200,
 				"they are in the inbox again as new messages; messages retried before are left out",
 				views.BulkRetried{})},
 		},
@@ -221,7 +224,7 @@ func (m *messages) routes() []Route {
 					Doc: "whose conversation it is; empty: no user's"},
 				limit, cursor,
 			},
-			Answers: []Answer{answer(200, "a page", list[views.Exchange]{})},
+			Responses: []Response{response(200, "a page", list[views.Exchange]{})},
 		},
 		{
 			Route: ofUser(get("/v1/outbox", forRead, m.replies)), ID: "listReplies", Tag: tag,
@@ -234,7 +237,7 @@ func (m *messages) routes() []Route {
 					Doc: "false: leave out replies of sub-agents to other agents"},
 				limit,
 			},
-			Answers: []Answer{answer(200, "a page; next is null only if the page is empty", list[views.Reply]{})},
+			Responses: []Response{response(200, "a page; next is null only if the page is empty", list[views.Reply]{})},
 		},
 	}
 }
@@ -245,33 +248,33 @@ func (t *turns) routes() []Route {
 		{
 			Route: ofUser(get("/v1/turns", forRead, t.list)), ID: "listTurns", Tag: tag, Summary: "Turns, newest first",
 			Parameters: searched(turnkeeper.TurnState(""), "its message", "turn", "created"),
-			Answers:    []Answer{answer(200, foundPage, list[views.Turn]{})},
+			Responses:  []Response{response(200, foundPage, list[views.Turn]{})},
 		},
 		{
 			Route: ofUser(get("/v1/turns/{id}", forRead, t.get)), ID: "getTurn", Tag: tag, Summary: "A turn in detail",
 			Parameters: []Parameter{number},
-			Answers:    []Answer{answer(200, "the turn", views.WholeTurn{})},
+			Responses:  []Response{response(200, "the turn", views.WholeTurn{})},
 		},
 		{
 			Route: ofUser(post("/v1/turns/{id}/cancel", forOperate, t.cancel)), ID: "cancelTurn", Tag: tag,
 			Summary: "Cancel a turn",
 			Note:    "409: not possible in its state.", Parameters: []Parameter{number}, Body: cancellation{},
-			Answers: cancelled,
+			Responses: cancelled,
 		},
 		{
 			Route: ofUser(post("/v1/turns/{id}/finish", forOperate, t.finish)), ID: "finishTurn", Tag: tag,
 			Summary:    "Let a turn finish with what it has",
 			Note:       "The next model call is the last one, without tools. 409: not possible in its state.",
 			Parameters: []Parameter{number}, Body: cancellation{},
-			Answers: finished,
+			Responses: finished,
 		},
 		{
 			Route: ofUser(post("/v1/turns/{id}/retry", forOperate, t.retry)), ID: "retryTurn", Tag: tag,
 			Summary: "Retry a turn's message",
 			Note:    "409: not possible in its state.", Parameters: []Parameter{number}, Body: retryBody{},
-			Answers: []Answer{
-				answer(201, "it is in the inbox again as a new message", views.Retried{}, location),
-				answer(200, "the message is due now, or was retried before", views.Retried{}, location),
+			Responses: []Response{
+				response(201, "it is in the inbox again as a new message", views.Retried{}, location),
+				response(200, "the message is due now, or was retried before", views.Retried{}, location),
 			},
 		},
 		{
@@ -284,7 +287,7 @@ func (t *turns) routes() []Route {
 					Doc: "first character, or first byte of binary content"},
 				{Name: "to", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "end, exclusive"},
 			},
-			Answers: []Answer{{
+			Responses: []Response{{
 				Status: 200, Doc: "the content", Other: []Media{{Type: "text/plain"}, {Type: "application/octet-stream",
 					Binary: true}},
 				Headers: []Header{{"Content-Disposition", "", "attachment, if the content is binary"}},
@@ -307,7 +310,7 @@ func (s *events) routes() []Route {
 			{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=1000,default=500",
 				Doc: "maximum number of events; ignored for streams"},
 		},
-		Answers: []Answer{
+		Responses: []Response{
 			{
 				Status: 200, Type: list[views.Event]{}, Other: events,
 				Doc: "a page of events, or a stream: id is the event's number, event its type, data an Event. The stream ends after the turn's last event. " +
@@ -326,7 +329,7 @@ func (s *events) routes() []Route {
 			{Name: "after", In: "query", Type: "", Doc: "id of the last event that the client has; empty: none"},
 			lastEventID,
 		},
-		Answers: []Answer{
+		Responses: []Response{
 			{
 				Status: 200, Other: events,
 				Doc: "a stream: id is an opaque position, event the type, data an Event. It ends after message_closed. " +
@@ -345,49 +348,51 @@ func (o *lanes) routes() []Route {
 		{
 			Route: get("/v1/lanes", forRead, o.list), ID: "listLanes", Tag: tag, Summary: "Lanes, held lanes first",
 			Parameters: []Parameter{ofAgent, limit, cursor},
-			Answers:    []Answer{answer(200, "a page", list[views.Lane]{})},
+			Responses:  []Response{response(200, "a page", list[views.Lane]{})},
 		},
 		{
 			Route: get("/v1/workers", forRead, o.workers), ID: "listWorkers", Tag: tag,
 			Summary: "Worker processes, without those stopped for more than an hour",
-			Note:    allAgents, Answers: []Answer{answer(200, "workers", list[views.Worker]{})},
+			Note:    allAgents, Responses: []Response{response(200, "workers", list[views.Worker]{})},
 		},
 		{
 			Route: ofUser(get("/v1/agents", forRead, o.agents)), ID: "listAgents", Tag: tag,
-			Summary: "Registered agents",
-			Answers: []Answer{answer(200, "all agents", list[views.Agent]{})},
+			Summary:   "Registered agents",
+			Responses: []Response{response(200, "all agents", list[views.Agent]{})},
 		},
 		{
 			Route: get("/v1/agents/{name}", forRead, o.agent), ID: "getAgent", Tag: tag,
 			Summary:    "An agent with its models, tools, schedules and survival level",
 			Parameters: []Parameter{{Name: "name", In: "path", Type: ""}},
-			Answers:    []Answer{answer(200, "the agent", views.WholeAgent{})},
+			Responses:  []Response{response(200, "the agent", views.WholeAgent{})},
 		},
 		{
 			Route: get("/v1/doctor", forRead, o.diagnosis), ID: "getDiagnosis", Tag: tag,
-			Summary: "What \"turnctl doctor\" finds in the database",
-			Note:    "A token for some agents gets the findings about these. Files of agents, providers and MCP servers are checked by \"turnctl doctor\" alone.",
-			Answers: []Answer{answer(200, "the findings", views.Diagnosis{})},
+			Summary:   "What \"turnctl doctor\" finds in the database",
+			Note:      "A token for some agents gets the findings about these. Files of agents, providers and MCP servers are checked by \"turnctl doctor\" alone.",
+			Responses: []Response{response(200, "the findings", views.Diagnosis{})},
 		},
 		{
 			Route: get("/v1/model-health", forRead, o.models), ID: "listModelHealth", Tag: tag,
-			Summary: "The models that agents use, and whether they are down",
-			Answers: []Answer{answer(200, "models", list[views.Model]{})},
+			Summary:   "The models that agents use, and whether they are down",
+			Responses: []Response{response(200, "models", list[views.Model]{})},
 		},
 		{
 			Route: get("/v1/levels", forRead, o.levels), ID: "listLevels", Tag: tag,
-			Summary: "The survival levels of agents: what is left of their budgets of the day",
-			Answers: []Answer{answer(200, "the levels", views.Levels{})},
+			Summary:   "The survival levels of agents: what is left of their budgets of the day",
+			Responses: []Response{response(200, "the levels", views.Levels{})},
 		},
 		{
 			Route: post("/v1/levels/pin", forOperate, o.pinLevel), ID: "pinLevel", Tag: tag,
 			Summary: "Set the survival level of an agent, or of all, in place of the budget",
-			Body:    pinning{}, BodyRequired: true, Answers: []Answer{answer(200, "the levels", views.Levels{})},
+			Body:    pinning{}, BodyRequired: true,
+			Responses: []Response{response(200, "the levels", views.Levels{})},
 		},
 		{
 			Route: post("/v1/levels/unpin", forOperate, o.unpinLevel), ID: "unpinLevel", Tag: tag,
 			Summary: "Let the budget decide the survival level again",
-			Body:    unpinning{}, BodyRequired: true, Answers: []Answer{answer(200, "the levels", views.Levels{})},
+			Body:    unpinning{}, BodyRequired: true,
+			Responses: []Response{response(200, "the levels", views.Levels{})},
 		},
 	}
 }
@@ -397,34 +402,34 @@ func (s *schedules) routes() []Route {
 	return []Route{
 		{
 			Route: get("/v1/schedules", forRead, s.list), ID: "listSchedules", Tag: tag, Summary: "Schedules",
-			Answers: []Answer{answer(200, "all schedules", list[views.Schedule]{})},
+			Responses: []Response{response(200, "all schedules", list[views.Schedule]{})},
 		},
 		{
 			Route: post("/v1/schedules/{agent}/{name}/run", forOperate, s.run), ID: "runSchedule", Tag: tag,
 			Summary: "Run a schedule now, in addition to its slots",
 			Note:    "Also runs a paused schedule.", Parameters: []Parameter{{Name: "agent", In: "path", Type: ""},
 				{Name: "name", In: "path", Type: ""}},
-			Answers: []Answer{
-				answer(201, "its message is in the inbox", views.ScheduleRun{}, location),
-				answer(200, "a message of the schedule was already waiting; no other is added",
+			Responses: []Response{
+				response(201, "its message is in the inbox", views.ScheduleRun{}, location),
+				response(200, "a message of the schedule was already waiting; no other is added",
 					views.ScheduleRun{}, location),
 			},
 		},
 		{
 			Route: get("/v1/scheduler", forRead, s.scheduler), ID: "getScheduler", Tag: tag,
-			Summary: "The state of the scheduler",
-			Answers: []Answer{answer(200, "the scheduler", views.Scheduler{})},
+			Summary:   "The state of the scheduler",
+			Responses: []Response{response(200, "the scheduler", views.Scheduler{})},
 		},
 		{
 			Route: post("/v1/scheduler/pause", forOperate, s.pauseScheduler), ID: "pauseScheduler", Tag: tag,
 			Summary: "Dispatch no more turns; running turns continue",
 			Note:    allAgents, Body: pause{}, BodyRequired: true,
-			Answers: []Answer{answer(200, "the scheduler", views.Scheduler{})},
+			Responses: []Response{response(200, "the scheduler", views.Scheduler{})},
 		},
 		{
 			Route: post("/v1/scheduler/resume", forOperate, s.resumeScheduler), ID: "resumeScheduler", Tag: tag,
 			Summary: "Dispatch turns again",
-			Note:    allAgents, Answers: []Answer{answer(200, "the scheduler", views.Scheduler{})},
+			Note:    allAgents, Responses: []Response{response(200, "the scheduler", views.Scheduler{})},
 		},
 	}
 }
@@ -435,7 +440,7 @@ func (h webhooks) routes() []Route {
 		{
 			Route: get("/v1/webhooks", forRead, h.list), ID: "listWebhooks", Tag: tag,
 			Summary: "Endpoints that replies and asks are pushed to",
-			Note:    allAgents, Answers: []Answer{answer(200, "all webhooks", list[views.Webhook]{})},
+			Note:    allAgents, Responses: []Response{response(200, "all webhooks", list[views.Webhook]{})},
 		},
 		{
 			Route: get("/v1/webhooks/{name}/deliveries", forRead, h.deliveries), ID: "listDeliveries", Tag: tag,
@@ -446,7 +451,7 @@ func (h webhooks) routes() []Route {
 				{Name: "state", In: "query", Type: outbox.DeliveryState(""), Doc: "only in this state"},
 				limit, cursor,
 			},
-			Answers: []Answer{answer(200, "a page", list[views.Delivery]{})},
+			Responses: []Response{response(200, "a page", list[views.Delivery]{})},
 		},
 	}
 }
@@ -463,12 +468,12 @@ func (a asking) routes() []Route {
 				{Name: "turn", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "only of this turn"},
 				limit, cursor,
 			},
-			Answers: []Answer{answer(200, "a page", list[views.Ask]{})},
+			Responses: []Response{response(200, "a page", list[views.Ask]{})},
 		},
 		{
 			Route: ofUser(get("/v1/asks/{id}", forAnswer, a.get)), ID: "getAsk", Tag: tag, Summary: "An ask",
 			Parameters: []Parameter{number},
-			Answers:    []Answer{answer(200, "the ask", views.Ask{})},
+			Responses:  []Response{response(200, "the ask", views.Ask{})},
 		},
 		{
 			Route: ofUser(post("/v1/asks/{id}/answer", forAnswer, a.answer)), ID: "answerAsk", Tag: tag,
@@ -476,7 +481,7 @@ func (a asking) routes() []Route {
 			Note: "400: the answer is invalid for this ask. 403: the ask is for other people or, with four_eyes, the token sent the message that led to it. " +
 				"409: the hash is not that of the ask, or the ask is closed.",
 			Parameters: []Parameter{number}, Body: askAnswer{}, BodyRequired: true,
-			Answers: []Answer{answer(200,
+			Responses: []Response{response(200,
 				"the ask with its answer; a repeat of the same answer by the same person changes nothing",
 				views.Ask{})},
 		},
@@ -499,7 +504,7 @@ func (o *openai) routes() []Route {
 				"a repeat with the same key returns the same response; a different request with it is refused (409)"),
 				traceparent, drafts},
 			Body: responses.Request{}, BodyRequired: true,
-			Answers: []Answer{{
+			Responses: []Response{{
 				Status: 200, Type: responses.Response{}, Other: stream,
 				Doc: "the response: at once with background, else when it is complete, or in its current state after 5 minutes",
 			}},
@@ -514,42 +519,42 @@ func (o *openai) routes() []Route {
 				{Name: "starting_after", In: "query", Type: int64(0), Schema: "minimum=0",
 					Doc: "sequence_number of the last event the client has; requires stream"},
 			},
-			Answers: []Answer{{Status: 200, Doc: "the response", Type: responses.Response{}, Other: stream}},
+			Responses: []Response{{Status: 200, Doc: "the response", Type: responses.Response{}, Other: stream}},
 		},
 		{
 			Route: ofUser(get("/v1/responses/{id}/input_items", forSend, o.with((*responses.API).Input))),
 			ID:    "listResponseInput", Tag: tag, Summary: "The input of a response",
-			Parameters: []Parameter{id}, Answers: []Answer{answer(200, "one message", responses.InputList{})},
+			Parameters: []Parameter{id}, Responses: []Response{response(200, "one message", responses.InputList{})},
 		},
 		{
 			Route: ofUser(post("/v1/responses/{id}/cancel", forSend, o.with((*responses.API).Cancel))),
 			ID:    "cancelResponse", Tag: tag, Summary: "Cancel a response",
 			Note: "A response created with another token also requires operate.", Parameters: []Parameter{id},
-			Answers: []Answer{answer(200,
+			Responses: []Response{response(200,
 				"the response: cancelled, or already complete, or still in progress if its worker has not ended it within 10 s", responses.Response{})},
 		},
 		{
 			Route: ofUser(post("/v1/conversations", forSend, o.open)), ID: "createConversation", Tag: tag,
 			Summary: "Create a conversation for responses",
 			Note:    "Without a message it is deleted after 30 days.", Body: responses.ConversationRequest{},
-			Answers: []Answer{answer(200, "the conversation; send its id as conversation", responses.Conversation{})},
+			Responses: []Response{response(200, "the conversation; send its id as conversation", responses.Conversation{})},
 		},
 		{
 			Route: ofUser(get("/v1/conversations/{id}", forSend, o.with((*responses.API).Opened))),
 			ID:    "getConversation", Tag: tag, Summary: "A created conversation",
 			Parameters: []Parameter{{Name: "id", In: "path", Type: ""}},
-			Answers:    []Answer{answer(200, "the conversation", responses.Conversation{})},
+			Responses:  []Response{response(200, "the conversation", responses.Conversation{})},
 		},
 		{
 			Route: ofUser(get("/v1/models", forSend, o.with((*responses.API).Models))), ID: "listModels", Tag: tag,
-			Summary: "The agents, as models",
-			Answers: []Answer{answer(200, "the agents that the token covers", responses.ModelList{})},
+			Summary:   "The agents, as models",
+			Responses: []Response{response(200, "the agents that the token covers", responses.ModelList{})},
 		},
 		{
 			Route: ofUser(get("/v1/models/{id}", forSend, o.with((*responses.API).Model))), ID: "getModel", Tag: tag,
 			Summary:    "An agent, as a model",
 			Parameters: []Parameter{{Name: "id", In: "path", Type: ""}},
-			Answers:    []Answer{answer(200, "the agent", responses.Model{})},
+			Responses:  []Response{response(200, "the agent", responses.Model{})},
 		},
 	}
 }
@@ -559,23 +564,24 @@ func (s *service) routes() []Route {
 	return []Route{
 		{
 			Route: get("/metrics", forRead, s.prometheus), ID: "getMetrics", Tag: tag,
-			Summary: "Metrics of the process, in Prometheus format",
-			Note:    allAgents, Answers: []Answer{{Status: 200, Doc: "metrics", Other: []Media{{Type: "text/plain"}}}},
+			Summary:   "Metrics of the process, in Prometheus format",
+			Note:      allAgents,
+			Responses: []Response{{Status: 200, Doc: "metrics", Other: []Media{{Type: "text/plain"}}}},
 		},
 		{
 			Route: get("/openapi.json", forAll, s.description), ID: "getDescription", Tag: tag,
-			Summary: "This document",
-			Answers: []Answer{answer(200, "OpenAPI", map[string]any{})},
+			Summary:   "This document",
+			Responses: []Response{response(200, "OpenAPI", map[string]any{})},
 		},
 		{
 			Route: get("/healthz", forAll, s.alive), probe: true, ID: "getHealth", Tag: tag,
-			Summary: "Liveness of the process",
-			Answers: []Answer{answer(200, "alive", health{})},
+			Summary:   "Liveness of the process",
+			Responses: []Response{response(200, "alive", health{})},
 		},
 		{
 			Route: get("/readyz", forAll, s.ready), probe: true, ID: "getReadiness", Tag: tag,
-			Summary: "Readiness for requests: 503 while the process stops, the database does not answer, or it has refused a write of the process for 5 s",
-			Answers: []Answer{answer(200, "ready", health{})},
+			Summary:   "Readiness for requests: 503 while the process stops, the database does not answer, or it has refused a write of the process for 5 s",
+			Responses: []Response{response(200, "ready", health{})},
 		},
 	}
 }

@@ -28,7 +28,7 @@ func (s *schedules) list(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, listOf(all, views.OfSchedule, 0))
+	return c.Respond(http.StatusOK, listOf(all, views.OfSchedule, 0))
 }
 
 // run answers 201 for a new message, and 200 if a message of the schedule was already waiting.
@@ -42,7 +42,7 @@ func (s *schedules) run(c *request.Call) error {
 	if waiting {
 		status = http.StatusOK
 	}
-	return c.Answer(status, views.ScheduleRun{MessageID: id, Waiting: waiting})
+	return c.Respond(status, views.ScheduleRun{MessageID: id, Waiting: waiting})
 }
 
 func (s *schedules) scheduler(c *request.Call) error {
@@ -50,7 +50,7 @@ func (s *schedules) scheduler(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfScheduler(settings))
+	return c.Respond(http.StatusOK, views.OfScheduler(settings))
 }
 
 // A pause is the body of POST /v1/scheduler/pause.

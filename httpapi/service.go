@@ -39,7 +39,7 @@ type health struct {
 
 // alive always answers 200.
 func (s *service) alive(c *request.Call) error {
-	return c.Answer(http.StatusOK, health{Status: "ok"})
+	return c.Respond(http.StatusOK, health{Status: "ok"})
 }
 
 // unreadyAfter is how long the database refuses a write of this process before it is not ready: longer than a deadlock
@@ -60,7 +60,7 @@ func (s *service) ready(c *request.Call) error {
 		return request.Refuse(http.StatusServiceUnavailable, "the database refuses writes of this process: %s",
 			words.Refusing(refused[0].For, refused[0].Attempts, refused[0].SQLState))
 	}
-	return c.Answer(http.StatusOK, health{Status: "ready"})
+	return c.Respond(http.StatusOK, health{Status: "ready"})
 }
 
 // prometheus serves the metrics. They cover all agents, so the token must too.

@@ -33,13 +33,13 @@ func (h *env) workAs(user, agent, text string) (*dispatch, turnkeeper.OutputID) 
 				Key: key, WireID: "w", Name: "tool", Arguments: `{"text":"` + text + `"}`, ArgsHash: "h",
 				Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
 			}}},
-	}, turnlog.DispatchEnd{})
+	}, turnlog.Consequence{})
 	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: text,
 		Preview: text, Output: &turnkeeper.Output{
 			ID: id, TurnID: d.id, Call: key, MediaType: "text/plain", Text: text, SizeBytes: int64(len(text)),
 			RawBytes: int64(len(text)), Chars: int64(len(text)),
 			SHA256: strings.Repeat("a", 64),
-		}}}}, turnlog.DispatchEnd{})
+		}}}}, turnlog.Consequence{})
 	d.say(text)
 	d.finish("reply " + text)
 	return d, id

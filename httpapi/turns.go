@@ -38,7 +38,7 @@ func (t *turns) list(c *request.Call) error {
 		return err
 	}
 	access.ScreenTurns(c, found)
-	return c.Answer(http.StatusOK, listOf(found, views.OfTurn, next))
+	return c.Respond(http.StatusOK, listOf(found, views.OfTurn, next))
 }
 
 func (t *turns) get(c *request.Call) error {
@@ -46,7 +46,7 @@ func (t *turns) get(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, views.OfWholeTurn(v))
+	return c.Respond(http.StatusOK, views.OfWholeTurn(v))
 }
 
 // cancel answers 200 if the turn is closed, and 202 if its worker was asked to close it.
@@ -95,7 +95,7 @@ func endWith[View any](c *request.Call, end func(reason string) (operate.Ended, 
 	if done.Closed {
 		status = http.StatusOK
 	}
-	return c.Answer(status, view(done))
+	return c.Respond(status, view(done))
 }
 
 // A retryBody is the body of POST /v1/turns/{id}/retry.
@@ -123,9 +123,9 @@ func (t *turns) retry(c *request.Call) error {
 	}
 	c.W.Header().Set("Location", messagePath(done.Message))
 	if done.DueNow || done.Repeat {
-		return c.Answer(http.StatusOK, views.OfRetried(of, done))
+		return c.Respond(http.StatusOK, views.OfRetried(of, done))
 	}
-	return c.Answer(http.StatusCreated, views.OfRetried(of, done))
+	return c.Respond(http.StatusCreated, views.OfRetried(of, done))
 }
 
 // output serves a stored result as plain text or bytes, which no browser executes.

@@ -99,7 +99,7 @@ func TestEveryPlaceShowsEveryWait(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { shown.Store, c.Store = c.Store, shown })
 	held := h.turn("clerk", "hello")
 	held.write(turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour,
-		Error: "later"}}, turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "deferred"})
+		Error: "later"}}, turnlog.Consequence{Message: turnkeeper.MessageRunning, Log: "deferred"})
 	for _, row := range waiting.Rows {
 		if row.Parked == "" {
 			continue

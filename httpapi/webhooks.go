@@ -16,7 +16,7 @@ func (h webhooks) list(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, listOf(all, views.OfWebhook, 0))
+	return c.Respond(http.StatusOK, listOf(all, views.OfWebhook, 0))
 }
 
 func (h webhooks) deliveries(c *request.Call) error {
@@ -28,5 +28,5 @@ func (h webhooks) deliveries(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Answer(http.StatusOK, listOf(deliveries, views.OfDelivery, next))
+	return c.Respond(http.StatusOK, listOf(deliveries, views.OfDelivery, next))
 }

@@ -204,7 +204,7 @@ func (w *world) granted(ids map[turnkeeper.MessageID]owner) map[owner]*storagete
 	return all
 }
 
-func (w *world) append(d *storagetest.Dispatch, e turnlog.Entry, end turnlog.DispatchEnd) {
+func (w *world) append(d *storagetest.Dispatch, e turnlog.Entry, end turnlog.Consequence) {
 	w.t.Helper()
 	w.must(d.Append(w.t.Context(), e, end))
 }
@@ -219,7 +219,7 @@ func (w *world) round(o owner, d *storagetest.Dispatch) {
 	r := storagetest.Round(1, turnkeeper.EffectNone)
 	r.Text, r.Calls[0].Arguments = o.mark(), `{"of":"`+o.mark()+`"}`
 	begun := []turnkeeper.Event{{Type: turnkeeper.EventTurnStart, Data: []byte(`{}`)}, delta(o.mark())}
-	w.append(d, turnlog.Entry{Round: r, Events: begun}, turnlog.DispatchEnd{})
+	w.append(d, turnlog.Entry{Round: r, Events: begun}, turnlog.Consequence{})
 	result := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, o.mark())
 	result.Output = &turnkeeper.Output{
 		ID: turnkeeper.OutputID(fmt.Sprint("output-", d.Grant.TurnID)), TurnID: d.Grant.TurnID,
@@ -230,7 +230,7 @@ func (w *world) round(o owner, d *storagetest.Dispatch) {
 	}
 	w.append(d, turnlog.Entry{Results: []turnlog.CallResult{result}, Events: []turnkeeper.Event{
 		{Type: turnkeeper.EventToolResult, Round: 1, Data: fmt.Appendf(nil, `{"preview":%q}`, o.mark())},
-	}}, turnlog.DispatchEnd{})
+	}}, turnlog.Consequence{})
 }
 
 func (w *world) end(o owner, d *storagetest.Dispatch, state turnkeeper.TurnState, message turnkeeper.MessageState) {
@@ -240,7 +240,7 @@ func (w *world) end(o owner, d *storagetest.Dispatch, state turnkeeper.TurnState
 	}
 	w.append(d, turnlog.Entry{Outcome: outcome, Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete,
 		Data: []byte(`{}`)}}},
-		turnlog.DispatchEnd{Message: message, Log: "finished"})
+		turnlog.Consequence{Message: message, Log: "finished"})
 }
 
 // addTurns adds turns in every state but queued, and messages that wait behind them.
@@ -271,7 +271,7 @@ func (w *world) addTurns() {
 	}
 	for o, d := range w.begin("main") {
 		w.round(o, d)
-		w.append(d, turnlog.Entry{Asks: []asks.Question{approval(o.mark())}}, turnlog.DispatchEnd{})
+		w.append(d, turnlog.Entry{Asks: []asks.Question{approval(o.mark())}}, turnlog.Consequence{})
 	}
 	for _, o := range w.owners {
 		_, err := w.Enqueue(w.t.Context(), turnkeeper.Submission{Agent: o.agent, User: o.user,
@@ -316,7 +316,7 @@ func (w *world) addTrees() {
 	}
 	for o, d := range w.granted(grandchildren) {
 		w.round(o, d)
-		w.append(d, turnlog.Entry{Asks: []asks.Question{approval(o.mark())}}, turnlog.DispatchEnd{})
+		w.append(d, turnlog.Entry{Asks: []asks.Question{approval(o.mark())}}, turnlog.Consequence{})
 		d.Wait(w.t)
 	}
 	begun = w.begin("tree-2")

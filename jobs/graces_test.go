@@ -26,7 +26,7 @@ type slowWriter struct {
 	slow  time.Duration // it has written after that time
 }
 
-func (w *slowWriter) Append(ctx context.Context, _ turnlog.Entry, _ turnlog.DispatchEnd) error {
+func (w *slowWriter) Append(ctx context.Context, _ turnlog.Entry, _ turnlog.Consequence) error {
 	select {
 	case <-ctx.Done():
 		w.until, w.cause = time.Since(w.began), context.Cause(ctx)

@@ -37,7 +37,7 @@ func leave(ctx context.Context, writer writer, log string, outcome turnlog.Outco
 	outcome.State = turnkeeper.TurnQueued
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	return writer.Append(ctx, turnlog.Entry{Outcome: &outcome}, turnlog.DispatchEnd{Log: log})
+	return writer.Append(ctx, turnlog.Entry{Outcome: &outcome}, turnlog.Consequence{Log: log})
 }
 
 // classLate is the error class of a turn that had no worker for most of its time.

@@ -17,7 +17,7 @@ type turnJournal struct{ writer }
 
 // A writer is what a turnJournal needs of a journal.Writer.
 type writer interface {
-	Append(ctx context.Context, e turnlog.Entry, ending turnlog.DispatchEnd) error
+	Append(ctx context.Context, e turnlog.Entry, ending turnlog.Consequence) error
 	Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
 		run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error)
 	WriteDraft(ctx context.Context, part turnlog.OutputPart) error
@@ -47,11 +47,11 @@ func (j *turnJournal) Append(ctx context.Context, e turnlog.Entry) error {
 			ctx, cancel = outlive(ctx, stepTime)
 			defer cancel()
 		}
-		return j.writer.Append(ctx, e, turnlog.DispatchEnd{})
+		return j.writer.Append(ctx, e, turnlog.Consequence{})
 	}
 	ctx, cancel := outlive(ctx, endTime)
 	defer cancel()
-	return j.writer.Append(ctx, e, turnlog.EndDispatch(*e.Outcome))
+	return j.writer.Append(ctx, e, turnlog.ConsequenceOf(*e.Outcome))
 }
 
 // outlive returns a context that ends later than ctx, by grace.

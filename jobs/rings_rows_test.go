@@ -48,7 +48,7 @@ var ringings = []ringing{
 		d := b.Turn("x")
 		b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
 			StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"}))
+			turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"}))
 		return b.retry(d.Record.Message.ID)
 	}},
 	{"a turn that waits for its time is retried", "", []string{"retry_message inbox"}, func(b *bells) func() {
@@ -98,7 +98,7 @@ var ringings = []ringing{
 		return func() {
 			b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
 				StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true, Backoff: time.Second}},
-				turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}))
+				turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}))
 		}
 	}},
 	{"a turn is handed back", "", []string{"end_many inbox", "end_many turns"}, func(b *bells) func() {
@@ -106,7 +106,7 @@ var ringings = []ringing{
 		return func() {
 			b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
 				Error: "bye"}},
-				turnlog.DispatchEnd{Log: "handed_back"}))
+				turnlog.Consequence{Log: "handed_back"}))
 		}
 	}},
 	{"a turn waits for a call", "", []string{"end_many inbox", "end_many turns"}, func(b *bells) func() {

@@ -152,14 +152,14 @@ func (b *bells) failed(d *storagetest.Dispatch) {
 	err := d.Append(b.t.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no model", Retry: true,
 		WaitsFor: []string{"script/m"}, Backoff: time.Hour,
-	}}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+	}}, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
 	b.fatal(err)
 }
 
 // deferred ends the dispatch of a turn that waits for its time.
 func (b *bells) deferred(d *storagetest.Dispatch) {
 	b.fatal(d.Append(b.t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued,
-		Error: "later", Backoff: time.Hour}}, turnlog.DispatchEnd{Log: "deferred"}))
+		Error: "later", Backoff: time.Hour}}, turnlog.Consequence{Log: "deferred"}))
 }
 
 // sent sends a message as a database role does.

@@ -16,4 +16,4 @@ drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tool
     turnkeeper.definitions, turnkeeper.set_aside, turnkeeper.settings;
 drop function turnkeeper.call_holds, turnkeeper.turn_holds, turnkeeper.message_holds, turnkeeper.lease_holds,
     turnkeeper.words_in, turnkeeper.words_asked, turnkeeper.last_rank, turnkeeper.time_of, turnkeeper.rank_of,
-    turnkeeper.lane_of, turnkeeper.user_may_be;
+    turnkeeper.highest_priority, turnkeeper.lowest_priority, turnkeeper.lane_of, turnkeeper.user_may_be;

@@ -148,6 +148,10 @@ create index schedules_due on turnkeeper.schedules (next_due) where active and p
 -- plain expressions: Postgres parses and plans those again for each statement that writes to the table. Only "turnctl
 -- check" looks for blank bodies, because that reads the whole text.
 
+-- The range of priorities. MinPriority and MaxPriority in Go are the same.
+create function turnkeeper.lowest_priority() returns integer immutable language sql return -1000;
+create function turnkeeper.highest_priority() returns integer immutable language sql return 1000;
+
 -- The rank of a message: its due time less one second for each point of its priority. The lower rank goes first, then
 -- the lower id. It is the same rule as Message.Rank in Go.
 create function turnkeeper.rank_of(due_at timestamptz, priority integer) returns timestamptz immutable language sql
@@ -162,7 +166,7 @@ return p_rank + make_interval(secs => p_priority);
 -- The rank of a message of the lowest priority that becomes due at p_due_at. No message that is due by then has a
 -- higher rank.
 create function turnkeeper.last_rank(p_due_at timestamptz) returns timestamptz stable language sql
-return turnkeeper.rank_of(p_due_at, -1000);
+return turnkeeper.rank_of(p_due_at, turnkeeper.lowest_priority());
 
 -- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An
 -- empty user_name means no user. The same rule is ConversationKey.CheckUser in Go.
@@ -194,7 +198,8 @@ declare
         when not (lane in (agent, turnkeeper.lane_of(agent, user_name, conversation, true))
             or held and starts_with(lane, agent || '#')) then 'its lane is not one of its agent'
         when not octet_length(idempotency_key) between 1 and 200 then 'its idempotency key is empty or too long'
-        when not priority between -1000 and 1000 then 'its priority is out of range'
+        when not priority between turnkeeper.lowest_priority() and turnkeeper.highest_priority()
+            then 'its priority is out of range'
         when not case trigger
             when 'message' then schedule is null and slot is null
             when 'schedule' then schedule is not null and slot is not null and octet_length(schedule) between 1 and 200

@@ -143,9 +143,9 @@ begin
         raise exception using errcode = 'TK004',
             message = 'invalid message: the idempotency key is longer than 200 bytes';
     end if;
-    if rank not between -1000 and 1000 then
-        raise exception using errcode = 'TK004', message = format(
-            'invalid message: priority %s is outside -1000 to 1000', rank);
+    if rank not between turnkeeper.lowest_priority() and turnkeeper.highest_priority() then
+        raise exception using errcode = 'TK004', message = format('invalid message: priority %s is outside %s to %s',
+            rank, turnkeeper.lowest_priority(), turnkeeper.highest_priority());
     end if;
     if rank > 0 and not p_operates then
         select s.max_sender_priority into highest from turnkeeper.settings s;
@@ -228,8 +228,8 @@ comment on function turnkeeper.enqueue(text, text, text, text, integer, text, ti
     'conversation: the one to continue. user_name: whose conversation it is; empty: no user''s; two users never share one. '
     'idempotency_key: a repeat for the same agent and user with the same key and message returns the first id; '
     'with another message it fails. priority: -1000 to 1000, each point counts as one second of waiting; above max_sender_priority (0) only for the workers'' role. '
-    'trace_parent: W3C Trace Context; ignored if invalid. due_at: the message is not run before;
-    null or past: at once.';
+    'trace_parent: W3C Trace Context; ignored if invalid. due_at: the message is not run before; '
+    'null or past: at once.';
 
 -- Like enqueue, with the arguments as a JSON object. New arguments are added here, because a function with another
 -- signature would lack the rights that were granted on the old one.
@@ -254,10 +254,12 @@ begin
                 message = format('invalid message: %s must be a %s, and is a value of type %s',
                 given.key, case given.key when 'priority' then 'number' else 'string' end, given.type);
         elsif given.key = 'priority' and given.type = 'number'
-            and (case when given.value::numeric between -1000 and 1000 then given.value::numeric % 1 <> 0
-                else true end) then
+            and (case when given.value::numeric
+                    between turnkeeper.lowest_priority() and turnkeeper.highest_priority()
+                then given.value::numeric % 1 <> 0 else true end) then
             raise exception using errcode = 'TK004',
-                message = 'invalid message: priority must be a whole number from -1000 to 1000';
+                message = format('invalid message: priority must be a whole number from %s to %s',
+                turnkeeper.lowest_priority(), turnkeeper.highest_priority());
         elsif given.key = 'due_at' and due !~
             '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?([Zz]|[+-]([01][0-9]):?[0-5][0-9])$' then
             raise exception using errcode = 'TK004',

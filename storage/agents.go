@@ -167,7 +167,8 @@ func (s *DB) RingInbox(ctx context.Context) error { return pg.Translate(s.core.Q
 
 // SetMaxMessageBytes sets the maximum size of a message's body, however it is sent.
 func (s *DB) SetMaxMessageBytes(ctx context.Context, n int) error {
-	return pg.Translate(s.core.Q.SetMaxMessageBytes(ctx, int32(min(n, maxBody)))) //nolint:gosec // bounded
+	most := int32(min(n, turnkeeper.LargestMessage)) //nolint:gosec // bounded
+	return pg.Translate(s.core.Q.SetMaxMessageBytes(ctx, most))
 }
 
 // SetMaxSenderPriority sets the highest priority of messages whose sender may not operate.

@@ -38,7 +38,7 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 		"a turn that was handed back": func(h *env) {
 			err := h.Turn("x").Append(h.T.Context(),
 				turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}},
-				turnlog.DispatchEnd{Log: "handed_back"})
+				turnlog.Consequence{Log: "handed_back"})
 			if err != nil {
 				h.T.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 		"a lane after a failure": func(h *env) {
 			err := h.Turn("x").Append(h.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 				State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true,
-			}}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
+			}}, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
 			if err != nil {
 				h.T.Fatal(err)
 			}

@@ -73,7 +73,7 @@ func (s *DB) AcceptFrom(ctx context.Context, from Sender,
 // secret. Names are not masked, because a masked name would not be found again. The limit on the
 // body is a setting in the database, which the database checks.
 func (s *DB) CheckSubmission(m turnkeeper.Submission) error {
-	if err := m.Check(maxBody); err != nil {
+	if err := m.Check(turnkeeper.LargestMessage); err != nil {
 		return err
 	}
 	for _, name := range []struct{ what, text string }{{"user's name", m.User}, {"conversation's name", m.Conversation},
@@ -92,6 +92,3 @@ func (s *DB) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.core.Q.Now(ctx)
 	return now, pg.Translate(err)
 }
-
-// maxBody is the maximum size of a message's body in the table, in bytes, whatever the settings say.
-const maxBody = 16 << 20

@@ -298,7 +298,7 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
 	defer cancel()
-	if err := running.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); err != nil {
+	if err := running.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{}); err != nil {
 		t.Errorf("a step of a running turn: %v", err)
 	}
 	if err := running.Append(ctx, turnlog.Entry{Outcome: storagetest.Succeeded("done")},

@@ -312,7 +312,7 @@ func journalCases(at func(int) time.Time) []methodCase {
 	late.Key, late.Nonce, late.Labels, late.Output, late.Attached = storagetest.Key(1, 3), "nonce-3", nil, nil, nil
 	var cases []methodCase
 	for _, e := range entries() {
-		cases = append(cases, on("Writer.Append", e, turnlog.DispatchEnd{}))
+		cases = append(cases, on("Writer.Append", e, turnlog.Consequence{}))
 	}
 	outcome := golden.Filled[turnlog.Outcome](700)
 	outcome.State, outcome.StopReason, outcome.Silent = turnkeeper.TurnFailed, turnkeeper.StopInferenceError, false
@@ -335,7 +335,7 @@ func journalCases(at func(int) time.Time) []methodCase {
 		Answered: []string{"p/a"},
 		Probed:   []string{"p/q"},
 		Refused:  []string{"p/r"}, Events: storagetest.Events(turnkeeper.EventTurnError)},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 9 * time.Minute}))
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 9 * time.Minute}))
 }
 
 // entries returns entries of turn 201, one after the other, that fill all fields but the outcome.

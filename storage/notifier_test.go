@@ -54,7 +54,7 @@ func TestBell(t *testing.T) {
 	h.Submit("clerk", "", "y")
 	awaitRing(t, "a message", inbox)
 	back := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}
-	if err := h.Dispatch("w")[0].Append(t.Context(), back, turnlog.DispatchEnd{Log: "handed_back"}); err != nil {
+	if err := h.Dispatch("w")[0].Append(t.Context(), back, turnlog.Consequence{Log: "handed_back"}); err != nil {
 		t.Fatal(err)
 	}
 	awaitRing(t, "a turn goes back into the queue", inbox)

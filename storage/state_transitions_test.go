@@ -101,7 +101,7 @@ func TestCallMovesAgreeWithTheNouns(t *testing.T) {
 				e = turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "from "+string(from), call.Starts+1,
 					turnkeeper.EffectKeyed)}}
 			}
-			err := h.Writer(record, d.Grant).Append(t.Context(), e, turnlog.DispatchEnd{})
+			err := h.Writer(record, d.Grant).Append(t.Context(), e, turnlog.Consequence{})
 			if (err == nil) != allowed || err != nil && !errors.Is(err, turnkeeper.ErrBadMove) &&
 				!errors.Is(err, turnkeeper.ErrJournalMoved) {
 				t.Errorf("call from %s to %s: the writer says %v, MoveTo %v", from, to, err, allowed)

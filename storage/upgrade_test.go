@@ -182,7 +182,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 			// The record is sufficient to hand the turn back.
 			err = h.Writer(record, d.Grant).Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 				State: turnkeeper.TurnQueued, ErrorClass: journal.ClassNewer, Error: "newer", Backoff: time.Hour,
-			}}, turnlog.DispatchEnd{Log: "handed_back"})
+			}}, turnlog.Consequence{Log: "handed_back"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,8 +21,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// ErrGone says that no error can be sent: the client has disconnected, or the answer has begun.
-var ErrGone = errors.New("the answer has begun")
+// ErrGone says that no error can be sent: the client has disconnected, or the response has begun.
+var ErrGone = errors.New("the response has begun")
 
 // chatCompletions is a path that OpenAI's clients use and this API does not have.
 const chatCompletions = "/v1/chat/completions"

@@ -163,7 +163,7 @@ func (s *stage) loseAll() {
 
 func (a *act) write(e turnlog.Entry) *act {
 	a.s.t.Helper()
-	if err := a.Append(a.s.t.Context(), e, turnlog.DispatchEnd{}); err != nil {
+	if err := a.Append(a.s.t.Context(), e, turnlog.Consequence{}); err != nil {
 		a.s.t.Fatal(err)
 	}
 	return a
@@ -223,7 +223,7 @@ func (a *act) end(message turnkeeper.MessageState, o turnlog.Outcome) {
 	case o.State == turnkeeper.TurnQueued && o.Backoff == 0:
 		log = "handed_back"
 	}
-	if err := a.Append(a.s.t.Context(), turnlog.Entry{Outcome: &o}, turnlog.DispatchEnd{Message: message,
+	if err := a.Append(a.s.t.Context(), turnlog.Entry{Outcome: &o}, turnlog.Consequence{Message: message,
 		Log: log}); err != nil {
 		a.s.t.Fatal(err)
 	}

@@ -1,3 +1,3 @@
 package config
 
-//go:generate go run ./refgen
+//go:generate go -C ../../dev run ./refgen/config

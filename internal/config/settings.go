@@ -20,9 +20,6 @@ const (
 	moment = time.Millisecond
 )
 
-// LargestMessage is the upper bound of the setting max_message_bytes. The table of messages has the same bound.
-const LargestMessage = 16 << 20
-
 // Settings returns the table of settings, in the order of the reference. It does not include mappings,
 // which only the config file can have: see ProviderKeys and its neighbours.
 func Settings() []Setting {
@@ -98,12 +95,12 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.MaxDispatchesPerTick }, 1, 10000, Setting{
 			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns",
 			Doc: "Maximum number of turns that one tick of the scheduler dispatches; the next tick follows at once."}),
-		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, LargestMessage, Setting{
+		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, turnkeeper.LargestMessage, Setting{
 			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "Maximum length of a message."}),
 		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
 			Name: "max_result_memory", Group: "Process", Unit: "MiB",
 			Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
-		number(func(c *Config) *int { return &c.MaxSenderPriority }, 0, 1000, Setting{
+		number(func(c *Config) *int { return &c.MaxSenderPriority }, 0, turnkeeper.MaxPriority, Setting{
 			Name: "max_sender_priority", Group: "Process", Unit: "points", Zero: "they may only lower it",
 			Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{

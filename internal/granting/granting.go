@@ -140,16 +140,16 @@ type LostGrant struct {
 	Rounds     int // answered rounds
 }
 
-// DispatchEnd returns the end of the lost dispatch: its turn runs again, or is closed because it lost its workers too
-// often. A grant that no worker took does not count as a loss.
-func (l LostGrant) DispatchEnd(again bool) turnlog.DispatchEnd {
+// Consequence returns the consequence of the lost dispatch: its turn runs again, or is closed because it lost its
+// workers too often. A grant that no worker took does not count as a loss.
+func (l LostGrant) Consequence(again bool) turnlog.Consequence {
 	switch {
 	case !again:
-		return turnlog.DispatchEnd{Log: "lost", Message: turnkeeper.MessageDegraded, Lost: true}
+		return turnlog.Consequence{Log: "lost", Message: turnkeeper.MessageDegraded, Lost: true}
 	case l.WorkerID == "":
-		return turnlog.DispatchEnd{Log: "unclaimed"}
+		return turnlog.Consequence{Log: "unclaimed"}
 	}
-	return turnlog.DispatchEnd{Log: "lost", Lost: true}
+	return turnlog.Consequence{Log: "lost", Lost: true}
 }
 
 // A DueSchedule is a schedule whose next slot is due or not known yet.

@@ -12,7 +12,7 @@ import (
 
 // An endWrite holds all that one commit writes at the end of a dispatch.
 type endWrite struct {
-	turnlog.DispatchEnd
+	turnlog.Consequence
 	outcome turnlog.Outcome
 	job     bool // delete the job too
 	noReply bool // the reply is written separately: see BugReplyFirst and BugReplyLast

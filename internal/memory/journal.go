@@ -310,7 +310,7 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 
 // endWriteOf returns what the end of a dispatch with this outcome writes.
 func endWriteOf(o turnlog.Outcome) endWrite {
-	return endWrite{DispatchEnd: turnlog.EndDispatch(o), outcome: o, job: true}
+	return endWrite{Consequence: turnlog.ConsequenceOf(o), outcome: o, job: true}
 }
 
 type effectsKey struct{}

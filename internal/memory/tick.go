@@ -344,7 +344,7 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 
 // requeued returns the end of a lost grant whose turn runs again.
 func requeued(lost granting.LostGrant) endWrite {
-	return endWrite{DispatchEnd: lost.DispatchEnd(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
+	return endWrite{Consequence: lost.Consequence(true), outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}}
 }
 
 func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
@@ -369,7 +369,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.LastSeq++
 		}
 		draft.writes = append(draft.writes, "")
-		t.endLost(lost, draft, endWrite{DispatchEnd: lost.DispatchEnd(false), outcome: outcome}, rings)
+		t.endLost(lost, draft, endWrite{Consequence: lost.Consequence(false), outcome: outcome}, rings)
 	})
 	return nil
 }

@@ -58,12 +58,12 @@ func (t *Tick) countLosses(ctx context.Context, lost []granting.LostGrant) error
 // Requeue ends a lost grant, frees its lane, and queues its turn.
 func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	t.ahead = nil // its lane is free now
-	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, lost.DispatchEnd(true))
+	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, lost.Consequence(true))
 }
 
 // endLost ends a lost grant. It stops at the first statement that fails: the later ones would fail because of it.
 func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []turnkeeper.Event, o turnlog.Outcome,
-	e turnlog.DispatchEnd) error {
+	e turnlog.Consequence) error {
 	if err := t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)); err != nil {
 		return pg.Translate(err)
 	}
@@ -126,5 +126,5 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 // Close ends a turn that lost its workers too often, without running it again.
 func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Outcome, events []turnkeeper.Event) error {
 	t.ahead = nil // its lane is free now
-	return t.endLost(ctx, lost, events, o, lost.DispatchEnd(false))
+	return t.endLost(ctx, lost, events, o, lost.Consequence(false))
 }

@@ -64,10 +64,10 @@ func (h *env) age() {
 		"update turnkeeper.messages set due_at = due_at - interval '1 minute', accepted_at = accepted_at - interval '1 minute'")
 }
 
-func failed(pause time.Duration) (turnlog.Entry, turnlog.DispatchEnd) {
+func failed(pause time.Duration) (turnlog.Entry, turnlog.Consequence) {
 	return turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed,
 			StopReason: turnkeeper.StopInferenceError, Retry: true, Backoff: pause}},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: pause}
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: pause}
 }
 
 func (h *env) fail(d *storagetest.Dispatch, pause time.Duration) {

@@ -29,7 +29,7 @@ func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 2 * time.Hour, ErrorClass: "budget",
 		Error: "the budget is used up"}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred},
-		turnlog.DispatchEnd{Log: "deferred"}); err != nil {
+		turnlog.Consequence{Log: "deferred"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {

@@ -22,7 +22,7 @@ func TestSpendOfAMessageOutlivesAFailedTurn(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting,
 			Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}

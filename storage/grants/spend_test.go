@@ -215,7 +215,7 @@ func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Error: "no", Retry: true}
 		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+			turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Exec("update turnkeeper.leases set not_before = null")

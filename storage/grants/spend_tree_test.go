@@ -34,7 +34,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting,
 			Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 
 	// A second attempt of a sub-agent uses the budget of the same tree.
 	if err := child.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")

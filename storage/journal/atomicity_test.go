@@ -39,7 +39,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart),
 					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1,
 						turnkeeper.EffectOnce)},
-				}, turnlog.DispatchEnd{})
+				}, turnlog.Consequence{})
 			}, 5,
 		},
 		{

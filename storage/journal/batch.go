@@ -132,9 +132,9 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 
 // EndOne ends the dispatch of a turn without a worker. The caller has locked the turn's row.
 func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID,
-	o turnlog.Outcome, e turnlog.DispatchEnd) error {
+	o turnlog.Outcome, e turnlog.Consequence) error {
 	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant},
-		end: &end{Outcome: s.cleaned(o), DispatchEnd: e}}})
+		end: &end{Outcome: s.cleaned(o), Consequence: e}}})
 	p.Writes = nil
 	if err := q.EndMany(ctx, p); err != nil {
 		return err

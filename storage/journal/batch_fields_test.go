@@ -17,7 +17,7 @@ import (
 // A step is one write of a turn.
 type step struct {
 	entry  turnlog.Entry
-	ending turnlog.DispatchEnd
+	ending turnlog.Consequence
 }
 
 // stepsOf returns three writes of the turn number i, of which no two turns write the same. id makes nonces unique.
@@ -75,28 +75,28 @@ func stepsOf(i int, id string) []step {
 	}
 	outcome, ending := endOf(i)
 	third.Outcome = &outcome
-	return []step{{first, turnlog.DispatchEnd{}}, {second, turnlog.DispatchEnd{}}, {third, ending}}
+	return []step{{first, turnlog.Consequence{}}, {second, turnlog.Consequence{}}, {third, ending}}
 }
 
 // endOf returns the end of a dispatch of the turn number i: each kind of end in turn.
-func endOf(i int) (turnlog.Outcome, turnlog.DispatchEnd) {
+func endOf(i int) (turnlog.Outcome, turnlog.Consequence) {
 	o := turnlog.Outcome{InnerDialogue: fmt.Sprint("inner ", i), Error: fmt.Sprint("error ", i),
 		ErrorClass: fmt.Sprint("class ", i)}
 	back := time.Duration(i+1) * time.Hour
 	switch i % 4 {
 	case 0:
 		o.State, o.StopReason, o.Reply = turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, fmt.Sprint("reply ", i)
-		return o, turnlog.DispatchEnd{Message: turnkeeper.MessageDegraded, Log: "finished"}
+		return o, turnlog.Consequence{Message: turnkeeper.MessageDegraded, Log: "finished"}
 	case 1:
 		o.State, o.Backoff = turnkeeper.TurnQueued, back
-		return o, turnlog.DispatchEnd{Log: "deferred"}
+		return o, turnlog.Consequence{Log: "deferred"}
 	case 2:
 		o.State, o.StopReason, o.Reply = turnkeeper.TurnFailed, turnkeeper.StopInferenceError, fmt.Sprint("reply ", i)
-		return o, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished", LaneBackoff: back}
+		return o, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished", LaneBackoff: back}
 	default:
 		o.State, o.StopReason, o.Retry, o.Backoff, o.Counted = turnkeeper.TurnFailed, turnkeeper.StopInferenceError,
 			true, 2*back, true
-		return o, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: back}
+		return o, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: back}
 	}
 }
 

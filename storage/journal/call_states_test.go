@@ -220,7 +220,7 @@ func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 			turnkeeper.CallSucceeded, "x")),
 	} {
 		// A constraint of the table refuses a second start of effect once.
-		err := it.Append(t.Context(), e, turnlog.DispatchEnd{})
+		err := it.Append(t.Context(), e, turnlog.Consequence{})
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) && (err == nil || name != "a second start of effect once") {
 			t.Errorf("%s: %v, want ErrJournalMoved", name, err)
 		}

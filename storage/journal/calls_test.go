@@ -17,7 +17,7 @@ func TestEntriesAboutNoCall(t *testing.T) {
 	before := h.Rows()
 	refused := func(name string, e turnlog.Entry) {
 		t.Helper()
-		if err := d.Append(t.Context(), e, turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		if err := d.Append(t.Context(), e, turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Errorf("%s: %v, want ErrJournalMoved", name, err)
 		}
 	}

@@ -53,12 +53,12 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 				other.WorkerID = c.worker
 				h.Exec("update turnkeeper.turns set worker_id = $1", c.worker) // as if the grant had not been bound
 				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"),
-					turnlog.DispatchEnd{}); err != nil {
+					turnlog.Consequence{}); err != nil {
 					t.Error(err)
 				}
 			})
 			if err := d.Append(t.Context(), planned(`{"sum":1}`, "own"),
-				turnlog.DispatchEnd{}); !errors.Is(err, c.want) {
+				turnlog.Consequence{}); !errors.Is(err, c.want) {
 				t.Errorf("the lost write: %v, want %v", err, c.want)
 			}
 			call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1))
@@ -102,7 +102,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			h, p, d := overProxy(t)
 			h.T = t
 			between(p, storagetest.Unanswer, func() { c.others(h, d) })
-			if err := d.Append(t.Context(), c.entry, turnlog.DispatchEnd{Log: "handed_back",
+			if err := d.Append(t.Context(), c.entry, turnlog.Consequence{Log: "handed_back",
 				Message: turnkeeper.MessageSucceeded}); !errors.Is(err, c.want) {
 				t.Errorf("the write whose answer was lost: %v, want %v", err, c.want)
 			}
@@ -128,7 +128,7 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 				other := d.Grant
 				other.WorkerID = "worker-2"
 				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"),
-					turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrFenced) {
+					turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrFenced) {
 					t.Errorf("the second worker's write: %v", err)
 				}
 			})

@@ -167,7 +167,7 @@ func TestBackendTerminatedInTheMiddle(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() {
-		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
+		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{})
 	}()
 	h.AwaitLockWaits(1)
 	h.Exec(
@@ -195,7 +195,7 @@ func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 	cause := errors.New("the wall")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
-	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); !errors.Is(err, cause) {
+	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{}); !errors.Is(err, cause) {
 		t.Errorf("error %v, want the cause", err)
 	}
 }
@@ -276,7 +276,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	written := make(chan error, 1)
 	go func() {
 		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2),
-			Events: storagetest.Events(turnkeeper.EventRoundStart)}, turnlog.DispatchEnd{})
+			Events: storagetest.Events(turnkeeper.EventRoundStart)}, turnlog.Consequence{})
 	}()
 	h.AwaitLockWaits(1)
 	if err := syscall.Kill(postmaster(t, dir), syscall.SIGQUIT); err != nil {

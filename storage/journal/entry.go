@@ -74,7 +74,7 @@ type storedStart struct {
 
 type end struct {
 	turnlog.Outcome
-	turnlog.DispatchEnd
+	turnlog.Consequence
 	calls    string // of the reply
 	answered proofs
 }
@@ -105,7 +105,7 @@ func proofsOf(e turnlog.Entry, turn turnkeeper.TurnID) proofs {
 }
 
 // whole returns the change for a write: an entry, with its earlier ones.
-func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.DispatchEnd) (whole *change, err error) {
+func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.Consequence) (whole *change, err error) {
 	before := w.calls
 	defer func() { w.calls = before }()
 	parts := e.Sequence()
@@ -164,7 +164,7 @@ func both(first, second statements) statements {
 
 // change returns the change for an entry without its earlier ones. It fails if the state of the turn's calls does not
 // allow the entry.
-func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.DispatchEnd) (*change, error) {
+func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.Consequence) (*change, error) {
 	calls, err := w.calls.with(e, w.clean)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.DispatchEnd) (*
 		answered = proofsOf(e, w.grant.TurnID)
 	}
 	if o := e.Outcome; o != nil {
-		c.end = &end{Outcome: w.store.cleaned(*o), DispatchEnd: ending, answered: answered}
+		c.end = &end{Outcome: w.store.cleaned(*o), Consequence: ending, answered: answered}
 		if o.Reply != "" {
 			c.end.calls = dbrow.StoredReplyCalls(calls.rounds)
 		}

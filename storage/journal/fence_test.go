@@ -82,7 +82,7 @@ func TestEachConditionOfTheFenceInABatch(t *testing.T) {
 				result := make(chan error, 1)
 				b.results = append(b.results, result)
 				go func() {
-					result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, turnlog.DispatchEnd{})
+					result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, turnlog.Consequence{})
 				}()
 				awaitWaiting(t, waiting, i+1)
 			}
@@ -117,7 +117,7 @@ func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 	}
 	second := make(chan error, 1)
 	go func() {
-		second <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
+		second <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{})
 	}()
 	h.AwaitLockWaits(1)
 	if err := first.Commit(t.Context()); err != nil {
@@ -196,7 +196,7 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	h.Exec("update turnkeeper.turns set worker_id = 'worker-1'")
 	happened := p.CutNext(storagetest.Unanswer, storagetest.Sent.Executes)
 	if err := far.Writer(d.Record, d.Grant).Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)},
-		turnlog.DispatchEnd{}); err != nil {
+		turnlog.Consequence{}); err != nil {
 		t.Error(err)
 	}
 	if !done(happened) {

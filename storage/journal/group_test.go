@@ -51,7 +51,7 @@ func (b *batch) write(store *journal.Store, entry func(i int) turnlog.Entry) {
 	for i, d := range b.turns {
 		result := make(chan error, 1)
 		b.results = append(b.results, result)
-		go func() { result <- d.Append(b.T.Context(), entry(i), turnlog.DispatchEnd{}) }()
+		go func() { result <- d.Append(b.T.Context(), entry(i), turnlog.Consequence{}) }()
 		ctx, cancel := context.WithTimeout(b.T.Context(), storagetest.Patience)
 		defer cancel()
 		for waiting() <= i {
@@ -171,7 +171,7 @@ func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
 					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1,
 						int(d.Grant.Token-stale.Grant.Token)+1), fmt.Sprint(d.Grant.TurnID, " ", d.Grant.Token), 1,
 						turnkeeper.EffectOnce)},
-				}, turnlog.DispatchEnd{})
+				}, turnlog.Consequence{})
 			}()
 			awaitWaiting(t, waiting, n+1)
 		}
@@ -207,7 +207,7 @@ func TestAFencedWriteWithOutputsInABatch(t *testing.T) {
 		r := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "read")
 		r.Output = &turnkeeper.Output{ID: turnkeeper.OutputID(fmt.Sprint("output ", i)), Text: "text"}
 		go func() {
-			result <- d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{r}}, turnlog.DispatchEnd{})
+			result <- d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{r}}, turnlog.Consequence{})
 		}()
 		awaitWaiting(t, waiting, i+1)
 	}
@@ -297,7 +297,7 @@ func TestALockedRowKeepsNobodyWaiting(t *testing.T) {
 	}
 	result := make(chan error, 1)
 	go func() {
-		result <- locked.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
+		result <- locked.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{})
 	}()
 	h.AwaitLockWaits(1)
 	other.Finish(t, "done")
@@ -344,7 +344,7 @@ func TestAWriteThatIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); !errors.Is(err, gone) {
+	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{}); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
 	b.release()
@@ -365,7 +365,7 @@ func TestAWriteThatIsGivenUpAsItIsSent(t *testing.T) {
 	waiting, giveUp := h.Appoint()
 	b := &batch{env: h, results: []chan error{make(chan error, 1)}}
 	go func() {
-		b.results[0] <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{})
+		b.results[0] <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{})
 	}()
 	awaitWaiting(t, waiting, 1)
 	giveUp()

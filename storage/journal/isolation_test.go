@@ -148,7 +148,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		}, "grant, job, lane, message, reply, turn"},
 		{"a hand-back", scene.calls, nothing, func(s scene) {
 			s.must(s.Append(s.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}},
-				turnlog.DispatchEnd{Log: "handed_back"}))
+				turnlog.Consequence{Log: "handed_back"}))
 		}, "grant, job, lane, turn"},
 		{"a late result", scene.calls, func(s scene) { s.Lose(s.Dispatch) }, func(s scene) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),

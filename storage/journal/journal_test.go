@@ -130,7 +130,7 @@ func TestFence(t *testing.T) {
 	forged := func(change func(*turnkeeper.Grant)) error {
 		g := d.Grant
 		change(&g)
-		return h.Writer(d.Record, g).Append(t.Context(), entry, turnlog.DispatchEnd{})
+		return h.Writer(d.Record, g).Append(t.Context(), entry, turnlog.Consequence{})
 	}
 	cases := map[string]func() error{
 		"an older token": func() error { return forged(func(g *turnkeeper.Grant) { g.Token-- }) },
@@ -150,7 +150,7 @@ func TestFence(t *testing.T) {
 	h.Lose(d)
 	stale := func(when string) {
 		t.Helper()
-		if err := d.Append(t.Context(), entry, turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrFenced) {
+		if err := d.Append(t.Context(), entry, turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a step %s: %v", when, err)
 		}
 		if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("stale")},
@@ -171,7 +171,7 @@ func TestFence(t *testing.T) {
 	stale("after the next grant")
 	next.Finish(t, "good")
 	stale("after the end")
-	if err := next.Append(t.Context(), entry, turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrFenced) {
+	if err := next.Append(t.Context(), entry, turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Errorf("a step of a closed turn: %v", err)
 	}
 	reply, err := h.ReplyTo(t.Context(), d.Record.Message.ID)
@@ -196,7 +196,7 @@ func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
 	twin := h.Writer(d.Record, d.Grant) // a second writer with the same grant and position
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	if err := twin.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)},
-		turnlog.DispatchEnd{}); !errors.Is(err,
+		turnlog.Consequence{}); !errors.Is(err,
 		turnkeeper.ErrJournalMoved) {
 		t.Errorf("an entry on an older journal: %v", err)
 	}
@@ -204,7 +204,7 @@ func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
 		storagetest.Answered); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("an end on an older journal: %v", err)
 	}
-	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); !errors.Is(err,
+	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{}); !errors.Is(err,
 		turnkeeper.ErrJournalMoved) {
 		t.Errorf("a round twice: %v", err)
 	}
@@ -257,7 +257,7 @@ func TestStarts(t *testing.T) {
 				Events: storagetest.Events(turnkeeper.EventToolStarted),
 				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+c.nonce,
 					c.attempt, c.effect)},
-			}, turnlog.DispatchEnd{})
+			}, turnlog.Consequence{})
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("error %v, want %q", err, c.refused)
 			}
@@ -286,11 +286,11 @@ func TestUnknownCallCannotBeStartedOrAnswered(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	if err := d.Append(t.Context(), turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1),
-		"n", 1, turnkeeper.EffectOnce)}}, turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		"n", 1, turnkeeper.EffectOnce)}}, turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("start: %v", err)
 	}
 	if err := d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1,
-		1), "", turnkeeper.CallSucceeded, "x")}}, turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		1), "", turnkeeper.CallSucceeded, "x")}}, turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("result: %v", err)
 	}
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
@@ -308,19 +308,19 @@ func TestResultsNeedTheNonceOfTheNewestStart(t *testing.T) {
 		turnkeeper.EffectKeyed)}})
 	for _, nonce := range []string{"first", "", "third"} {
 		err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{
-			storagetest.Result(storagetest.Key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, turnlog.DispatchEnd{})
+			storagetest.Result(storagetest.Key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, turnlog.Consequence{})
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Errorf("a result with nonce %q: %v", nonce, err)
 		}
 	}
 	twice := storagetest.Result(storagetest.Key(1, 1), "second", turnkeeper.CallSucceeded, "ok")
 	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice, twice}},
-		turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a result twice in one entry: %v", err)
 	}
 	next.Write(t, turnlog.Entry{Results: []turnlog.CallResult{twice}})
 	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice}},
-		turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a result again: %v", err)
 	}
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.Shown != "ok" || call.Nonce != "second" {
@@ -354,7 +354,7 @@ func TestLateResults(t *testing.T) {
 		return turnlog.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
 	}
 	err := next.Append(t.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 1)),
-		verdict(storagetest.Key(1, 2))}}, turnlog.DispatchEnd{})
+		verdict(storagetest.Key(1, 2))}}, turnlog.Consequence{})
 	if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Fatalf("a verdict on a call that has its result: %v", err)
 	}
@@ -427,14 +427,14 @@ func TestEventsAreNumberedWithoutGaps(t *testing.T) {
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventRoundStop)})
 	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1),
-		Events: storagetest.Events(turnkeeper.EventNotice)}, turnlog.DispatchEnd{}); err == nil {
+		Events: storagetest.Events(turnkeeper.EventNotice)}, turnlog.Consequence{}); err == nil {
 		t.Fatal("a round twice")
 	}
 	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)})
 	next := h.Again(d, "worker-2")
 	next.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnResumed)})
 	if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)},
-		turnlog.DispatchEnd{}); !errors.Is(err, turnkeeper.ErrFenced) {
+		turnlog.Consequence{}); !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Fatalf("an event of a stale writer: %v", err)
 	}
 	e := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnComplete), Outcome: storagetest.Succeeded("done")}

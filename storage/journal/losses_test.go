@@ -24,7 +24,7 @@ func TestLossesOfAMessageOutliveAFailedTurn(t *testing.T) {
 		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Error: "no", Retry: true}
 		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+			turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished",
 				LaneBackoff: time.Second}); err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestOutcomes(t *testing.T) {
 	cases := map[string]struct {
 		failuresBefore int
 		outcome        turnlog.Outcome
-		ending         turnlog.DispatchEnd
+		ending         turnlog.Consequence
 		want           after
 	}{
 		"succeeded": {
@@ -102,7 +102,7 @@ func TestOutcomes(t *testing.T) {
 				Reply:      "Tool results: 1 succeeded, 0 failed.",
 				ErrorClass: "overloaded", Error: "the model is overloaded",
 			},
-			ending: turnlog.DispatchEnd{Message: turnkeeper.MessageDegraded, Log: "finished"},
+			ending: turnlog.Consequence{Message: turnkeeper.MessageDegraded, Log: "finished"},
 			want: after{
 				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true,
 				Message: turnkeeper.MessageDegraded, Closed: true,
@@ -125,7 +125,7 @@ func TestOutcomes(t *testing.T) {
 			failuresBefore: 1,
 			outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 				Error: "no", ErrorClass: "transport", Retry: true},
-			ending: turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+			ending: turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished",
 				LaneBackoff: 4 * time.Second},
 			want: after{
 				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true,
@@ -137,7 +137,7 @@ func TestOutcomes(t *testing.T) {
 			failuresBefore: 2,
 			outcome: turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 				Error: "no", Reply: "could not be answered"},
-			ending: turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished",
+			ending: turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished",
 				LaneBackoff: 8 * time.Second},
 			want: after{
 				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true,
@@ -151,7 +151,7 @@ func TestOutcomes(t *testing.T) {
 			failuresBefore: 2,
 			outcome: turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
 				Reply: "This turn was cancelled."},
-			ending: turnlog.DispatchEnd{Message: turnkeeper.MessageCancelled, Log: "finished"},
+			ending: turnlog.Consequence{Message: turnkeeper.MessageCancelled, Log: "finished"},
 			want: after{
 				Turn: turnkeeper.TurnCancelled, Stop: turnkeeper.StopCancelled, TurnEnded: true,
 				Message: turnkeeper.MessageCancelled, Closed: true,
@@ -162,7 +162,7 @@ func TestOutcomes(t *testing.T) {
 		"handed back": {
 			failuresBefore: 2,
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"},
-			ending:         turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "handed_back"},
+			ending:         turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "handed_back"},
 			want: after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Failures: 2,
 				Log: "handed_back"},
 		},
@@ -170,7 +170,7 @@ func TestOutcomes(t *testing.T) {
 			failuresBefore: 2,
 			outcome: turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget",
 				Backoff: time.Hour},
-			ending: turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "deferred"},
+			ending: turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "deferred"},
 			want: after{
 				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning,
 				ErrorClass: "budget", Failures: 2, Log: "deferred",
@@ -285,19 +285,19 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 		h.Exec("select turnkeeper.ask_end($1, 'cancel', $2)", d.Grant.TurnID, reason)
 	}
 	ask(h.TurnOf("clerk", "worker-1"), "another reason")
-	again := turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"}
+	again := turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished"}
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
 	for name, c := range map[string]struct {
 		outcome     turnlog.Outcome
-		ending      turnlog.DispatchEnd
+		ending      turnlog.Consequence
 		want, asked string // states of the turn and of its message, without and with a request
 	}{
-		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, turnlog.DispatchEnd{Log: "handed_back"},
+		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, turnlog.Consequence{Log: "handed_back"},
 			"queued running", "cancelled cancelled"},
-		"waits": {turnlog.Outcome{State: turnkeeper.TurnWaiting}, turnlog.DispatchEnd{Log: "waiting"},
+		"waits": {turnlog.Outcome{State: turnkeeper.TurnWaiting}, turnlog.Consequence{Log: "waiting"},
 			"waiting running", "cancelled cancelled"},
 		"fails, once": {failed, again, "failed waiting", "failed cancelled"},
-		"fails for good": {failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"},
+		"fails for good": {failed, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"},
 			"failed failed", "failed failed"},
 		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded succeeded",
 			"succeeded succeeded"},
@@ -370,15 +370,15 @@ func TestWhoIsToldOfAnEnd(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
 	for name, c := range map[string]struct {
 		outcome turnlog.Outcome
-		ending  turnlog.DispatchEnd
+		ending  turnlog.Consequence
 		want    string
 	}{
 		"succeeded": {*storagetest.Succeeded("done"), storagetest.Answered, "inbox freed"},
-		"failed":    {failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"}, "inbox freed"},
-		"failed, once": {failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+		"failed":    {failed, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"}, "inbox freed"},
+		"failed, once": {failed, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished",
 			LaneBackoff: time.Minute}, "inbox"},
 		"is handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute},
-			turnlog.DispatchEnd{Log: "handed_back"}, "inbox"},
+			turnlog.Consequence{Log: "handed_back"}, "inbox"},
 	} {
 		h.Submit("desk", name, "x")
 		d := h.Dispatch("worker-1")[0]
@@ -418,7 +418,7 @@ func TestDeferredTurnWaitsAndKeepsItsLane(t *testing.T) {
 	d := h.Turn("first")
 	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred},
-		turnlog.DispatchEnd{Log: "deferred"}); err != nil {
+		turnlog.Consequence{Log: "deferred"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Submit("clerk", "", "second")
@@ -442,7 +442,7 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
 	err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting,
 			Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func TestTheEndOfATurnHasItsOwnConnections(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := d.Append(short, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.DispatchEnd{}); err == nil {
+	if err := d.Append(short, turnlog.Entry{Round: storagetest.Round(1)}, turnlog.Consequence{}); err == nil {
 		t.Errorf("a round was written beside %d connections", held)
 	}
 	d.Finish(t, "done")

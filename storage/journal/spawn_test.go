@@ -206,7 +206,7 @@ func TestHowSubAgentsEnd(t *testing.T) {
 		own, others := it.changed(func() {
 			rings = h.Heard(func() {
 				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome},
-					turnlog.DispatchEnd{Message: c.message,
+					turnlog.Consequence{Message: c.message,
 						Log: "finished"}))
 			})
 		})
@@ -373,7 +373,7 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
 	it.must(it.children[k].Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished"}))
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished"}))
 	h.Exec("update turnkeeper.leases set not_before = null")
 	open := h.Dispatch("worker-2")[0]
 	it.children[replied].Finish(t, "done")

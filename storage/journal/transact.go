@@ -89,7 +89,7 @@ func (w *Writer) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) e
 }
 
 func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnlog.Entry) error {
-	c, err := w.change(at, e, turnlog.DispatchEnd{})
+	c, err := w.change(at, e, turnlog.Consequence{})
 	if err != nil {
 		return err
 	}

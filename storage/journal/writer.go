@@ -46,7 +46,7 @@ func (s *Store) Writer(record *turnlog.Record, grant turnkeeper.Grant) *Writer {
 // entry was written exactly once.
 //
 // ending matters only if the entry has an Outcome.
-func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.DispatchEnd) error {
+func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending turnlog.Consequence) error {
 	pool := w.store.db.Pool
 	if e.Outcome != nil {
 		pool = w.store.db.Finish

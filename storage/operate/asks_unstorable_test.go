@@ -21,7 +21,7 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 		Terms: asks.Terms{Timeout: time.Hour},
 	}
 	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce),
-		Asks: []asks.Question{q}}, turnlog.DispatchEnd{}); err != nil {
+		Asks: []asks.Question{q}}, turnlog.Consequence{}); err != nil {
 		t.Fatal(err)
 	}
 	id := storagetest.One[asks.ID](h.DB, "select id from turnkeeper.asks")

@@ -20,7 +20,7 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Error: "no", Retry: true}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting,
 			Log: "finished", LaneBackoff: time.Second}); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestACancellationMeetsAnEndThatWaitsForALock(t *testing.T) {
 	end := func(ctx context.Context, _ *storagetest.DB) error {
 		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 			Error: "no", Retry: true}
-		return d.Append(ctx, turnlog.Entry{Outcome: &failed}, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+		return d.Append(ctx, turnlog.Entry{Outcome: &failed}, turnlog.Consequence{Message: turnkeeper.MessageWaiting,
 			Log: "finished", LaneBackoff: time.Second})
 	}
 	if !h.WaitsBehind(ask, end, "select from turnkeeper.leases where turn_id = $1 for update", d.Grant.TurnID) {

@@ -252,7 +252,7 @@ func testRetries(t *testing.T, down bool) {
 		t.Fatalf("no turn of %s", name)
 		return nil
 	}
-	end := func(d *storagetest.Dispatch, o turnlog.Outcome, ending turnlog.DispatchEnd) {
+	end := func(d *storagetest.Dispatch, o turnlog.Outcome, ending turnlog.Consequence) {
 		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, ending); err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func testRetries(t *testing.T, down bool) {
 	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
 	// A message, a turn and a lane that wait for a time.
 	later("other")
-	end(begin("other-deferred"), deferred, turnlog.DispatchEnd{Log: "deferred"})
+	end(begin("other-deferred"), deferred, turnlog.Consequence{Log: "deferred"})
 	end(begin("other-pauses"), *storagetest.Succeeded("done"), storagetest.Answered)
 	h.Exec(pauses, "other-pauses", "1 h")
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
@@ -278,10 +278,10 @@ func testRetries(t *testing.T, down bool) {
 		changed string
 	}{
 		"failed": {func(name string) {
-			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
+			end(begin(name), failed, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"})
 		}, "new, repeated", "message"},
 		"failed, with a priority that no sender may use": {func(name string) {
-			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
+			end(begin(name), failed, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"})
 			h.Exec("update turnkeeper.messages set priority = 1000, sent_by = 'token:ops' where conversation = $1", name)
 		}, "new, repeated", "message"},
 		"answered": {func(name string) {
@@ -300,11 +300,11 @@ func testRetries(t *testing.T, down bool) {
 				"update turnkeeper.messages set due_at = now() - interval '1 h', accepted_at = now() - interval '2 h' where conversation = $1", name)
 		}, "refused, refused", ""},
 		"failed once, and its lane pauses": {func(name string) {
-			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+			end(begin(name), failed, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished",
 				LaneBackoff: time.Hour})
 		}, "due, refused", "lane"},
 		"failed once, and its lane has paused": {func(name string) {
-			end(begin(name), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+			end(begin(name), failed, turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished",
 				LaneBackoff: time.Hour})
 			h.Exec(pauses, name, "-1 s")
 		}, "refused, refused", ""},
@@ -318,14 +318,14 @@ func testRetries(t *testing.T, down bool) {
 				name)
 		}, "refused, refused", ""},
 		"deferred": {func(name string) {
-			end(begin(name), deferred, turnlog.DispatchEnd{Log: "deferred"})
+			end(begin(name), deferred, turnlog.Consequence{Log: "deferred"})
 		}, "due, refused", "turn"},
 		"waits for its models": {func(name string) {
 			end(begin(name), turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{"m/a", "m/b"},
-				Backoff: time.Hour}, turnlog.DispatchEnd{Log: "waiting"})
+				Backoff: time.Hour}, turnlog.Consequence{Log: "waiting"})
 		}, "due, refused", "turn"},
 		"deferred until now": {func(name string) {
-			end(begin(name), deferred, turnlog.DispatchEnd{Log: "deferred"})
+			end(begin(name), deferred, turnlog.Consequence{Log: "deferred"})
 			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() where conversation = $1", name)
 		}, "refused, refused", ""},
 	} {

@@ -102,7 +102,7 @@ func TestExtremesOfMessages(t *testing.T) {
 			if !retry {
 				o.Reply, message = "It failed.", turnkeeper.MessageFailed
 			}
-			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, turnlog.DispatchEnd{Message: message,
+			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, turnlog.Consequence{Message: message,
 				Log: "finished"}); err != nil {
 				t.Errorf("message %d: %v", d.Record.Message.ID, err)
 			}

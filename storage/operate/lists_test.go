@@ -56,7 +56,7 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError,
 		Reply: "no", Error: "no"}
 	if err := h.Dispatch("worker-1")[0].Append(t.Context(), turnlog.Entry{Outcome: &failed},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"}); err != nil {
+		turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Turn("runs")

@@ -79,7 +79,7 @@ func TestPromisesHoldWhileATurnWaitsForAModel(t *testing.T) {
 	d := h.Turn("a")
 	waits := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{"test/m"},
 		Backoff: time.Hour}}
-	if err := d.Append(t.Context(), waits, turnlog.DispatchEnd{Log: "waiting"}); err != nil {
+	if err := d.Append(t.Context(), waits, turnlog.Consequence{Log: "waiting"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := storagetest.One[string](h.DB, "select state from turnkeeper.turns"); got != "waiting" {
@@ -105,7 +105,7 @@ func TestPromisesHoldWhileTurnsAsk(t *testing.T) {
 	waits := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}}
 	d := h.Turn("a")
 	d.Write(t, asking)
-	if err := d.Append(t.Context(), waits, turnlog.DispatchEnd{Log: "waiting"}); err != nil {
+	if err := d.Append(t.Context(), waits, turnlog.Consequence{Log: "waiting"}); err != nil {
 		t.Fatal(err)
 	}
 	if broken := h.broken(false); len(broken) != 0 {

@@ -103,7 +103,7 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 	finish(t, closed)
 	failed := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnError),
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: true}}
-	if err := retried.Append(t.Context(), failed, turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting,
+	if err := retried.Append(t.Context(), failed, turnlog.Consequence{Message: turnkeeper.MessageWaiting,
 		Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func documented(t *testing.T) *env {
 	d.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{storagetest.Result(second, "n", turnkeeper.CallUnknown,
 		"outcome unknown")}})
 	h.Exec("select turnkeeper.late_result(17, null, 1, 2, 'n', 'succeeded', 'booked', 'booked')")
-	end := func(d *storagetest.Dispatch, e turnlog.Entry, as turnlog.DispatchEnd) {
+	end := func(d *storagetest.Dispatch, e turnlog.Entry, as turnlog.Consequence) {
 		if err := d.Append(t.Context(), e, as); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func documented(t *testing.T) *env {
 	end(begin("b"), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "HTTP 401",
 		Reply: "This failed.",
-	}}, turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"})
+	}}, turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"})
 	h.Exec(
 		"update turnkeeper.messages set accepted_at = accepted_at - interval '1 year', closed_at = closed_at - interval '1 year' where id = 121")
 

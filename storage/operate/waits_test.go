@@ -137,7 +137,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 
 	err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Hour,
-	}}, turnlog.DispatchEnd{Log: "deferred"})
+	}}, turnlog.Consequence{Log: "deferred"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded",
 		Error: "503 Service Unavailable", Retry: true, Backoff: time.Minute,
 	}},
-		turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished",
+		turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished",
 			LaneBackoff: time.Minute}); err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func (db *DB) Again(lost *Dispatch, worker turnkeeper.WorkerID) *Dispatch {
 // Write appends an entry.
 func (d *Dispatch) Write(t testing.TB, e turnlog.Entry) {
 	t.Helper()
-	if err := d.Append(t.Context(), e, turnlog.DispatchEnd{}); err != nil {
+	if err := d.Append(t.Context(), e, turnlog.Consequence{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -225,7 +225,7 @@ func Succeeded(reply string) *turnlog.Outcome {
 }
 
 // Answered is the ending of a turn that answered its message.
-var Answered = turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"}
+var Answered = turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "finished"}
 
 // Round returns a round with planned calls of these effects.
 func Round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
@@ -314,7 +314,7 @@ func (d *Dispatch) Wait(t testing.TB) {
 	t.Helper()
 	err := d.Append(t.Context(), turnlog.Entry{
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}, Events: Events(turnkeeper.EventTurnWaiting),
-	}, turnlog.DispatchEnd{Log: "waiting"})
+	}, turnlog.Consequence{Log: "waiting"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func (d *Dispatch) Cancel(t testing.TB) {
 	err := d.Append(t.Context(), turnlog.Entry{
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled,
 			Reply: "cancelled"},
-	}, turnlog.DispatchEnd{Message: turnkeeper.MessageCancelled, Log: "finished"})
+	}, turnlog.Consequence{Message: turnkeeper.MessageCancelled, Log: "finished"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (c Caller) Name() string {
 	return "token " + strconv.FormatInt(c.Token.ID, 10)
 }
 
-// A Call is one request and the writer of its answer.
+// A Call is one request and the writer of its response.
 type Call struct {
 	W http.ResponseWriter
 	*http.Request
@@ -112,11 +112,11 @@ type Call struct {
 	limit   time.Duration // of timeout
 }
 
-// ErrGone says that no error can be sent: the client has disconnected, or the answer has begun.
-var ErrGone = errors.New("the answer has begun")
+// ErrGone says that no error can be sent: the client has disconnected, or the response has begun.
+var ErrGone = errors.New("the response has begun")
 
-// Answer writes a status and a value as JSON.
-func (c *Call) Answer(status int, value any) error {
+// Respond writes a status and a value as JSON.
+func (c *Call) Respond(status int, value any) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	c.W.WriteHeader(status)
 	if err := Encode(c.W, value); err != nil {

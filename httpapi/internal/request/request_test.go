@@ -70,7 +70,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		if err := c.Content("text/plain", []byte("x")); !errors.Is(err, want) {
 			t.Errorf("content: %v, want %v", err, want)
 		}
-		if err := c.Answer(http.StatusOK, 1); !errors.Is(err, want) {
+		if err := c.Respond(http.StatusOK, 1); !errors.Is(err, want) {
 			t.Errorf("an answer: %v, want %v", err, want)
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Streams) give(who string) {
 	}
 }
 
-// OpenStream counts the answer as a stream of its caller, until the end of WithStreams. A handler calls it before it
+// OpenStream counts the response as a stream of its caller, until the end of WithStreams. A handler calls it before it
 // streams, and before it does what a refused request must not do. Further calls do nothing.
 func (c *Call) OpenStream() error {
 	if c.streaming {

@@ -165,8 +165,8 @@ func (a *AgentTools) Check(name, arguments string) (_ tools.Arguments, fault str
 	return a.registry.Check(name, arguments)
 }
 
-// A ToolEnd is the result of a call outside a turn.
-type ToolEnd struct {
+// A CallReport is what a call outside a turn came to.
+type CallReport struct {
 	Outcome  tools.Outcome
 	Shown    string   // text shown to a model
 	Cut      bool     // Shown is not the whole result
@@ -177,7 +177,7 @@ type ToolEnd struct {
 
 // Call runs a tool once with arguments from Check. Timeout and result limits are those of a turn without
 // paging.
-func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments) ToolEnd {
+func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments) CallReport {
 	tool, _ := a.registry.Get(name)
 	spec, _ := a.registry.Spec(name)
 	bounds := a.cfg.BoundsFor(a.def)
@@ -191,16 +191,16 @@ func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments
 		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Arguments: json.RawMessage(args.Canonical),
 		IdempotencyKey: "call-" + rand.Text(),
 	}, tools.ExecuteOptions{Timeout: timeout, Log: a.log})
-	end := ToolEnd{Outcome: ending.Outcome, Duration: time.Since(began)}
+	report := CallReport{Outcome: ending.Outcome, Duration: time.Since(began)}
 	r := ending.Result
 	taken := outputs.Take(outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete,
 		Size: r.RawBytes},
 		outputs.Limits{MaxChars: cmp.Or(spec.MaxResultChars, bounds.MaxToolResultChars)})
-	end.Shown, end.Chars = taken.Shown, taken.Output.Chars
-	end.Cut = taken.Output.Incomplete || r.Bytes == nil && taken.Shown != taken.Output.Text
+	report.Shown, report.Chars = taken.Shown, taken.Output.Chars
+	report.Cut = taken.Output.Incomplete || r.Bytes == nil && taken.Shown != taken.Output.Text
 	for _, attached := range r.Attached {
-		end.Attached = append(end.Attached, fmt.Sprintf("%s (%s, %d bytes)", attached.Name, cmp.Or(attached.MediaType,
-			"application/octet-stream"), len(attached.Bytes)))
+		report.Attached = append(report.Attached, fmt.Sprintf("%s (%s, %d bytes)", attached.Name,
+			cmp.Or(attached.MediaType, "application/octet-stream"), len(attached.Bytes)))
 	}
-	return end
+	return report
 }

@@ -9,7 +9,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
-	"turnkeeper/internal/config"
 )
 
 // readBody returns the body: the arguments joined by spaces, or standard input.
@@ -24,13 +23,13 @@ func (e *enqueuing) readBody(args []string) (string, error) {
 					`no message: give it as an argument, pipe it in, or pass "-", type it and end with Ctrl-D`)
 		}
 	}
-	body, err := io.ReadAll(io.LimitReader(e.Stdin, config.LargestMessage+1))
+	body, err := io.ReadAll(io.LimitReader(e.Stdin, turnkeeper.LargestMessage+1))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the message from standard input: %w", err)
 	}
-	if len(body) > config.LargestMessage {
+	if len(body) > turnkeeper.LargestMessage {
 		return "", fmt.Errorf("%w: the body has more than %d bytes", turnkeeper.ErrInvalidMessage,
-			config.LargestMessage)
+			turnkeeper.LargestMessage)
 	}
 	// Drop the line end that an editor or echo adds.
 	text, _ := strings.CutSuffix(string(body), "\n")

@@ -66,7 +66,8 @@ else goes to standard error. With --json it prints one JSON object instead.
 			"the conversation to continue")
 		f.StringVar(&e.message.Key, "key", "",
 			"idempotency key: a repeat with the same key, for the same agent and user, is the same message")
-		f.IntVar(&e.message.Priority, "priority", 0, "each point counts as one second of waiting, -1000 to 1000")
+		f.IntVar(&e.message.Priority, "priority", 0,
+			fmt.Sprintf("each point counts as one second of waiting, %d to %d", turnkeeper.MinPriority, turnkeeper.MaxPriority))
 		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
 		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this delay or later, such as 90s or 2h")
 		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to store with the message")
@@ -145,7 +146,7 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	// Check what needs no database. The database checks the configured size limit.
-	if err := e.message.Check(config.LargestMessage); err != nil {
+	if err := e.message.Check(turnkeeper.LargestMessage); err != nil {
 		return err
 	}
 	return e.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 )
 
-//go:generate go run ../refgen
+//go:generate go -C ../../../dev run ./refgen/turnctl
 
 const referenceHead = `# turnctl
 

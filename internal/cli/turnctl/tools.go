@@ -57,7 +57,7 @@ standard error.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments := strings.Join(args[2:], "")
 			if arguments == "-" {
-				text, err := io.ReadAll(io.LimitReader(s.Stdin, config.LargestMessage))
+				text, err := io.ReadAll(io.LimitReader(s.Stdin, turnkeeper.LargestMessage))
 				if err != nil {
 					return fmt.Errorf("cannot read the arguments from standard input: %w", err)
 				}
@@ -121,26 +121,26 @@ func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, na
 			return err
 		}
 	}
-	end := agent.Call(ctx, name, args)
-	if ctx.Err() != nil && end.Outcome == tools.Cancelled {
+	report := agent.Call(ctx, name, args)
+	if ctx.Err() != nil && report.Outcome == tools.Cancelled {
 		return shell.ErrInterrupted
 	}
 	view := calledView{
-		agent.Name(), name, spec.Effect, json.RawMessage(args.Canonical), end.Outcome, end.Shown, end.Cut, end.Chars,
-		append([]string{}, end.Attached...), end.Duration.Milliseconds(),
+		agent.Name(), name, spec.Effect, json.RawMessage(args.Canonical), report.Outcome, report.Shown, report.Cut,
+		report.Chars, append([]string{}, report.Attached...), report.Duration.Milliseconds(),
 	}
 	err = s.Print(view, func() {
-		s.Out.Line("%s", term.Plain(end.Shown))
-		for _, attached := range end.Attached {
+		s.Out.Line("%s", term.Plain(report.Shown))
+		for _, attached := range report.Attached {
 			s.Err.Line("%s", "attached: "+term.Plain(attached))
 		}
 		s.Err.Line("%s", s.Err.Paint(term.Dim, fmt.Sprintf("%s, %s after %s", name,
-			strings.ReplaceAll(string(end.Outcome), "_", " "), term.Exact(end.Duration))))
+			strings.ReplaceAll(string(report.Outcome), "_", " "), term.Exact(report.Duration))))
 	})
 	if err != nil {
 		return err
 	}
-	if end.Outcome != tools.Succeeded {
+	if report.Outcome != tools.Succeeded {
 		return shell.Silent(shell.ExitFailure)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 const aboutEvents = `# Events
 
-<!-- Written by httpapi/refgen from internal/views/event.go: change the table and the text there, then run go generate ./httpapi -->
+<!-- Written by dev/refgen/httpapi from internal/views/event.go: change the table and the text there, then run go generate ./httpapi -->
 
 Two streams show a model writing while it writes. Both are server-sent events whose data is an ` + "`Event`" + ` of the
 [OpenAPI document](http-api.md), so that generated clients know each type and its fields.

@@ -6,18 +6,18 @@ import (
 	"turnkeeper"
 )
 
-// A DispatchEnd is what the end of a dispatch does to the message, the lane and the grant log, in addition to the
-// turn's Outcome. Every store writes what EndDispatch and LostGrant.DispatchEnd of package granting decide.
-type DispatchEnd struct {
+// A Consequence is what the end of a dispatch does to the message, the lane and the grant log, in addition to the
+// turn's Outcome. Every store writes what ConsequenceOf and LostGrant.Consequence of package granting decide.
+type Consequence struct {
 	Message     turnkeeper.MessageState // MessageWaiting: it waits for another turn
 	Log         string                  // outcome in the grant log: see turnkeeper.Dispatch
 	LaneBackoff time.Duration           // pause of the lane, after a failed turn
 	Lost        bool                    // counts as a lost worker
 }
 
-// EndDispatch returns the end of a dispatch whose worker has written the outcome.
-func EndDispatch(o Outcome) DispatchEnd {
-	e := DispatchEnd{Message: turnkeeper.MessageState(o.State), Log: "finished"} // a message ends as its turn does
+// ConsequenceOf returns the consequence of a dispatch whose worker has written the outcome.
+func ConsequenceOf(o Outcome) Consequence {
+	e := Consequence{Message: turnkeeper.MessageState(o.State), Log: "finished"} // a message ends as its turn does
 	switch o.State {
 	case turnkeeper.TurnQueued:
 		e.Message, e.Log = turnkeeper.MessageRunning, "handed_back"

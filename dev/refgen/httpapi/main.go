@@ -1,6 +1,6 @@
-// Command refgen writes openapi.json, the description of the HTTP API, from the table of routes and the Go types of
-// bodies and answers, and docs/events.md from the table of events. "go generate" runs it in httpapi; a test fails while
-// a file is out of date.
+// Command httpapi writes openapi.json, the description of the HTTP API, from the table of routes and the Go types of
+// bodies and answers, and docs/events.md from the table of events. "go generate ./httpapi" runs it, in
+// the folder dev; a test fails while a file is out of date.
 package main
 
 import (
@@ -11,12 +11,17 @@ import (
 )
 
 func main() {
-	for target, text := range map[string][]byte{"openapi.json": description(), "../docs/events.md": eventDocument()} {
+	for target, text := range generated() {
 		if err := os.WriteFile(target, text, 0o644); err != nil {
-			fmt.Fprintln(os.Stderr, "refgen:", err)
+			fmt.Fprintln(os.Stderr, "refgen/httpapi:", err)
 			os.Exit(1)
 		}
 	}
+}
+
+// generated returns the texts of the files, whose names begin in the folder dev.
+func generated() map[string][]byte {
+	return map[string][]byte{"../httpapi/openapi.json": description(), "../docs/events.md": eventDocument()}
 }
 
 // description returns the document.

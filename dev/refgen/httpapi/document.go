@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"turnkeeper/httpapi"
-	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
 )
 
@@ -23,7 +22,7 @@ func document() object {
 		paths[i].value = paths[i].value.(object).add(strings.ToLower(r.Method), operation(s, r))
 	}
 	problems := object{
-		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(request.Problem{}),
+		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(httpapi.Problem{}),
 			retryAfter, authenticate)},
 		{"ResponseProblem", problem("an error in the format of OpenAI's API", "application/json",
 			s.of(responses.ErrorBody{}), retryAfter, authenticate, shouldRetry)},
@@ -80,22 +79,22 @@ func operation(s *schemas, r httpapi.Route) object {
 		o = o.add("requestBody", object{{"required", r.BodyRequired},
 			{"content", object{{"application/json", object{{"schema", content}}}}}})
 	}
-	var answers object
-	for _, a := range r.Answers {
-		answers = answers.add(fmt.Sprint(a.Status), answer(s, a))
+	var described object
+	for _, one := range r.Responses {
+		described = described.add(fmt.Sprint(one.Status), response(s, one))
 	}
 	name := "Problem"
 	if openAI {
 		name = "ResponseProblem"
 	}
 	for _, status := range []string{"4XX", "5XX"} {
-		answers = answers.add(status, ref("responses", name))
+		described = described.add(status, ref("responses", name))
 	}
 	security := []object{}
 	for _, scope := range scopes {
 		security = append(security, object{{"token", []string{scope}}})
 	}
-	return o.add("responses", answers).add("security", security)
+	return o.add("responses", described).add("security", security)
 }
 
 func parameter(s *schemas, p httpapi.Parameter) object {
@@ -109,16 +108,16 @@ func parameter(s *schemas, p httpapi.Parameter) object {
 	return o.add("schema", s.tagged(p.Type, p.Schema))
 }
 
-func answer(s *schemas, a httpapi.Answer) object {
-	o := object{{"description", a.Doc}}
-	if len(a.Headers) > 0 {
-		o = o.add("headers", headers(s, a.Headers))
+func response(s *schemas, r httpapi.Response) object {
+	o := object{{"description", r.Doc}}
+	if len(r.Headers) > 0 {
+		o = o.add("headers", headers(s, r.Headers))
 	}
 	var content object
-	if a.Type != nil {
-		content = content.add("application/json", object{{"schema", s.of(a.Type)}})
+	if r.Type != nil {
+		content = content.add("application/json", object{{"schema", s.of(r.Type)}})
 	}
-	for _, m := range a.Other {
+	for _, m := range r.Other {
 		media := object{}
 		if m.Event != nil {
 			media = media.add("schema", s.of(m.Event))

@@ -13,7 +13,7 @@ import (
 )
 
 func TestCommittedReferenceIsCurrent(t *testing.T) {
-	committed, err := os.ReadFile("../" + target)
+	committed, err := os.ReadFile("../../" + target)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,30 +9,30 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-func TestEndDispatch(t *testing.T) {
+func TestConsequenceOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		outcome turnlog.Outcome
-		want    turnlog.DispatchEnd
+		want    turnlog.Consequence
 	}{
 		"succeeded": {turnlog.Outcome{State: turnkeeper.TurnSucceeded},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
+			turnlog.Consequence{Message: turnkeeper.MessageSucceeded, Log: "finished"}},
 		"degraded": {turnlog.Outcome{State: turnkeeper.TurnDegraded},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageDegraded, Log: "finished"}},
+			turnlog.Consequence{Message: turnkeeper.MessageDegraded, Log: "finished"}},
 		"cancelled": {turnlog.Outcome{State: turnkeeper.TurnCancelled},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageCancelled, Log: "finished"}},
+			turnlog.Consequence{Message: turnkeeper.MessageCancelled, Log: "finished"}},
 		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
+			turnlog.Consequence{Message: turnkeeper.MessageRunning, Log: "handed_back"}},
 		"deferred": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "deferred"}},
+			turnlog.Consequence{Message: turnkeeper.MessageRunning, Log: "deferred"}},
 		"waiting": {turnlog.Outcome{State: turnkeeper.TurnWaiting},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageRunning, Log: "waiting"}},
+			turnlog.Consequence{Message: turnkeeper.MessageRunning, Log: "waiting"}},
 		"failed": {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageFailed, Log: "finished"}},
+			turnlog.Consequence{Message: turnkeeper.MessageFailed, Log: "finished"}},
 		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5},
-			turnlog.DispatchEnd{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 5}},
+			turnlog.Consequence{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 5}},
 	} {
-		if diff := cmp.Diff(c.want, turnlog.EndDispatch(c.outcome)); diff != "" {
+		if diff := cmp.Diff(c.want, turnlog.ConsequenceOf(c.outcome)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
