@@ -24,8 +24,8 @@ import (
 )
 
 // TestStoppedAtOnce checks that a worker told twice to stop logs "turn handed back" only if the turn is queued again,
-// and that the worker counts as stopped, not lost, only then. On a slow machine River may not stop in time: the log says
-// so, and the worker counts as lost.
+// and that the worker counts as stopped, not lost, only then. On a slow machine River may not stop in time: the log
+// says so, and the worker counts as lost.
 func TestStoppedAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

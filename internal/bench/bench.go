@@ -1,14 +1,15 @@
 // Package bench measures what a turn costs, beside three other systems that run the same turn in the
 // same run: a lean River job, and two floors, which store the steps in two plain tables, with one commit
-// for each step or with a writer that commits the steps of many turns together.
+// for each step, or one commit at the end.
 //
 // The standard turn is one message and three rounds against a model server that answers at once over
 // HTTP, with two no-op tools of 200 bytes in each of the first two rounds. It runs with both
-// durabilities of an agent's file; the other systems commit every answer and every pair of results.
+// durabilities of an agent's file. The River job and the first floor commit every answer and every pair of
+// results. The senders of Turnkeeper and of the River job are processes of their own.
 //
 // The files: bench.go says what is measured, systems.go how; processes.go runs the parts as processes of
-// their own; turnkeeper.go, river.go, floor.go, groupcommit.go and model.go are these parts, lanes.go
-// and answers.go what they share; counters.go and processtime.go count; report.go and targets.go are the
+// their own; turnkeeper.go, river.go, floor.go and model.go are these parts, lanes.go,
+// outbox.go and answers.go what they share; counters.go and processtime.go count; report.go and targets.go are the
 // results, compare.go compares two of them.
 package bench
 
@@ -199,7 +200,7 @@ func (b *bench) sections() []func(context.Context, *Report) error {
 		b.scale, b.retention}
 }
 
-var allSystems = []string{Turnkeeper, Stepwise, River, Floor, GroupFloor}
+var allSystems = []string{Turnkeeper, Stepwise, River, Floor, EndFloor}
 
 // standard is a load of standard turns. Half of the turns are the first of their lane, half the second.
 func standard(name string, lanes, turns int) load {

@@ -32,8 +32,8 @@ func TestRun(t *testing.T) {
 		switch {
 		case f.Section == bench.SectionIdle && f.System == bench.Floor && f.Reply.P50 < 6*delay:
 			t.Errorf("six commits took %v with flushes slower by %v", f.Reply.P50, delay)
-		case f.Section == bench.SectionLanes && f.System == bench.GroupFloor && f.Transactions > 5:
-			t.Errorf("%d lanes with one writer made %.1f transactions per turn", f.Lanes, f.Transactions)
+		case f.Section == bench.SectionLanes && f.System == bench.EndFloor && f.Transactions > 3:
+			t.Errorf("the message and one commit at the end made %.1f transactions per turn", f.Transactions)
 		case f.Section == bench.SectionWatched && f.Reply.P50 < 600*time.Millisecond:
 			t.Errorf("%s: three answers that stream for 200 ms took %v", f.Case, f.Reply.P50)
 		case strings.HasSuffix(f.Case, "watchers") && f.Events < 20:
@@ -50,9 +50,9 @@ func TestRun(t *testing.T) {
 	if r.Flush <= 0 || r.FlushDelay != delay || r.Postgres == "" || r.FSync != "on" || r.Took <= 0 {
 		t.Errorf("facts are missing: %+v", r)
 	}
-	targets := 6 // without CPU time
+	targets := 5 // without CPU time
 	if r.CPUFrom != "" {
-		targets = 10
+		targets = 9
 		if r.Idle == nil || r.Idle.Worker <= 0 {
 			t.Errorf("a worker without work: %+v", r.Idle)
 		}

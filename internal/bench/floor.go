@@ -8,60 +8,36 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A floor runs the standard turn on two plain tables: the message, then a commit for each answer
-// and each pair of results, then the reply. It has no lease, no queue and no second process: it is
-// the least that stores as much.
+// A floor runs the standard turn on two plain tables. It has no lease, no queue and no second process: it is the
+// least that stores as much. It commits the message, and then each answer, each pair of results and the reply by
+// itself, or, atEnd, all of them in one transaction at the end.
 type floor struct {
 	pool   *pgxpool.Pool
 	model  asker
 	newest atomic.Int64 // id of a message
-	write  func(ctx context.Context, w floorWrite) error
-	stop   func()
+	atEnd  bool
 }
 
-// A floorWrite is one step of a turn. Step 0 is the message, lastStep its reply.
-type floorWrite struct {
-	message int64
-	step    int
-	text    string
-}
-
-const lastStep = 6
+const lastStep = 6 // the reply; the message is step 1
 
 const floorTables = `
 	create table if not exists floor_messages (id bigint primary key, body text not null, reply text);
 	create table if not exists floor_steps (message_id bigint not null, step integer not null, content text not null, primary key (message_id, step))`
 
-// startFloor starts the floor that commits each write by itself.
-func startFloor(ctx context.Context, s setup) (part, error) {
-	f, err := newFloor(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	f.write = func(ctx context.Context, w floorWrite) (err error) {
-		switch w.step {
-		case 0:
-			_, err = f.pool.Exec(ctx, "insert into floor_messages (id, body) values ($1, $2)", w.message, w.text)
-		case lastStep:
-			_, err = f.pool.Exec(ctx, "update floor_messages set reply = $2 where id = $1", w.message, w.text)
-		default:
-			_, err = f.pool.Exec(ctx, "insert into floor_steps (message_id, step, content) values ($1, $2, $3)",
-				w.message, w.step, w.text)
-		}
-		return err
-	}
-	return f, nil
-}
+func startFloor(ctx context.Context, s setup) (part, error) { return newFloor(ctx, s, false) }
 
-func newFloor(ctx context.Context, s setup) (*floor, error) {
+func startEndFloor(ctx context.Context, s setup) (part, error) { return newFloor(ctx, s, true) }
+
+func newFloor(ctx context.Context, s setup, atEnd bool) (part, error) {
 	pool, err := newPool(ctx, s.Database)
 	if err != nil {
 		return nil, err
 	}
-	f := &floor{pool: pool, model: newAsker(s.Model), stop: func() {}}
+	f := &floor{pool: pool, model: newAsker(s.Model), atEnd: atEnd}
 	var newest int64
 	_, err = pool.Exec(ctx, floorTables)
 	if err == nil {
@@ -82,19 +58,28 @@ func (f *floor) run(ctx context.Context, l load) (outcome, error) {
 func (f *floor) url() string { return "" }
 
 func (f *floor) close() error {
-	f.stop()
 	f.pool.Close()
 	return nil
 }
 
 func (f *floor) turn(ctx context.Context) error {
-	w := floorWrite{message: f.newest.Add(1), text: "go"}
-	if err := f.write(ctx, w); err != nil {
+	message := f.newest.Add(1)
+	if _, err := f.pool.Exec(ctx, "insert into floor_messages (id, body) values ($1, 'go')", message); err != nil {
 		return err
 	}
+	var waiting pgx.Batch
 	return f.model.turn(ctx, func(step int, text string) error {
-		w.step, w.text = step, text
-		return f.write(ctx, w)
+		if step == lastStep {
+			waiting.Queue("update floor_messages set reply = $2 where id = $1", message, text)
+		} else {
+			waiting.Queue("insert into floor_steps (message_id, step, content) values ($1, $2, $3)", message, step, text)
+		}
+		if f.atEnd && step < lastStep {
+			return nil
+		}
+		commit := waiting
+		waiting = pgx.Batch{}
+		return f.pool.SendBatch(ctx, &commit).Close() // in one transaction
 	})
 }
 

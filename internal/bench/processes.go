@@ -38,8 +38,9 @@ var parts = map[string]func(context.Context, setup) (part, error){
 	"worker":       startWorker,
 	"sender":       startSender,
 	"floor":        startFloor,
-	"group-commit": startGroupFloor,
+	"end-floor":    startEndFloor,
 	"river":        startRiver,
+	"river-sender": startRiverSender,
 }
 
 // A response of a part to its setup or to a load.

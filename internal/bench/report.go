@@ -33,7 +33,7 @@ const (
 	Stepwise   = "turnkeeper, step" // with durability step: each step on record before the next one
 	River      = "river job"
 	Floor      = "floor"
-	GroupFloor = "floor, group commit"
+	EndFloor   = "floor, one commit"
 )
 
 // The sections of a report: what was done to the systems.

@@ -25,7 +25,7 @@ type system struct {
 
 // databases are created when they are first used.
 var databases = map[string]string{Turnkeeper: "standard", Stepwise: "stepwise", River: "river", Floor: "floor",
-	GroupFloor: "group"}
+	EndFloor: "atend"}
 
 // start starts systems, all at the same time, for a number of turns at a time.
 func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*system, err error) {
@@ -61,32 +61,32 @@ func (b *bench) makeDatabase(ctx context.Context, s *system) error {
 
 func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err error) {
 	set := setup{Database: databaseURL(b.server, s.database), Model: b.model.url, Agents: b.agents, Slots: slots}
-	start := func(part string) (*process, error) {
+	start := func(part, as string) (*process, error) {
 		p, err := startProcess(ctx, part, set)
 		if err == nil {
-			s.processes[part] = p
+			s.processes[as] = p
 		}
 		return p, err
 	}
+	var sender string
 	switch s.name {
 	case Turnkeeper, Stepwise:
 		set.Agents = filepath.Join(b.agents, databases[s.name])
-		if s.runs, err = start("worker"); err != nil {
-			return err
-		}
-		set.API = s.runs.url
-		if s.driver, err = start("sender"); err != nil {
-			return err
-		}
-		return nil
+		sender = "sender"
+		s.runs, err = start("worker", "worker")
 	case River:
-		s.driver, err = start("river")
-	case GroupFloor:
-		s.driver, err = start("group-commit")
+		sender = "river-sender"
+		s.runs, err = start("river", "river")
+	case EndFloor:
+		s.runs, err = start("end-floor", "floor")
 	default:
-		s.driver, err = start("floor")
+		s.runs, err = start("floor", "floor")
 	}
-	s.runs = s.driver
+	if s.driver = s.runs; err != nil || sender == "" {
+		return err
+	}
+	set.API = s.runs.url
+	s.driver, err = start(sender, "sender")
 	return err
 }
 

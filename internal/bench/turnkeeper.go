@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -123,46 +119,28 @@ func (w *worker) close() error {
 // A sender sends messages to Turnkeeper, reads the replies of all of them from the outbox in one
 // place, and follows turns over HTTP.
 type sender struct {
-	pool    *pgxpool.Pool
-	answers *answers
-	api     string
-	web     *http.Client
-	events  atomic.Int64 // that the first watcher of the last turn got
-	quit    context.CancelFunc
-	done    chan struct{}
+	*reader
+	api    string
+	web    *http.Client
+	events atomic.Int64 // that the first watcher of the last turn got
 }
+
+// turnkeeperReplies are the replies in Turnkeeper's outbox.
+var turnkeeperReplies = replies{channel: "turnkeeper_turns", table: "turnkeeper.replies", message: "message_id",
+	outcome: "outcome"}
 
 func startSender(ctx context.Context, s setup) (part, error) {
-	pool, err := newPool(ctx, s.Database)
+	r, err := openReader(ctx, s.Database, turnkeeperReplies)
 	if err != nil {
 		return nil, err
 	}
-	own := &sender{pool: pool, answers: newAnswers(), api: s.API, done: make(chan struct{})}
-	own.web = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: watchers * watchedLanes}}
-	ctx, own.quit = context.WithCancel(ctx)
-	outbox, err := openOutbox(ctx, pool)
-	if err != nil {
-		own.quit()
-		pool.Close()
-		return nil, err
-	}
-	go func() {
-		defer close(own.done)
-		if err := outbox.follow(ctx, own.answers); err != nil && ctx.Err() == nil {
-			own.answers.fail(err)
-		}
-	}()
-	return own, nil
+	return &sender{reader: r, api: s.API, web: &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: watchers * watchedLanes}}}, nil
 }
 
-func (s *sender) url() string { return "" }
-
 func (s *sender) close() error {
-	s.quit()
-	<-s.done
 	s.web.CloseIdleConnections()
-	s.pool.Close()
-	return nil
+	return s.reader.close()
 }
 
 func (s *sender) run(ctx context.Context, l load) (outcome, error) {
@@ -189,109 +167,6 @@ func (s *sender) run(ctx context.Context, l load) (outcome, error) {
 	})
 	o.Events = int(s.events.Swap(0))
 	return o, err
-}
-
-// An outbox reads the outcomes of new replies, each once.
-type outbox struct {
-	pool    *pgxpool.Pool
-	read    int64               // the highest id that was read
-	missing map[int64]time.Time // lower ids that were not, with when this was found: their replies may commit later
-}
-
-// The outbox is read again after pollEvery without a notification. An id that is missing for giveUp
-// belongs to a transaction that was rolled back.
-const (
-	pollEvery = time.Second
-	giveUp    = 10 * time.Second
-)
-
-// openOutbox starts after the replies that exist.
-func openOutbox(ctx context.Context, pool *pgxpool.Pool) (*outbox, error) {
-	o := &outbox{pool: pool, missing: map[int64]time.Time{}}
-	return o, pool.QueryRow(ctx, "select coalesce(max(id), 0) from turnkeeper.replies").Scan(&o.read)
-}
-
-// follow records answers until ctx ends. Notifications that arrive while it reads cause one more read.
-func (o *outbox) follow(ctx context.Context, to *answers) error {
-	pooled, err := o.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	conn := pooled.Hijack() // it keeps listening
-	reader, err := o.pool.Acquire(ctx)
-	if err != nil {
-		return errors.Join(err, conn.Close(ctx))
-	}
-	own := reader.Hijack()
-	defer own.Close(context.WithoutCancel(ctx))
-	// The statement is planned while the table is empty. Without this it would read the whole table forever.
-	if _, err := own.Exec(ctx, "set enable_seqscan = off"); err != nil {
-		return errors.Join(err, conn.Close(ctx))
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	rings, ended := make(chan struct{}, 1), make(chan error, 1)
-	if _, err := conn.Exec(ctx, "listen turnkeeper_turns"); err != nil {
-		return err
-	}
-	go func() {
-		defer conn.Close(context.WithoutCancel(ctx))
-		for {
-			if _, err := conn.WaitForNotification(ctx); err != nil {
-				ended <- err
-				return
-			}
-			select {
-			case rings <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for {
-		select {
-		case <-rings:
-		case <-poll.C:
-		case err := <-ended:
-			return err
-		}
-		if err := o.readNew(ctx, own, to); err != nil {
-			return err
-		}
-	}
-}
-
-func (o *outbox) readNew(ctx context.Context, conn *pgx.Conn, to *answers) error {
-	rows, err := conn.Query(ctx,
-		"select id, message_id, outcome from turnkeeper.replies where id > $1 or id = any($2::bigint[]) order by id",
-		o.read, slices.Collect(maps.Keys(o.missing)))
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	var id, message int64
-	var ended string
-	_, err = pgx.ForEachRow(rows, []any{&id, &message, &ended}, func() error {
-		if ended != string(turnkeeper.TurnSucceeded) {
-			return fmt.Errorf("a turn of the benchmark ended %s", ended)
-		}
-		o.saw(id, now)
-		to.record(message)
-		return nil
-	})
-	return err
-}
-
-// saw notes that a reply was read. Ids are seen in ascending order.
-func (o *outbox) saw(id int64, now time.Time) {
-	delete(o.missing, id)
-	for ; o.read < id; o.read++ {
-		if o.read+1 < id {
-			o.missing[o.read+1] = now
-		}
-	}
-	maps.DeleteFunc(o.missing, func(_ int64, since time.Time) bool { return now.Sub(since) >= giveUp })
 }
 
 // poolSize is the number of connections of each process's pool.

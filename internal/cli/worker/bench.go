@@ -24,7 +24,7 @@ its results together, and with durability step ("turnkeeper, step").
 In the same run, in alternating blocks, it measures three other systems with the
 same turn: a lean River job that inserts one row per step, and two floors, which
 store the steps in two plain tables without a queue, leases or a second process:
-one commits each step, the other commits the steps of many turns together. Compare
+one commits each step, the other commits all steps of a turn at its end. Compare
 ratios: other load on this machine affects all alike.
 
 Worker, sender, model server and the other systems are processes of their own,

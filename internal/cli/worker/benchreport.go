@@ -66,7 +66,7 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 		speed.Add(name, fmt.Sprintf("%.1f", f.TurnsPerS), fmt.Sprintf("%.2f", first.TurnsPerS/f.TurnsPerS),
 			inMillis(f.Reply.P50), inMillis(f.Reply.P95), inMillis(f.Reply.P99), measured(inMillis(f.FirstRequest.P50),
 				f.FirstRequest.P50 > 0),
-			cpu(f, "total"), cpu(f, "worker", "river", "floor", "group-commit"), cpu(f, "postgres"), cpu(f, "sender"),
+			cpu(f, "total"), cpu(f, "worker", "river", "floor"), cpu(f, "postgres"), cpu(f, "sender"),
 			cpu(f, "model"))
 		rest, peak := [2]string{"", ""}, [2]string{"", ""}
 		if f.Resting != nil {

@@ -50,7 +50,7 @@ func TestReports(t *testing.T) {
 			"postgres": 4, "sender": 5, "model": 6}),
 		figure(bench.SectionLanes, bench.River, 1, map[string]float64{"river": 7}), figure(bench.SectionLanes,
 			bench.Floor, 10, map[string]float64{"floor": 8}),
-		figure(bench.SectionLanes, bench.GroupFloor, 10, map[string]float64{"group-commit": 9}),
+		figure(bench.SectionLanes, bench.EndFloor, 10, map[string]float64{"floor": 9}),
 		figure(bench.SectionIdle, bench.Turnkeeper, 10, nil),
 	}})
 	out.WriteString("\n== comparison\n")
