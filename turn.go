@@ -165,22 +165,6 @@ type Round struct {
 	Recipe       *Recipe    // how its request was built; nil: not recorded
 }
 
-// A Lease is the exclusive right to run a turn of a lane.
-type Lease struct {
-	Lane      Lane
-	Token     int64 // only grows
-	GrantID   GrantID
-	TurnID    TurnID
-	WorkerID  WorkerID
-	GrantedAt time.Time
-	Until     time.Time
-	Failures  int       // failed turns in a row
-	NotBefore time.Time // end of the backoff; zero: none
-}
-
-// Held reports whether the lease is held.
-func (l Lease) Held() bool { return l.GrantID != "" }
-
 // A Grant proves that a worker holds a turn.
 type Grant struct {
 	TurnID   TurnID

@@ -78,3 +78,9 @@ func TestLossesThatCount(t *testing.T) {
 		}
 	}
 }
+
+func TestALeaseIsHeldByItsGrant(t *testing.T) {
+	if !(granting.Lease{GrantID: "g"}).Held() || (granting.Lease{Token: 7, WorkerID: "w"}).Held() {
+		t.Error("a lease is held by its grant")
+	}
+}

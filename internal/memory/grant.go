@@ -164,7 +164,7 @@ func (s *Store) lease(r granting.Candidate, now time.Time) *leaseRow {
 	st := &s.state
 	l := st.leases[r.Lane]
 	if l == nil {
-		l = &leaseRow{Lease: turnkeeper.Lease{Lane: r.Lane, Token: st.laneToken}}
+		l = &leaseRow{Lease: granting.Lease{Lane: r.Lane, Token: st.laneToken}}
 		st.leases[r.Lane] = l
 	}
 	l.Token++

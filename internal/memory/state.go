@@ -99,7 +99,7 @@ type startRow struct {
 }
 
 type leaseRow struct {
-	turnkeeper.Lease
+	granting.Lease
 	jobID    turnkeeper.JobID
 	waitsFor []string // models whose failure pauses the lane
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // tables has the methods that read the tables at any time.
@@ -100,13 +101,13 @@ func (s *tables) Grants() []turnkeeper.Dispatch {
 }
 
 // Lease returns the lease of a lane, and false if it was never granted.
-func (s *tables) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
+func (s *tables) Lease(lane turnkeeper.Lane) (granting.Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.state.leases[lane]; l != nil {
 		return l.Lease, true
 	}
-	return turnkeeper.Lease{}, false
+	return granting.Lease{}, false
 }
 
 // Starts returns how many starts of a call are on record.

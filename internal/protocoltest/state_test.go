@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // changes describes what has changed since it was last printed.
@@ -63,7 +64,7 @@ func (e *env) message(m turnkeeper.Message) string {
 	return line
 }
 
-func (e *env) lease(l turnkeeper.Lease) string {
+func (e *env) lease(l granting.Lease) string {
 	line := fmt.Sprintf("token %d", l.Token)
 	if l.Held() {
 		return fmt.Sprintf("%s, held for turn %d until %s", line, l.TurnID, e.at(l.Until))

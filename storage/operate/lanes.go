@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
@@ -14,7 +15,7 @@ import (
 
 // A LaneView is a lane with its lease and the number of its waiting messages.
 type LaneView struct {
-	Lease     turnkeeper.Lease
+	Lease     granting.Lease
 	TurnState turnkeeper.TurnState // of its open turn; empty: there is none
 	OpenTurn  turnkeeper.TurnID    // may wait without the lease; 0: there is none
 	Remaining time.Duration        // of the lease
@@ -37,7 +38,7 @@ func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 	waits, err := waitsOf(ctx, s.db, ids)
 	return dbrow.Map(rows, func(r dbsqlc.ListLanesRow) LaneView {
 		v := LaneView{
-			Lease: turnkeeper.Lease{
+			Lease: granting.Lease{
 				Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)),
 				TurnID: turnkeeper.TurnID(dbrow.OrZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder),
 				GrantedAt: dbrow.OrZero(r.GrantedAt),

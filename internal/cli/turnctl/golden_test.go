@@ -14,6 +14,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/golden"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/survival"
@@ -352,17 +353,17 @@ func exampleLists() map[string]func(*term.Screen) {
 		},
 		"lanes": func(s *term.Screen) {
 			showLanes(s, utcNow, []operate.LaneView{
-				{Lease: turnkeeper.Lease{Lane: "clerk/anna", Token: 8, GrantID: "g", TurnID: 41,
+				{Lease: granting.Lease{Lane: "clerk/anna", Token: 8, GrantID: "g", TurnID: 41,
 					WorkerID: "host-2-bbbb", Until: after(14 * time.Minute)}, TurnState: turnkeeper.TurnRunning,
 					Remaining: 4 * time.Minute, Waiting: 1234},
-				{Lease: turnkeeper.Lease{Lane: "late", Token: 2, GrantID: "h", TurnID: 40,
+				{Lease: granting.Lease{Lane: "late", Token: 2, GrantID: "h", TurnID: 40,
 					Until: after(9 * time.Minute)}, Remaining: -time.Minute},
-				{Lease: turnkeeper.Lease{Lane: "lost", Token: 2, GrantID: "h", TurnID: 39, WorkerID: "host-1-aaaa",
+				{Lease: granting.Lease{Lane: "lost", Token: 2, GrantID: "h", TurnID: 39, WorkerID: "host-1-aaaa",
 					Until: after(14 * time.Minute)}, Remaining: 4 * time.Minute,
 					Silence: &turnkeeper.Silence{For: 40 * time.Second, Until: after(10 * time.Minute)}},
-				{Lease: turnkeeper.Lease{Lane: "patient", Token: 5}, TurnState: turnkeeper.TurnWaiting,
+				{Lease: granting.Lease{Lane: "patient", Token: 5}, TurnState: turnkeeper.TurnWaiting,
 					OpenTurn: 42, Waiting: 1},
-				{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3, Failures: 2,
+				{Lease: granting.Lease{Lane: "watcher", Token: 3, Failures: 2,
 					NotBefore: after(10*time.Minute + 4*time.Second)}},
 			})
 		},
@@ -385,7 +386,7 @@ func exampleLists() map[string]func(*term.Screen) {
 				Workers: []presence.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10,
 					TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
 				Turns: []waiting.Turn{open.WithWaits()},
-				Lanes: []operate.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3},
+				Lanes: []operate.LaneView{{Lease: granting.Lease{Lane: "watcher", Token: 3},
 					TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
 			})
 		},
