@@ -26,6 +26,9 @@ func RiverLogger(log *zap.Logger) *slog.Logger { return riverLogger(log) }
 // Leave returns what Work returns for a job whose call the worker could not claim.
 func (w *CallWorker) Leave(ctx context.Context, ref turnlog.CallRef) error { return w.leave(ctx, ref) }
 
+// Fetching returns the executor with which River fetches for the worker.
+func (w *Worker) Fetching(e riverdriver.Executor) riverdriver.Executor { return slotExecutor{e, w} }
+
 // PollEvery sets how often the client looks for jobs without a doorbell.
 func (c *ClientConfig) PollEvery(poll time.Duration) { c.poll = poll }
 

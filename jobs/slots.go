@@ -185,11 +185,24 @@ type slotExecutor struct {
 	worker *Worker
 }
 
+// fetch fetches for one queue at a time. River fetches for all of them at once when it starts, and each fetch would open
+// a connection and plan the statement there.
+func (e slotExecutor) fetch(ctx context.Context,
+	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+	select {
+	case e.worker.fetches <- struct{}{}:
+		defer func() { <-e.worker.fetches }()
+		return e.Executor.JobGetAvailable(ctx, p)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 func (e slotExecutor) JobGetAvailable(ctx context.Context,
 	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	w := e.worker
 	if p.Queue != Queue && p.Queue != QueueOf(w.WorkerID) {
-		return e.Executor.JobGetAvailable(ctx, p)
+		return e.fetch(ctx, p)
 	}
 	reserved := w.reserveFetch(ctx, p.MaxToLock)
 	if reserved == 0 {
@@ -197,7 +210,7 @@ func (e slotExecutor) JobGetAvailable(ctx context.Context,
 	}
 	limited := *p
 	limited.MaxToLock = reserved
-	result, err := e.Executor.JobGetAvailable(ctx, &limited)
+	result, err := e.fetch(ctx, &limited)
 	if err == nil && reserved < p.MaxToLock && len(result.Jobs) == reserved {
 		// There may be more jobs. River does not ask again before its next poll, because it got less than it asked for.
 		// This rings for all workers; an error leaves it to the poll.

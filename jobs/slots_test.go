@@ -2,10 +2,13 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/riverqueue/river/riverdriver"
 	"go.uber.org/zap"
 
 	"turnkeeper"
@@ -250,4 +253,59 @@ func TestAPanicOfAHandedOverTurn(t *testing.T) {
 	p.worker.Release(grants)
 	s.start(kind{model: echo, scheduler: true})
 	s.reply(first)
+}
+
+// A slowFetch is an executor whose fetches wait until they are answered.
+type slowFetch struct {
+	riverdriver.Executor
+	begun  []string // queues, in order
+	answer chan error
+}
+
+func (f *slowFetch) JobGetAvailable(_ context.Context,
+	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+	f.begun = append(f.begun, p.Queue)
+	return &riverdriver.JobGetAvailableResult{}, <-f.answer
+}
+
+// TestOneFetchAtATime fetches for three queues at once. The first fetch fails and the third is given up while it waits:
+// neither keeps the second one from running.
+func TestOneFetchAtATime(t *testing.T) {
+	store, err := storage.Open(t.Context(), storage.Options{URL: "postgres://127.0.0.1:1/", Lazy: true}) // not used
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowFetch{answer: make(chan error)}
+		executor := jobs.NewWorker(jobs.WorkerConfig{DB: store}).Fetching(slow)
+		failed := errors.New("the connection is gone")
+		done := make(chan error, 3)
+		fetch := func(ctx context.Context, queue string) {
+			_, err := executor.JobGetAvailable(ctx, &riverdriver.JobGetAvailableParams{Queue: queue, MaxToLock: 1})
+			done <- err
+		}
+		go fetch(t.Context(), "first")
+		synctest.Wait()
+		given, giveUp := context.WithCancel(t.Context())
+		go fetch(given, "third")
+		synctest.Wait()
+		giveUp()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the third fetch ended with %v", err)
+		}
+		go fetch(t.Context(), "second")
+		synctest.Wait()
+		if !slices.Equal(slow.begun, []string{"first"}) {
+			t.Errorf("the fetches of %q run at once", slow.begun)
+		}
+		slow.answer <- failed
+		if err := <-done; !errors.Is(err, failed) {
+			t.Errorf("the first fetch ended with %v", err)
+		}
+		slow.answer <- nil
+		if err := <-done; err != nil || !slices.Equal(slow.begun, []string{"first", "second"}) {
+			t.Errorf("%q were fetched, %v", slow.begun, err)
+		}
+	})
 }

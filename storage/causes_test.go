@@ -12,7 +12,7 @@ import (
 )
 
 // TestCausesOfRealConnections opens connections that fail in each way that a server on this machine can be made to
-// fail.
+// fail. A lazy database fails in the same way when it is used.
 func TestCausesOfRealConnections(t *testing.T) {
 	store := storagetest.Open(t, storagetest.URL(t))
 	for _, statement := range []string{"create role nobody_may login password 'secret' connection limit 0",
@@ -67,13 +67,18 @@ func TestCausesOfRealConnections(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			db, err := storage.Open(ctx, storage.Options{URL: c.url})
-			if err == nil {
-				db.Close()
-				t.Fatal("it connects")
-			}
-			if got := storage.Cause(err); got != c.cause {
-				t.Errorf("the cause is %q, want %q: %v", got, c.cause, err)
+			for _, lazy := range []bool{false, true} {
+				db, err := storage.Open(ctx, storage.Options{URL: c.url, Lazy: lazy})
+				if err == nil {
+					if !lazy {
+						t.Error("it connects")
+					}
+					err = db.Ping(ctx)
+					db.Close()
+				}
+				if got := storage.Cause(err); got != c.cause {
+					t.Errorf("lazy %t: the cause is %q, want %q: %v", lazy, got, c.cause, err)
+				}
 			}
 		})
 	}

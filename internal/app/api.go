@@ -40,8 +40,8 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 	}
 	masker := w.cfg.Masker()
 	mask := masker.String
-	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log,
-		Outage: w.outage, Mask: mask})
+	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Lazy: true,
+		Log: w.log, Outage: w.outage, Mask: mask})
 	if err != nil {
 		return nil, err
 	}

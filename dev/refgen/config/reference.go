@@ -11,7 +11,7 @@ import (
 
 const intro = `# Configuration
 
-<!-- Written by dev/refgen/config: change the tables there, then run go generate ./internal/config -->
+<!-- Written by dev/refgen/config from the tables of internal/config and agentdef: change those, then run go generate ./internal/config -->
 
 Every setting has a default; a process without any settings uses the built-in demo model and a
 private Postgres.

@@ -27,6 +27,7 @@ type Options struct {
 	StatementTimeout time.Duration // of one statement; 0: 30 s
 	LockTimeout      time.Duration // of one wait for a row's lock; 0: 10 s
 	ConnectTimeout   time.Duration // 0: 10 s
+	Lazy             bool          // Open does not connect, and succeeds also if the database does not answer
 	Log              *zap.Logger   // nil: none
 	Outage           *Outage       // logs that the database is away; nil: nothing does
 	// Mask replaces known secrets in all stored text of a turn. nil: nothing is

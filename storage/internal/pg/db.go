@@ -28,7 +28,7 @@ type DB struct {
 	Refusals *Refusals // what the server refuses now
 }
 
-// Open connects to the database. Its errors do not contain the connection string.
+// Open connects to the database, unless the options are lazy. Its errors do not contain the connection string.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o = o.withDefaults()
 	db := &DB{Log: o.Log, Mask: o.Mask, Fault: o.Fault, Refusals: newRefusals(o)}
@@ -40,7 +40,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	)
 	if err == nil {
 		db.Q = dbsqlc.New(db.Pool)
-		err = db.Ping(ctx)
+		if !o.Lazy {
+			err = db.Ping(ctx)
+		}
 	}
 	if err != nil {
 		db.Close()
