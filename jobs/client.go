@@ -85,7 +85,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		c.Worker.mu.Lock()
 		c.Worker.slots = c.Slots
 		c.Worker.mu.Unlock()
-		driver = slotDriver{deaf, c.Worker}
+		driver = slotDriver{deaf, c.Worker, newGate()}
 	}
 	client, err := river.NewClient(driver, cfg)
 	if err != nil {

@@ -27,7 +27,9 @@ func RiverLogger(log *zap.Logger) *slog.Logger { return riverLogger(log) }
 func (w *CallWorker) Leave(ctx context.Context, ref turnlog.CallRef) error { return w.leave(ctx, ref) }
 
 // Fetching returns the executor with which River fetches for the worker.
-func (w *Worker) Fetching(e riverdriver.Executor) riverdriver.Executor { return slotExecutor{e, w} }
+func (w *Worker) Fetching(e riverdriver.Executor) riverdriver.Executor {
+	return slotExecutor{e, w, newGate()}
+}
 
 // PollEvery sets how often the client looks for jobs without a doorbell.
 func (c *ClientConfig) PollEvery(poll time.Duration) { c.poll = poll }

@@ -78,8 +78,8 @@ func fetching(fails error) func(t *testing.T, w *Worker) func() {
 	return func(t *testing.T, w *Worker) func() {
 		f := &fetcher{fails: fails, goOn: make(chan struct{})}
 		go func() {
-			_, _ = slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue,
-				MaxToLock: 5})
+			_, _ = slotExecutor{f, w, newGate()}.JobGetAvailable(t.Context(),
+				&riverdriver.JobGetAvailableParams{Queue: Queue, MaxToLock: 5})
 		}()
 		synctest.Wait()
 		return func() { close(f.goOn) }
@@ -128,8 +128,8 @@ func TestAFetchKeepsTheSlotsOfItsJobs(t *testing.T) {
 			}
 			w.Reserve(c.busy)
 			f := &fetcher{has: c.has, fails: fails}
-			_, err := slotExecutor{f, w}.JobGetAvailable(t.Context(), &riverdriver.JobGetAvailableParams{Queue: Queue,
-				MaxToLock: 5})
+			_, err := slotExecutor{f, w, newGate()}.JobGetAvailable(t.Context(),
+				&riverdriver.JobGetAvailableParams{Queue: Queue, MaxToLock: 5})
 			fetched, rings := c.fetched, 0
 			if c.fetched == c.asked {
 				rings = 1

@@ -172,27 +172,33 @@ func (w *Worker) reserveFetch(ctx context.Context, n int) int {
 type slotDriver struct {
 	deafDriver
 	worker *Worker
+	gate   gate
 }
 
 var _ riverdriver.Driver[pgx.Tx] = slotDriver{}
 
 func (d slotDriver) GetExecutor() riverdriver.Executor {
-	return slotExecutor{d.Driver.GetExecutor(), d.worker}
+	return slotExecutor{d.Driver.GetExecutor(), d.worker, d.gate}
 }
 
 type slotExecutor struct {
 	riverdriver.Executor
 	worker *Worker
+	gate   gate
 }
 
-// fetch fetches for one queue at a time. River fetches for all of them at once when it starts, and each fetch would open
-// a connection and plan the statement there.
-func (e slotExecutor) fetch(ctx context.Context,
+// A gate lets one fetch run at a time. River fetches for all queues at once when it starts, and each fetch would open a
+// connection and plan the statement there.
+type gate chan struct{}
+
+func newGate() gate { return make(gate, 1) }
+
+func (g gate) fetch(ctx context.Context, e riverdriver.Executor,
 	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	select {
-	case e.worker.fetches <- struct{}{}:
-		defer func() { <-e.worker.fetches }()
-		return e.Executor.JobGetAvailable(ctx, p)
+	case g <- struct{}{}:
+		defer func() { <-g }()
+		return e.JobGetAvailable(ctx, p)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -202,7 +208,7 @@ func (e slotExecutor) JobGetAvailable(ctx context.Context,
 	p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	w := e.worker
 	if p.Queue != Queue && p.Queue != QueueOf(w.WorkerID) {
-		return e.fetch(ctx, p)
+		return e.gate.fetch(ctx, e.Executor, p)
 	}
 	reserved := w.reserveFetch(ctx, p.MaxToLock)
 	if reserved == 0 {
@@ -210,7 +216,7 @@ func (e slotExecutor) JobGetAvailable(ctx context.Context,
 	}
 	limited := *p
 	limited.MaxToLock = reserved
-	result, err := e.fetch(ctx, &limited)
+	result, err := e.gate.fetch(ctx, e.Executor, &limited)
 	if err == nil && reserved < p.MaxToLock && len(result.Jobs) == reserved {
 		// There may be more jobs. River does not ask again before its next poll, because it got less than it asked for.
 		// This rings for all workers; an error leaves it to the poll.

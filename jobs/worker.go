@@ -32,7 +32,6 @@ type Worker struct {
 
 	journals *journal.Store
 	grants   *grants.Store
-	fetches  chan struct{} // holds one value while a fetch of River runs
 
 	mu      sync.Mutex
 	running map[turnkeeper.GrantID]*run // by grant, because a turn may return while its last dispatch is still stopping
@@ -78,7 +77,7 @@ func NewWorker(c WorkerConfig) *Worker {
 		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]*run{},
 		away:    map[turnkeeper.GrantID]bool{},
 		fetched: map[int64]time.Time{}, changed: make(chan struct{}), definitions: map[string]*agentdef.Definition{},
-		poll: cancelPoll, fetches: make(chan struct{}, 1),
+		poll: cancelPoll,
 	}
 }
 
