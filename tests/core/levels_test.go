@@ -60,7 +60,7 @@ func TestABudgetRunsDown(t *testing.T) {
 	reply(low, "done by dear")
 
 	e.Turnctl("levels", "unpin", "--agent", "clerk")
-	e.Exec("update spend set calls = 9, level = 'critical' where scope = 'agent:clerk'")
+	e.Exec("update spend set calls = 10, level = 'critical' where scope = 'agent:clerk'")
 	low = e.Enqueue("clerk", "On the next day.")
 	e.Await("it waits because of the level", "select exists (select from blockers($1) where reason = 'survival_level')",
 		low)
