@@ -17,7 +17,7 @@ const (
 	MaxKeyLength           = 200
 	MinPriority            = -1000
 	MaxPriority            = 1000
-	LargestMessage         = 16 << 20 // bytes of a body, whatever max_message_bytes says
+	LargestMessage         = 16 << 20 // the upper bound of max_message_bytes, in bytes
 )
 
 // Trigger is what started a turn.
