@@ -24,8 +24,8 @@ import (
 )
 
 // TestStoppedAtOnce checks that a worker told twice to stop logs "turn handed back" only if the turn is queued again,
-// and that the worker counts as stopped, not lost, only then. On a slow machine River may not stop in time: the log
-// says so, and the worker counts as lost.
+// and that the worker counts as stopped, not lost, only then. If something does not stop in time, as on a slow
+// machine, the log says so and the worker counts as lost.
 func TestStoppedAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func TestStoppedAtOnce(t *testing.T) {
 	if err != nil || len(workers) != 1 {
 		t.Fatalf("%+v, %v", workers, err)
 	}
-	late := logged.FilterMessageSnippet("River did not stop in time").Len() > 0
+	late := logged.FilterMessageSnippet("not recorded as stopped").Len() > 0
 	if ended := workers[0].State() == presence.Stopped; ended != (told && !late) {
 		t.Errorf("the worker is %s, and that its turn was handed back is %t", workers[0].State(), told)
 	}

@@ -543,6 +543,9 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 	}
 }
 
+// notStopped is logged after a second signal, with the reason.
+const notStopped = "this worker is not recorded as stopped: others take over once it counts as lost"
+
 // awaitMoment waits at most atOnce for turns to be handed back and River to stop, and reports whether
 // River has stopped.
 func (w *worker) awaitMoment(stopped <-chan error) bool {
@@ -555,7 +558,7 @@ func (w *worker) awaitMoment(stopped <-chan error) bool {
 		}
 		return true
 	case <-timer.C:
-		w.log.Warn("River did not stop in time: this worker is not recorded as stopped", zap.Duration("waited", atOnce))
+		w.log.Warn(notStopped, zap.String("reason", "River did not stop in time"))
 		return false
 	}
 }
@@ -568,9 +571,11 @@ func (w *worker) noteEndAtOnce(ctx context.Context) {
 	select {
 	case <-w.pushed:
 	case <-ctx.Done():
+		w.log.Warn(notStopped, zap.String("reason", "deliveries to webhooks did not end in time"))
 		return
 	}
-	if w.turns.Running()+w.calls.Running() > 0 {
+	if n := w.turns.Running() + w.calls.Running(); n > 0 {
+		w.log.Warn(notStopped, zap.String("reason", "turns or detached calls still run"), zap.Int("running", n))
 		return
 	}
 	if err := w.store.StopBeating(ctx, w.id); err != nil {
