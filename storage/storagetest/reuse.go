@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,20 +19,33 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Reused is like New, for suites of many short tests: it gives the test the database and the connections of an earlier
-// test of the package, with all tables and sequences as in a new database. Making a database and connections costs
-// several times what such a test does, because each new connection plans each statement. A database is not used again
-// if a test failed with it, changed the schema, or left a session. prepare is SQL that runs in a new database before it
-// is opened.
-func Reused(t testing.TB, prepare string) *DB {
+// ApplicationName is the application_name of connections that belong to a test, not to a program under test.
+const ApplicationName = "the test"
+
+// A Client is what the tests of a package keep connected to a database that they use one after the other.
+type Client interface {
+	Sessions() int // the number of sessions that it has now
+	Close()
+}
+
+// Again returns a client of a database for one test, with the database's address. It is for many short tests: it gives
+// the test the database and the client of an earlier test of the package, with all tables and sequences as in a new
+// database. Making a database and connections costs several times what such a test does, because each new connection
+// plans each statement. A database is not used again if a test failed with it, changed the schema, or left a session.
+// open makes the client for a new database, in which the SQL of prepare has run.
+func Again[C Client](t testing.TB, prepare string, open func(ctx context.Context, url string) (C, error)) (C, string) {
 	t.Helper()
 	s, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := s.reused.take(prepare)
+	r := s.reused.take(func(r *reusable) bool {
+		_, same := r.client.(C)
+		return same && r.prepare == prepare
+	})
 	if r == nil {
-		if r, err = s.newReusable(context.WithoutCancel(t.Context()), prepare); err != nil {
+		ctx := context.WithoutCancel(t.Context())
+		if r, err = s.newReusable(ctx, prepare, func(url string) (Client, error) { return open(ctx, url) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,10 +59,34 @@ func Reused(t testing.TB, prepare string) *DB {
 			s.reused.put(r)
 		}
 	})
-	return &DB{operate.New(r.db), journal.New(r.db), grants.New(r.db), s.urlOf(r.name), t}
+	return r.client.(C), s.urlOf(r.name)
 }
 
-// reusables are the databases that wait for the next call of Reused.
+// Reused is like New, with a database of Again. prepare is SQL that runs in a new database before it is opened.
+func Reused(t testing.TB, prepare string) *DB {
+	t.Helper()
+	c, url := Again(t, prepare, func(ctx context.Context, url string) (storeClient, error) {
+		db, err := storage.Open(ctx, storage.Options{URL: url})
+		return storeClient{db}, err
+	})
+	return &DB{operate.New(c.DB), journal.New(c.DB), grants.New(c.DB), url, t}
+}
+
+// A storeClient is the client of Reused.
+type storeClient struct{ *storage.DB }
+
+// Sessions counts those of all pools.
+func (c storeClient) Sessions() (n int) { return SessionsOf(c.DB) }
+
+// SessionsOf returns the number of sessions that the pools of a store have.
+func SessionsOf(db *storage.DB) (n int) {
+	for _, pool := range db.Pools() {
+		n += pool.Used + pool.Idle
+	}
+	return n
+}
+
+// reusables are the databases that wait for the next call of Again.
 type reusables struct {
 	mu   sync.Mutex
 	free []*reusable
@@ -60,11 +98,11 @@ func (all *reusables) put(r *reusable) {
 	all.free = append(all.free, r)
 }
 
-// take returns a database that was made with the same SQL, or nil if there is none.
-func (all *reusables) take(prepare string) *reusable {
+// take returns the first database that fits, or nil if there is none.
+func (all *reusables) take(fits func(*reusable) bool) *reusable {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	i := slices.IndexFunc(all.free, func(r *reusable) bool { return r.prepare == prepare })
+	i := slices.IndexFunc(all.free, fits)
 	if i < 0 {
 		return nil
 	}
@@ -73,70 +111,78 @@ func (all *reusables) take(prepare string) *reusable {
 	return r
 }
 
-// A reusable is an open database that one test after the other uses.
+// A reusable is a database that one test after the other uses.
 type reusable struct {
 	name, prepare string
-	db            *storage.DB
+	client        Client
 	admin         *pgx.Conn // empties the tables
 	schema        string    // what schemaState returned when it was new
-	empty         []string  // statements that make tables and sequences what they were then
+	empty         string    // statements that make tables and sequences what they were then
 }
 
-func (s *server) newReusable(ctx context.Context, prepare string) (*reusable, error) {
+func (s *server) newReusable(ctx context.Context, prepare string, open func(url string) (Client, error)) (*reusable, error) {
 	name, err := s.create(ctx, true, "")
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.Connect(ctx, s.urlOf(name))
+	if prepare != "" {
+		conn, err := pgx.Connect(ctx, s.urlOf(name))
+		if err != nil {
+			return nil, err
+		}
+		_, err = conn.Exec(ctx, prepare)
+		if err := errors.Join(err, conn.Close(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	r := &reusable{name: name, prepare: prepare}
+	cfg, err := pgx.ParseConfig(s.urlOf(name))
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.Exec(ctx, prepare)
-	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+	maps.Copy(cfg.RuntimeParams, map[string]string{
+		"application_name": ApplicationName, "search_path": "turnkeeper",
+		"session_replication_role": "replica", // without triggers and foreign keys
+	})
+	if r.admin, err = pgx.ConnectConfig(ctx, cfg); err != nil { // now, with the settings of prepare
 		return nil, err
 	}
-	r := &reusable{name: name, prepare: prepare}
-	if r.admin, err = pgx.Connect(ctx, s.urlOf(name)); err != nil { // now, with the settings of prepare
+	if r.client, err = open(s.urlOf(name)); err != nil {
 		return nil, err
 	}
-	if _, err := r.admin.Exec(ctx, "set search_path = turnkeeper; set session_replication_role = replica"); err != nil {
+	if r.empty, err = r.emptying(ctx); err != nil {
 		return nil, err
 	}
-	if r.db, err = storage.Open(ctx, storage.Options{URL: s.urlOf(name)}); err != nil {
-		return nil, err
-	}
-	if r.schema, err = r.schemaState(ctx); err != nil {
-		return nil, err
-	}
-	r.empty, err = r.emptying(ctx)
+	r.schema, err = r.schemaState(ctx)
 	return r, err
 }
 
 // emptying returns a statement for each table and sequence.
-func (r *reusable) emptying(ctx context.Context) (statements []string, err error) {
-	rows, _ := r.db.Pool().Query(ctx,
+func (r *reusable) emptying(ctx context.Context) (string, error) {
+	rows, _ := r.admin.Query(ctx,
 		"select oid::regclass::text from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'p')")
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, err
+		return "", err
 	}
+	var statements []string
 	for _, table := range tables {
 		statements = append(statements, "delete from "+table)
 		var refill string // few tables have rows in a new database
-		err := r.db.Pool().QueryRow(ctx, fmt.Sprintf(`select case when count(*) = 0 then '' else
+		err := r.admin.QueryRow(ctx, fmt.Sprintf(`select case when count(*) = 0 then '' else
 			format('insert into %[1]s select * from jsonb_populate_recordset(null::%[1]s, %%L)', jsonb_agg(to_jsonb(t))) end
 			from %[1]s t`, table)).Scan(&refill)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		if refill != "" {
 			statements = append(statements, refill)
 		}
 	}
-	rows, _ = r.db.Pool().Query(ctx,
+	rows, _ = r.admin.Query(ctx,
 		"select format('select setval(%L, %s, false)', seqrelid::regclass, seqstart) from pg_sequence")
 	sequences, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return append(statements, sequences...), err
+	return strings.Join(append(statements, sequences...), "; "), err
 }
 
 // schemaState returns a text that changes when something in the catalogs is added, changed or removed.
@@ -150,7 +196,7 @@ func (r *reusable) schemaState(ctx context.Context) (state string, err error) {
 	} {
 		parts = append(parts, "(select (count(*), max(xmin::text::bigint))::text from pg_"+catalog+")")
 	}
-	err = r.db.Pool().QueryRow(ctx, "select concat_ws(' ', "+strings.Join(parts, ", ")+")").Scan(&state)
+	err = r.admin.QueryRow(ctx, "select concat_ws(' ', "+strings.Join(parts, ", ")+")").Scan(&state)
 	return state, err
 }
 
@@ -159,9 +205,7 @@ func (r *reusable) reset(ctx context.Context) error {
 	if err := r.awaitAlone(ctx); err != nil {
 		return err
 	}
-	// Without triggers and foreign keys. Setting that on a connection of the store would make it plan all statements
-	// again.
-	if _, err := r.admin.Exec(ctx, strings.Join(r.empty, "; ")); err != nil {
+	if _, err := r.admin.Exec(ctx, r.empty); err != nil {
 		return err
 	}
 	if state, err := r.schemaState(ctx); err != nil || state != r.schema {
@@ -170,23 +214,15 @@ func (r *reusable) reset(ctx context.Context) error {
 	return nil
 }
 
-// awaitAlone returns when the store's own sessions are the only ones, and do nothing. The server notices a moment later
-// that a connection was closed.
+// awaitAlone returns when the client's sessions and this one are the only ones, and do nothing. The server notices a
+// moment later that a connection was closed.
 func (r *reusable) awaitAlone(ctx context.Context) error {
 	const limit = 10 * time.Second
 	for began := time.Now(); ; {
-		conn, err := r.db.Pool().Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		own := 1 // admin
-		for _, pool := range r.db.Pools() {
-			own += pool.Used + pool.Idle
-		}
+		own := r.client.Sessions()
 		var sessions, busy int
-		err = conn.QueryRow(ctx, `select count(*), count(*) filter (where state <> 'idle' and pid <> pg_backend_pid())
-			from pg_stat_activity, pg_sleep(0) where datname = current_database() and backend_type = 'client backend'`).Scan(&sessions, &busy)
-		conn.Release()
+		err := r.admin.QueryRow(ctx, `select count(*), count(*) filter (where state <> 'idle') from pg_stat_activity
+			where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()`).Scan(&sessions, &busy)
 		if err != nil {
 			return err
 		}
@@ -222,6 +258,6 @@ func (s *server) dropReused() (err error) {
 }
 
 func (r *reusable) close() {
-	r.db.Close()
+	r.client.Close()
 	_ = r.admin.Close(context.Background())
 }

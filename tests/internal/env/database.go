@@ -19,27 +19,52 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/storage/storagetest"
 )
 
 // ApplicationName is the application_name of the test's own connections.
-const ApplicationName = "the test"
+const ApplicationName = storagetest.ApplicationName
 
 // OpenPool connects the test itself to a database.
 func OpenPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = 4
-	cfg.ConnConfig.RuntimeParams["search_path"] = "turnkeeper"
-	cfg.ConnConfig.RuntimeParams["application_name"] = ApplicationName
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	pool, err := openPool(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 4
+	cfg.ConnConfig.RuntimeParams["search_path"] = "turnkeeper"
+	cfg.ConnConfig.RuntimeParams["application_name"] = ApplicationName
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// A client is what a test reads its database with. The next tests use it, too.
+type client struct {
+	pool  *pgxpool.Pool
+	store *storeKeeper
+}
+
+func openClient(ctx context.Context, url string) (*client, error) {
+	pool, err := openPool(ctx, url)
+	return &client{pool, &storeKeeper{url: url}}, err
+}
+
+// Sessions counts those of the pool and of the store.
+func (c *client) Sessions() int { return int(c.pool.Stat().TotalConns()) + c.store.sessions() }
+
+// Close closes all connections.
+func (c *client) Close() {
+	c.pool.Close()
+	c.store.close()
 }
 
 // Query returns the single value of a query.

@@ -50,17 +50,27 @@ type Env struct {
 func New(t testing.TB) *Env {
 	t.Helper()
 	SkipInQuick(t)
-	return NewOn(t, storagetest.URL(t))
+	c, url := storagetest.Again(t, "", openClient)
+	return newEnv(t, url, c)
 }
 
 // NewOn is like New, but uses the database at url.
 func NewOn(t testing.TB, url string) *Env {
 	t.Helper()
 	SkipInQuick(t)
-	e := &Env{T: t, Dir: t.TempDir(), DatabaseURL: url, Ledger: NewLedger(t), Model: inferencetest.NewServer().Strict(),
-		store: &storeKeeper{url: url}}
+	c, err := openClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return newEnv(t, url, c)
+}
+
+func newEnv(t testing.TB, url string, c *client) *Env {
+	t.Helper()
+	e := &Env{T: t, Dir: t.TempDir(), DatabaseURL: url, DB: c.pool, Ledger: NewLedger(t),
+		Model: inferencetest.NewServer().Strict(), store: c.store}
 	e.ModelURL = e.Model.Start(t)
-	e.DB = OpenPool(t, url)
 	e.Vars = map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": e.Dir, "TMPDIR": os.TempDir(), "NO_COLOR": "1",
 		"DATABASE_URL": url, "TEST_API_KEY": ModelAPIKey, "TURNKEEPER_LISTEN": "127.0.0.1:0",
@@ -74,7 +84,6 @@ func NewOn(t testing.TB, url string) *Env {
 	e.WriteFile("turnkeeper.yaml",
 		fmt.Sprintf(
 			"default_model: test/scripted\nproviders:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n    separates_reasoning: true\n", e.ModelURL))
-	t.Cleanup(e.store.close) // after CheckInvariants, which uses it
 	t.Cleanup(func() { e.CheckInvariants() })
 	return e
 }

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
+	"turnkeeper/storage/storagetest"
 )
 
 // A storeKeeper keeps the store that an Env reads with. A program would open a connection for each command, which
@@ -46,6 +47,15 @@ func (k *storeKeeper) use(ctx context.Context, f func(*operate.Store) error) err
 func mark(ctx context.Context, store *operate.Store) error {
 	_, err := store.Pool().Exec(ctx, "set application_name = '"+ApplicationName+"'")
 	return err
+}
+
+func (k *storeKeeper) sessions() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.store == nil {
+		return 0
+	}
+	return storagetest.SessionsOf(k.store.DB)
 }
 
 func (k *storeKeeper) close() {
