@@ -37,8 +37,8 @@ type env struct {
 func newEnv(t *testing.T, changes ...func(*httpapi.Config)) *env {
 	t.Helper()
 	t.Parallel()
-	url := storagetest.URL(t)
-	h := &env{DB: storagetest.Open(t, url), t: t, bell: storage.NewNotifier(url, zap.NewNop())}
+	db := storagetest.Reused(t, "")
+	h := &env{DB: db, t: t, bell: storage.NewNotifier(db.URL, zap.NewNop())}
 	for _, name := range []string{"clerk", "desk"} {
 		source := "You are " + name + "."
 		sum := sha256.Sum256([]byte(source))

@@ -37,8 +37,8 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
-	url := storagetest.URL(t)
-	s := &site{storagetest.Open(t, url), t, url}
+	db := storagetest.Reused(t, "")
+	s := &site{db, t, db.URL}
 	for name, source := range map[string]string{
 		"clerk": "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk.\n",
 		"desk":  "---\ndescription: d\nmodel: script/m\nlane: conversation\n---\nYou are the desk.\n",

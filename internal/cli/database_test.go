@@ -25,13 +25,13 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// somewhere returns an environment with a new database that has two agents.
+// somewhere returns an environment with a database that has two agents.
 func somewhere(t *testing.T) (env map[string]string, store *storagetest.DB) {
 	t.Helper()
 	env = nowhere(t)
-	env["DATABASE_URL"] = storagetest.URL(t)
+	store = storagetest.Reused(t, "")
+	env["DATABASE_URL"] = store.URL
 	env["TURNKEEPER_AGENTS_DIR"] = agentsDir(t)
-	store = storagetest.Open(t, env["DATABASE_URL"])
 	err := store.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{
 		{Name: "echo", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("---\n---\nHello."),
 			Description: "Answers."},

@@ -11,5 +11,11 @@ type env struct{ *storagetest.DB }
 
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	return &env{storagetest.ReusedWithAgents(t)}
+	return &env{storagetest.WithAgents(t)}
+}
+
+// newMeasured is newEnv for tests of plans and sizes.
+func newMeasured(t testing.TB) *env {
+	t.Helper()
+	return &env{storagetest.NewWithAgents(t)}
 }

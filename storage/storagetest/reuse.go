@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
@@ -24,7 +25,7 @@ const ApplicationName = "the test"
 
 // A Client is what the tests of a package keep connected to a database that they use one after the other.
 type Client interface {
-	Sessions() int // the number of sessions that it has now
+	Pools() []*pgxpool.Pool // all that have sessions in the database
 	Close()
 }
 
@@ -69,21 +70,19 @@ func Reused(t testing.TB, prepare string) *DB {
 		db, err := storage.Open(ctx, storage.Options{URL: url})
 		return storeClient{db}, err
 	})
-	return &DB{operate.New(c.DB), journal.New(c.DB), grants.New(c.DB), url, t}
+	return &DB{operate.New(c.db), journal.New(c.db), grants.New(c.db), url, t, true}
 }
 
 // A storeClient is the client of Reused.
-type storeClient struct{ *storage.DB }
+type storeClient struct{ db *storage.DB }
 
-// Sessions counts those of all pools.
-func (c storeClient) Sessions() (n int) { return SessionsOf(c.DB) }
+func (c storeClient) Pools() []*pgxpool.Pool { return PoolsOf(c.db) }
 
-// SessionsOf returns the number of sessions that the pools of a store have.
-func SessionsOf(db *storage.DB) (n int) {
-	for _, pool := range db.Pools() {
-		n += pool.Used + pool.Idle
-	}
-	return n
+func (c storeClient) Close() { c.db.Close() }
+
+// PoolsOf returns the pools of a store, as a Client does.
+func PoolsOf(db *storage.DB) []*pgxpool.Pool {
+	return []*pgxpool.Pool{db.Core().Pool, db.Core().Finish, db.Core().Queue}
 }
 
 // reusables are the databases that wait for the next call of Again.
@@ -185,17 +184,18 @@ func (r *reusable) emptying(ctx context.Context) (string, error) {
 	return strings.Join(append(statements, sequences...), "; "), err
 }
 
-// schemaState returns a text that changes when something in the catalogs is added, changed or removed.
+// schemaState returns a text that changes when something in the catalogs is added, changed or removed, and when tables
+// are vacuumed or analyzed.
 func (r *reusable) schemaState(ctx context.Context) (state string, err error) {
 	var parts []string
 	for _, catalog := range []string{
 		"attrdef", "attribute", "class", "constraint", "event_trigger", "extension", "index", "namespace", "policy",
-		"proc", "rewrite",
-		"trigger", "type",
+		"proc", "rewrite", "statistic", "trigger", "type",
 		"db_role_setting where setdatabase = (select oid from pg_database where datname = current_database())",
 	} {
 		parts = append(parts, "(select (count(*), max(xmin::text::bigint))::text from pg_"+catalog+")")
 	}
+	parts = append(parts, "(select sum(reltuples) from pg_class)") // vacuum changes them
 	err = r.admin.QueryRow(ctx, "select concat_ws(' ', "+strings.Join(parts, ", ")+")").Scan(&state)
 	return state, err
 }
@@ -204,6 +204,11 @@ func (r *reusable) schemaState(ctx context.Context) (state string, err error) {
 func (r *reusable) reset(ctx context.Context) error {
 	if err := r.awaitAlone(ctx); err != nil {
 		return err
+	}
+	for _, pool := range r.client.Pools() {
+		if err := resetSessions(ctx, pool); err != nil {
+			return err
+		}
 	}
 	if _, err := r.admin.Exec(ctx, r.empty); err != nil {
 		return err
@@ -214,13 +219,30 @@ func (r *reusable) reset(ctx context.Context) error {
 	return nil
 }
 
+// resetSessions undoes the settings that the test made in the sessions of a pool, but for their names.
+func resetSessions(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	idle := pool.AcquireAllIdle(ctx)
+	if held := int(pool.Stat().TotalConns()) - len(idle); held > 0 {
+		err = fmt.Errorf("the test did not release %d connections", held)
+	}
+	for _, conn := range idle {
+		name := conn.Conn().PgConn().ParameterStatus("application_name")
+		_, failed := conn.Exec(ctx, "reset all; set application_name = '"+name+"'")
+		err = errors.Join(err, failed)
+		conn.Release()
+	}
+	return err
+}
+
 // awaitAlone returns when the client's sessions and this one are the only ones, and do nothing. The server notices a
 // moment later that a connection was closed.
 func (r *reusable) awaitAlone(ctx context.Context) error {
 	const limit = 10 * time.Second
 	for began := time.Now(); ; {
-		own := r.client.Sessions()
-		var sessions, busy int
+		var own, sessions, busy int
+		for _, pool := range r.client.Pools() {
+			own += int(pool.Stat().TotalConns())
+		}
 		err := r.admin.QueryRow(ctx, `select count(*), count(*) filter (where state <> 'idle') from pg_stat_activity
 			where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()`).Scan(&sessions, &busy)
 		if err != nil {
@@ -242,10 +264,10 @@ func (r *reusable) awaitAlone(ctx context.Context) error {
 
 func (s *server) dropReusable(t testing.TB, r *reusable) {
 	t.Helper()
-	r.close()
 	if err := s.drop(r.name, true); err != nil {
 		t.Error(err)
 	}
+	go r.close() // it waits for connections that a test which failed still holds
 }
 
 // dropReused drops the databases that no test uses.

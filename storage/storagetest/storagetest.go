@@ -302,8 +302,9 @@ type DB struct {
 	*operate.Store
 	*Journals
 	*Grants
-	URL string
-	T   testing.TB // the test, or the subtest that runs
+	URL    string
+	T      testing.TB // the test, or the subtest that runs
+	reused bool       // other tests may have used the database
 }
 
 // Journals is the journal store of a DB.
@@ -332,5 +333,5 @@ func OpenWith(t testing.TB, o storage.Options) *DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	return &DB{operate.New(db), journal.New(db), grants.New(db), o.URL, t}
+	return &DB{operate.New(db), journal.New(db), grants.New(db), o.URL, t, false}
 }

@@ -18,19 +18,20 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// WithAgents opens a new database with two agents: clerk, and desk, which has a lane for each
-// conversation. It marks the test as parallel.
+// WithAgents opens a database of Reused with two agents: clerk, and desk, which has a lane for each conversation. It
+// marks the test as parallel.
 func WithAgents(t testing.TB) *DB {
 	t.Helper()
 	parallel(t)
-	return withAgents(New(t))
+	return withAgents(Reused(t, ""))
 }
 
-// ReusedWithAgents is WithAgents with a database of Reused. It is not for tests that count what a statement reads.
-func ReusedWithAgents(t testing.TB) *DB {
+// NewWithAgents is WithAgents with a new database. It is for tests of what statements read and how large tables are,
+// because rows that other tests deleted still take space.
+func NewWithAgents(t testing.TB) *DB {
 	t.Helper()
 	parallel(t)
-	return withAgents(Reused(t, ""))
+	return withAgents(New(t))
 }
 
 func parallel(t testing.TB) {

@@ -58,8 +58,7 @@ func openClient(ctx context.Context, url string) (*client, error) {
 	return &client{pool, &storeKeeper{url: url}}, err
 }
 
-// Sessions counts those of the pool and of the store.
-func (c *client) Sessions() int { return int(c.pool.Stat().TotalConns()) + c.store.sessions() }
+func (c *client) Pools() []*pgxpool.Pool { return append(c.store.pools(), c.pool) }
 
 // Close closes all connections.
 func (c *client) Close() {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"turnkeeper"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/views"
@@ -49,13 +51,13 @@ func mark(ctx context.Context, store *operate.Store) error {
 	return err
 }
 
-func (k *storeKeeper) sessions() int {
+func (k *storeKeeper) pools() []*pgxpool.Pool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.store == nil {
-		return 0
+		return nil
 	}
-	return storagetest.SessionsOf(k.store.DB)
+	return storagetest.PoolsOf(k.store.DB)
 }
 
 func (k *storeKeeper) close() {
