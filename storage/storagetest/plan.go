@@ -34,7 +34,7 @@ func (n Plan) Pages() int { return n.Hit + n.Read }
 // Explain runs a statement in a session like a worker's and returns its plan.
 func (db *DB) Explain(sql string) Plan {
 	db.T.Helper()
-	db.mustBeNew()
+	mustBeNew(db)
 	return ParsePlan(db.T, One[string](db, "explain (analyze, buffers, format json) "+sql))
 }
 
@@ -51,18 +51,10 @@ func ParsePlan(t testing.TB, text string) Plan {
 // NeverAnalyzed turns autovacuum off for all tables, because plans change when it runs.
 func (db *DB) NeverAnalyzed() {
 	db.T.Helper()
-	db.mustBeNew()
+	mustBeNew(db)
 	db.Exec(`do $$ declare t regclass; begin
 		for t in select oid from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r' loop
 			execute format('alter table %s set (autovacuum_enabled = false)', t);
 		end loop;
 	end $$`)
-}
-
-// mustBeNew fails the test if another one may have used the database: rows that were deleted still take pages.
-func (db *DB) mustBeNew() {
-	db.T.Helper()
-	if db.reused {
-		db.T.Fatal("a test of plans needs a new database: see New and NewWithAgents")
-	}
 }

@@ -46,7 +46,8 @@ func Again[C Client](t testing.TB, prepare string, open func(ctx context.Context
 	})
 	if r == nil {
 		ctx := context.WithoutCancel(t.Context())
-		if r, err = s.newReusable(ctx, prepare, func(url string) (Client, error) { return open(ctx, url) }); err != nil {
+		r, err = s.newReusable(ctx, prepare, func(url string) (Client, error) { return open(ctx, url) })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +61,17 @@ func Again[C Client](t testing.TB, prepare string, open func(ctx context.Context
 			s.reused.put(r)
 		}
 	})
-	return r.client.(C), s.urlOf(r.name)
+	url := s.urlOf(r.name)
+	s.reused.urls.Store(url, true)
+	return r.client.(C), url
+}
+
+// mustBeNew fails the test if another one may have used its database: rows that were deleted still take pages.
+func mustBeNew(db *DB) {
+	db.T.Helper()
+	if _, found := opened.Load().reused.urls.Load(db.URL); found {
+		db.T.Fatal("a test of plans needs a new database: see New and NewWithAgents")
+	}
 }
 
 // Reused is like New, with a database of Again. prepare is SQL that runs in a new database before it is opened.
@@ -70,7 +81,7 @@ func Reused(t testing.TB, prepare string) *DB {
 		db, err := storage.Open(ctx, storage.Options{URL: url})
 		return storeClient{db}, err
 	})
-	return &DB{operate.New(c.db), journal.New(c.db), grants.New(c.db), url, t, true}
+	return &DB{operate.New(c.db), journal.New(c.db), grants.New(c.db), url, t}
 }
 
 // A storeClient is the client of Reused.
@@ -89,6 +100,7 @@ func PoolsOf(db *storage.DB) []*pgxpool.Pool {
 type reusables struct {
 	mu   sync.Mutex
 	free []*reusable
+	urls sync.Map // the addresses of these and of those in use
 }
 
 func (all *reusables) put(r *reusable) {
@@ -119,7 +131,8 @@ type reusable struct {
 	empty         string    // statements that make tables and sequences what they were then
 }
 
-func (s *server) newReusable(ctx context.Context, prepare string, open func(url string) (Client, error)) (*reusable, error) {
+func (s *server) newReusable(ctx context.Context, prepare string,
+	open func(url string) (Client, error)) (*reusable, error) {
 	name, err := s.create(ctx, true, "")
 	if err != nil {
 		return nil, err

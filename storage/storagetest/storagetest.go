@@ -302,9 +302,8 @@ type DB struct {
 	*operate.Store
 	*Journals
 	*Grants
-	URL    string
-	T      testing.TB // the test, or the subtest that runs
-	reused bool       // other tests may have used the database
+	URL string
+	T   testing.TB // the test, or the subtest that runs
 }
 
 // Journals is the journal store of a DB.
@@ -333,5 +332,5 @@ func OpenWith(t testing.TB, o storage.Options) *DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	return &DB{operate.New(db), journal.New(db), grants.New(db), o.URL, t, false}
+	return &DB{operate.New(db), journal.New(db), grants.New(db), o.URL, t}
 }
