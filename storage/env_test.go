@@ -13,9 +13,3 @@ func newEnv(t testing.TB) *env {
 	t.Helper()
 	return &env{storagetest.WithAgents(t)}
 }
-
-// newMeasured is newEnv for tests of plans and sizes.
-func newMeasured(t testing.TB) *env {
-	t.Helper()
-	return &env{storagetest.NewWithAgents(t)}
-}
