@@ -1,5 +1,5 @@
-// Package storagetest gives each test a Postgres database: a new one, cloned from a migrated template, or an emptied one
-// of an earlier test of the package (see Again). A package that uses it calls Main from TestMain.
+// Package storagetest gives each test a Postgres database: a new one, cloned from a migrated template, or an emptied
+// one of an earlier test of the package (see Again). A package that uses it calls Main from TestMain.
 //
 // ServerVariable names the server (make test starts one for all packages); without it, the first
 // test of a package starts one. It loses its data in a crash, so a test that stops the server needs
