@@ -13,3 +13,9 @@ func newEnv(t testing.TB) *env {
 	t.Helper()
 	return &env{storagetest.WithAgents(t)}
 }
+
+// newFresh is newEnv with a database and a store that no other test had.
+func newFresh(t testing.TB) *env {
+	t.Helper()
+	return &env{storagetest.NewWithAgents(t)}
+}

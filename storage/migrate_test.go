@@ -68,7 +68,7 @@ func TestMigrateTakesTheLockOnlyIfSomethingIsMissing(t *testing.T) {
 			nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newEnv(t)
+			h := newFresh(t)
 			if c.sql != "" {
 				h.Exec(c.sql)
 			}

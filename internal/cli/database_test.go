@@ -28,8 +28,14 @@ import (
 // somewhere returns an environment with a database that has two agents.
 func somewhere(t *testing.T) (env map[string]string, store *storagetest.DB) {
 	t.Helper()
-	env = nowhere(t)
 	store = storagetest.Reused(t, "")
+	return somewhereIn(t, store), store
+}
+
+// somewhereIn returns an environment with this database, to which it adds the agents.
+func somewhereIn(t *testing.T, store *storagetest.DB) (env map[string]string) {
+	t.Helper()
+	env = nowhere(t)
 	env["DATABASE_URL"] = store.URL
 	env["TURNKEEPER_AGENTS_DIR"] = agentsDir(t)
 	err := store.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{
@@ -44,7 +50,7 @@ func somewhere(t *testing.T) (env map[string]string, store *storagetest.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return env, store
+	return env
 }
 
 func agentsDir(t *testing.T) string {

@@ -22,7 +22,8 @@ type rich struct {
 
 func newRich(t *testing.T) *rich {
 	t.Helper()
-	env, db := somewhere(t)
+	db := storagetest.New(t) // the order of rows, by which some get their numbers, depends on those deleted before
+	env := somewhereIn(t, db)
 	r := &rich{stage: &stage{DB: db, t: t}, env: env}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
 	r.registerFile(dir, "spare",

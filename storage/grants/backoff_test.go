@@ -28,7 +28,7 @@ func failHeads(h *env, n, each int) {
 // Lanes that back off cost a tick nothing until they are due, however many messages wait in them: a full look passes
 // over them, partial looks begin behind them, and both find a message of another lane.
 func TestLanesThatBackOffCostNothing(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.NeverAnalyzed()
 	statements := map[string]string{
 		"a partial look": query(t, "scheduler.sql", "Snapshot", "@everything", "false", "@waiting_from",

@@ -30,7 +30,7 @@ func look(t testing.TB, h *env, everything bool) (sit granting.Snapshot) {
 // While a transaction stays open, the entries of all grants since stay in the indexes. Partial looks, the search for
 // what is due next, and the loading of a turn do not read them.
 func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.NeverAnalyzed()
 	open, err := h.Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {

@@ -159,7 +159,7 @@ func TestLossesCountByMessage(t *testing.T) {
 
 // Twenty thousand other losses do not make a hundred new ones expensive.
 func TestLossesUseIndexes(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.NeverAnalyzed()
 	h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at) overriding system value
 		select i, 'desk', 'c' || i, 'desk/c' || i, 'x', 'succeeded', now() from generate_series(1, 10000) i`)

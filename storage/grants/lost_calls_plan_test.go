@@ -48,7 +48,7 @@ func insertWaitingTurns(h *env) {
 // Ten thousand waiting turns do not make a tick expensive.
 func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 	testrun.Slow(t)
-	h := newMeasured(t)
+	h := newFresh(t)
 	insertWaitingTurns(h)
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {

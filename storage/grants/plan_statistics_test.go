@@ -25,7 +25,7 @@ func TestABurstReadsByKey(t *testing.T) {
 }
 
 func burst(t *testing.T, analyzed bool) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.NeverAnalyzed()
 	work := func(n int) {
 		for i := range n {
@@ -141,7 +141,7 @@ func reads(t *testing.T, s *storagetest.DB) map[string]int {
 
 // Whether a conversation has a past is read by key, in a session that has planned it while the tables were small too.
 func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.NeverAnalyzed()
 	// So many that the index by conversation is larger than the one by agent.
 	h.Exec(

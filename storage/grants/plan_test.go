@@ -98,7 +98,7 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 	testrun.Slow(t)
 	for _, f := range testrun.Sample(floods, 2) {
 		t.Run(f.name, func(t *testing.T) {
-			h := newMeasured(t)
+			h := newFresh(t)
 			f.pour(h)
 			for _, analyzed := range []bool{false, true} {
 				if analyzed {
@@ -152,7 +152,7 @@ func (f flood) checkHeads(h *env) {
 // While all lanes but a few are busy, ticks go from lane to lane only now and then. A message in a free lane is found
 // all the same.
 func TestTicksSeldomScanBusyLanes(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	flood{lanes: 10_000, busy: 10_000}.pour(h)
 	h.Exec(
 		"insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'free', 'desk/free', 'x')")

@@ -114,7 +114,7 @@ func TestOutputsFromBeforeChunks(t *testing.T) {
 // A part of a 10 MB text is read from only the chunks that contain it. A search reads the text part
 // by part.
 func TestAPartIsReadFromItsChunks(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	noise := base64.StdEncoding.EncodeToString(randomBytes(turnkeeper.MaxOutputBytes * 3 / 4)) // hard to compress
 	text := noise[:5_000_000] + "the needle in it" + noise[5_000_000:len(noise)-16]
 	turn := h.store(turnkeeper.Output{ID: "large", Text: text, MediaType: "text/plain"})

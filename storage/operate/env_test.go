@@ -14,8 +14,8 @@ func newEnv(t testing.TB) *env {
 	return &env{storagetest.WithAgents(t)}
 }
 
-// newMeasured is newEnv for tests of plans and sizes.
-func newMeasured(t testing.TB) *env {
+// newFresh is newEnv with a database and a store that no other test had.
+func newFresh(t testing.TB) *env {
 	t.Helper()
 	return &env{storagetest.NewWithAgents(t)}
 }

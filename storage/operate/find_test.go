@@ -161,7 +161,7 @@ func TestWordsOfUnicode(t *testing.T) {
 // TestSearchesUseIndexes explains each search over tables without statistics. The number of rows read depends on
 // the search's limits, not on the size of the tables.
 func TestSearchesUseIndexes(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.NeverAnalyzed()
 	const rows, looks = 3000, 50
 	h.Exec(`insert into turnkeeper.messages (agent, user_name, conversation, lane, body, state, closed_at, accepted_at)

@@ -284,7 +284,7 @@ func TestHowLongANewDatabaseKeeps(t *testing.T) {
 
 // TestWhatRetentionCouldDelete checks the figures by which doctor proposes a retention.
 func TestWhatRetentionCouldDelete(t *testing.T) {
-	h := newMeasured(t)
+	h := newFresh(t)
 	empty, err := h.StoredParts(t.Context())
 	if err != nil || !empty.Oldest.IsZero() {
 		t.Errorf("of nothing: %+v, %v", empty, err)

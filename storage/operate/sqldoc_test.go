@@ -47,7 +47,7 @@ func (b sqlBlock) isRead() bool { return b.section == "One turn" || b.section ==
 // had two workers; 121, failed; 122, running; 123, which waits behind it; 124, whose turn 20 waits for a detached call.
 func documented(t *testing.T) *env {
 	t.Helper()
-	h := newMeasured(t)
+	h := newFresh(t)
 	h.Register("helper", true, turnkeeper.Schedule{Agent: "helper", Name: "morning", Cron: "0 7 * * *", TimeZone: "UTC",
 		Conversation: "main", Message: "Good morning."})
 	h.Exec(

@@ -26,14 +26,15 @@ const ApplicationName = "the test"
 // A Client is what the tests of a package keep connected to a database that they use one after the other.
 type Client interface {
 	Pools() []*pgxpool.Pool // all that have sessions in the database
+	AsNew() bool            // it keeps nothing of the test but connections
 	Close()
 }
 
 // Again returns a client of a database for one test, with the database's address. It is for many short tests: it gives
 // the test the database and the client of an earlier test of the package, with all tables and sequences as in a new
 // database. Making a database and connections costs several times what such a test does, because each new connection
-// plans each statement. A database is not used again if a test failed with it, changed the schema, or left a session.
-// open makes the client for a new database, in which the SQL of prepare has run.
+// plans each statement. A database is not used again if a test failed with it, changed the schema, or left a session or
+// traces in the client. open makes the client for a new database, in which the SQL of prepare has run.
 func Again[C Client](t testing.TB, prepare string, open func(ctx context.Context, url string) (C, error)) (C, string) {
 	t.Helper()
 	s, err := start()
@@ -88,6 +89,9 @@ func Reused(t testing.TB, prepare string) *DB {
 type storeClient struct{ db *storage.DB }
 
 func (c storeClient) Pools() []*pgxpool.Pool { return PoolsOf(c.db) }
+
+// AsNew reports whether the server refused the test nothing: a store counts that.
+func (c storeClient) AsNew() bool { return len(c.db.Refused())+len(c.db.RefusedAttempts()) == 0 }
 
 func (c storeClient) Close() { c.db.Close() }
 
@@ -217,6 +221,9 @@ func (r *reusable) schemaState(ctx context.Context) (state string, err error) {
 func (r *reusable) reset(ctx context.Context) error {
 	if err := r.awaitAlone(ctx); err != nil {
 		return err
+	}
+	if !r.client.AsNew() {
+		return errors.New("its client remembers what the test did")
 	}
 	for _, pool := range r.client.Pools() {
 		if err := resetSessions(ctx, pool); err != nil {

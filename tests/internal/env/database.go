@@ -60,6 +60,9 @@ func openClient(ctx context.Context, url string) (*client, error) {
 
 func (c *client) Pools() []*pgxpool.Pool { return append(c.store.pools(), c.pool) }
 
+// AsNew is true: the store only reads.
+func (c *client) AsNew() bool { return true }
+
 // Close closes all connections.
 func (c *client) Close() {
 	c.pool.Close()
