@@ -821,95 +821,119 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- The end of a dispatch
 ----------------------------------------------------------------------------------------------------
 
+-- The end of a dispatch, as end_many takes it.
+create type turnkeeper.dispatch_end as (
+    turn           bigint,
+    write_id       uuid,     -- its last write: without it nothing ends; null: any
+    grant_id       uuid,
+    state          text,     -- of the turn from now on
+    log            text,     -- the outcome of the grant: see lease_log
+    stop_reason    text,     -- of a turn that ends
+    reply          text,     -- empty: none
+    calls          text,     -- of the reply, as from reply_calls; empty: the function reads them
+    inner_dialogue text,     -- this and the next two: empty: none
+    error_class    text,
+    error          text,
+    message_state  text,     -- of the turn's message, if the turn ends
+    lost           boolean,  -- the loss counts
+    backoff        interval, -- of the turn
+    lane_backoff   interval,
+    job            bigint    -- River's job to delete; 0: the turn has none, or the caller closes it
+);
+
 -- End dispatches: everything that must be committed together with the replies. The caller has locked the turns' rows by
--- the fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays
--- are of one turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is
--- recorded before its beginning, even if the clock was set back. A turn with a request to cancel is closed instead of
--- queued, suspended or retried. One that is to finish does not wait for what its end stops. A turn that waits with a
--- back-off waits for models, which NoteFault names, at most that long. p_calls are the calls of the replies, as from
--- reply_calls; empty: the function reads them. The conditions with any() only repeat the joins: with them, Postgres
--- looks up the keys even if it planned the statement when the table had few rows.
-create function turnkeeper.end_many(
-    p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
-    p_replies text[], p_calls text[], p_inner text[], p_error_classes text[], p_errors text[],
-    p_message_states text[], p_lost boolean[], p_backoffs interval[], p_lane_backoffs interval[],
-    p_jobs bigint[] -- River's jobs to delete; 0: the turn has none, or the caller closes it
-) returns void language plpgsql as $$
+-- the fence (append_many), as whoever delivers a result does, or it is the scheduler. Each element is of another turn.
+-- No end is recorded before its beginning, even if the clock was set back. A turn with a request to cancel is closed
+-- instead of queued, suspended or retried. One that is to finish does not wait for what its end stops. A turn that
+-- waits with a back-off waits for models, which NoteFault names, at most that long. The conditions with any() only
+-- repeat the joins: with them, Postgres looks up the keys even if it planned the statement when the table had few rows.
+create function turnkeeper.end_many(p_ends turnkeeper.dispatch_end[]) returns void language plpgsql as $$
 declare
     r         record;
-    ok        integer[]; -- the elements whose dispatch ends
-    ended     integer[]; -- those whose turn ends
+    v_turns   bigint[];
+    v_jobs    bigint[]; -- null: none
+    v_goes_on boolean;  -- whether any of the turns is to go on later
+    v_waits   boolean;  -- whether any of these waits
+    v_retried boolean;  -- whether any of the messages is to have another turn
+    ok        bigint[]; -- the turns whose dispatch ends
+    ended     bigint[]; -- those of them that end
     messages  bigint[];
     v_freed   bigint;
-    v_asks    boolean; -- whether any of the turns has asks
-    v_cancels boolean; -- whether any of the turns has a request to cancel it
+    v_asks    boolean;  -- whether any of the turns has asks
+    v_cancels boolean;  -- whether any of the turns has a request to cancel it
 begin
+    select array_agg(e.turn), array_agg(e.job) filter (where e.job <> 0), bool_or(e.state in ('waiting', 'queued')),
+        bool_or(e.state = 'waiting'), bool_or(e.message_state = 'waiting')
+        into v_turns, v_jobs, v_goes_on, v_waits, v_retried from unnest(p_ends) e;
+
     -- One statement, because starting one costs as much as what it does. It locks turns, then messages, then leases:
     -- each update reads what the one before it returns.
     with ending as (
         update turnkeeper.turns t set
-            state = case when p_states[e.i] = 'waiting' and p_backoffs[e.i] = interval '0'
-                and not turnkeeper.may_wait(t.id) then 'queued' else p_states[e.i] end,
-            stop_reason    = case when e.final then p_stops[e.i] end,
-            ended_at       = case when e.final then greatest(clock_timestamp(), t.created_at, t.granted_at) end,
-            due_at         = case when not e.final and p_backoffs[e.i] > interval '0'
-                then clock_timestamp() + p_backoffs[e.i] end,
-            grant_id       = case when e.final then t.grant_id end,
-            losses         = t.losses + p_lost[e.i]::integer,
-            inner_dialogue = nullif(p_inner[e.i], ''),
-            error_class    = nullif(p_error_classes[e.i], ''),
-            error          = nullif(p_errors[e.i], ''),
-            last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds,
-            executed_calls = w.executed_calls,
-            input_tokens = w.input_tokens, output_tokens = w.output_tokens, cached_tokens = w.cached_tokens,
-            cache_write_tokens = w.cache_write_tokens, reasoning_tokens = w.reasoning_tokens,
-            usage_estimated = w.usage_estimated
-        from (select i, turn, p_states[i] not in ('queued', 'waiting') as final
-            from unnest(p_turns) with ordinality u(turn, i)) e,
-            lateral turnkeeper.newest_write(e.turn) w
-        where t.id = e.turn and t.id = any(p_turns) and (p_writes[e.i] is null or w.write_id = p_writes[e.i])
-        returning e.i, e.final, t.id, t.message_id, t.lane, t.token, t.job_id, t.worker_id, t.granted_at, t.lease_until
+            state = case when e.state = 'waiting' and e.backoff = interval '0'
+                and not turnkeeper.may_wait(t.id) then 'queued' else e.state end,
+            stop_reason    = case when f.final then e.stop_reason end,
+            ended_at       = case when f.final then greatest(clock_timestamp(), t.created_at, t.granted_at) end,
+            due_at         = case when not f.final and e.backoff > interval '0' then clock_timestamp() + e.backoff end,
+            grant_id       = case when f.final then t.grant_id end,
+            losses         = t.losses + e.lost::integer,
+            inner_dialogue = nullif(e.inner_dialogue, ''),
+            error_class    = nullif(e.error_class, ''),
+            error          = nullif(e.error, ''),
+            last_seq           = w.last_seq,
+            inference_rounds   = w.inference_rounds,
+            charged_rounds     = w.charged_rounds,
+            executed_calls     = w.executed_calls,
+            input_tokens       = w.input_tokens,
+            output_tokens      = w.output_tokens,
+            cached_tokens      = w.cached_tokens,
+            cache_write_tokens = w.cache_write_tokens,
+            reasoning_tokens   = w.reasoning_tokens,
+            usage_estimated    = w.usage_estimated
+        from unnest(p_ends) e, lateral turnkeeper.newest_write(e.turn) w,
+            lateral (select e.state not in ('queued', 'waiting') as final) f
+        where t.id = e.turn and t.id = any(v_turns) and (e.write_id is null or w.write_id = e.write_id)
+        returning e.*, f.final, t.message_id, t.lane, t.token, t.job_id, t.worker_id, t.granted_at, t.lease_until
     ), closed as (
         update turnkeeper.messages m set
-            state      = p_message_states[e.i],
-            closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(),
-                m.accepted_at) end,
-            lane       = case when p_message_states[e.i] = 'waiting' then turnkeeper.lane_now(m, m.lane)
-                else m.lane end,
-            queue_rank = case when p_message_states[e.i] = 'waiting'
-                then turnkeeper.rank_of(clock_timestamp() + p_lane_backoffs[e.i], m.priority) end,
-            last_error = nullif(p_errors[e.i], '')
+            state      = e.message_state,
+            closed_at  = case when e.message_state <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
+            lane       = case when e.message_state = 'waiting' then turnkeeper.lane_now(m, m.lane) else m.lane end,
+            queue_rank = case when e.message_state = 'waiting'
+                then turnkeeper.rank_of(clock_timestamp() + e.lane_backoff, m.priority) end,
+            last_error = nullif(e.error, '')
         from ending e
         where e.final and m.id = e.message_id and m.id = any(array(select message_id from ending))
-        returning e.i, e.id as turn_id, m.id, m.agent, m.user_name, m.conversation, m.accepted_at, m.sent_by
+        returning m.id, m.agent, m.user_name, m.conversation, m.accepted_at, m.sent_by,
+            e.turn, e.state, e.stop_reason, e.error_class, e.reply, e.calls
     ), answered as (
         insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason,
             error_class, body, calls, sent_by, created_at)
-        select c.id, c.turn_id, c.agent, c.user_name, c.conversation, p_states[c.i], p_stops[c.i],
-            nullif(p_error_classes[c.i], ''), p_replies[c.i],
-            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(c.turn_id) end,
-                c.sent_by, greatest(clock_timestamp(), c.accepted_at)
-        from closed c where p_replies[c.i] <> ''
+        select c.id, c.turn, c.agent, c.user_name, c.conversation, c.state, c.stop_reason, nullif(c.error_class, ''),
+            c.reply, case when c.calls <> '' then c.calls::jsonb else turnkeeper.reply_calls(c.turn) end, c.sent_by,
+            greatest(clock_timestamp(), c.accepted_at)
+        from closed c where c.reply <> ''
     ), freed as (
         update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
-            failures = case when p_states[e.i] = 'failed' then l.failures + 1
-                            when p_states[e.i] in ('succeeded', 'degraded') then 0 else l.failures end,
-            not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
-                              when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
+            failures = case when e.state = 'failed' then l.failures + 1
+                            when e.state in ('succeeded', 'degraded') then 0 else l.failures end,
+            not_before = case when e.state = 'failed' then clock_timestamp() + e.lane_backoff
+                              when e.state in ('succeeded', 'degraded') then null else l.not_before end
         from ending e
         -- "=" would let Postgres look in the index of held leases
         where l.lane = e.lane and l.lane = any(array(select lane from ending))
-          and l.grant_id is not distinct from p_grants[e.i]
+          and l.grant_id is not distinct from e.grant_id
           and (select count(*) from closed) is not null -- the messages first
-        returning e.i, e.lane, e.token, e.id, e.job_id, e.worker_id, e.granted_at, e.lease_until
+        returning e.lane, e.token, e.grant_id, e.turn, e.job_id, e.worker_id, e.granted_at, e.lease_until, e.log
     ), logged as (
         insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until,
             ended_at, outcome)
-        select f.lane, f.token, p_grants[f.i], f.id, f.job_id, f.worker_id, f.granted_at, f.lease_until,
-            greatest(clock_timestamp(), f.granted_at), p_logs[f.i]
+        select f.lane, f.token, f.grant_id, f.turn, f.job_id, f.worker_id, f.granted_at, f.lease_until,
+            greatest(clock_timestamp(), f.granted_at), f.log
         from freed f
     )
-    select array_agg(e.i), array_agg(e.i) filter (where e.final), array_agg(e.message_id), (select count(*) from freed)
+    select array_agg(e.turn), array_agg(e.turn) filter (where e.final), array_agg(e.message_id),
+        (select count(*) from freed)
         into ok, ended, messages, v_freed from ending e;
     if v_freed <> cardinality(ok) then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
@@ -919,31 +943,32 @@ begin
         delete from turnkeeper.suspects s using turnkeeper.messages m
         where s.message_id = any(messages) and m.id = s.message_id and m.closed_at is not null;
     end if;
-    if p_states && '{waiting,queued}' then
+    if v_goes_on then
         -- The wait for a service stands still while the turn waits for a person, a call or a budget: not for a model,
         -- whose turn is waiting with a time.
         update turnkeeper.messages m set failed_for = m.failed_for + coalesce(
             greatest(clock_timestamp() - m.failing_since, interval '0'), interval '0'),
-            failing_since = null, failing_after = clock_timestamp() + p_backoffs[e.i]
-        from unnest(ok) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
-        where m.id = x.message_id and m.id = any(messages) and (p_states[e.i],
-            p_backoffs[e.i] > interval '0') in (('waiting', false), ('queued', true));
+            failing_since = null, failing_after = clock_timestamp() + e.backoff
+        from unnest(p_ends) e, lateral (select x.message_id from turnkeeper.turns x where x.id = e.turn offset 0) x
+        where e.turn = any(ok) and m.id = x.message_id and m.id = any(messages)
+            and (e.state, e.backoff > interval '0') in (('waiting', false), ('queued', true));
     end if;
 
-    if 0 <> any(p_jobs) then
+    if v_jobs is not null then
         -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing
         -- jobs.
-        delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
+        delete from turnkeeper.river_job j using unnest(p_ends) e
+        where e.turn = any(ok) and j.id = e.job and j.id = any(v_jobs);
     end if;
 
     -- After the last wait for a lock: who requests an end does not lock the turn, and leaves it to this function if the
     -- turn is locked for long.
-    select exists (select from turnkeeper.asks where turn_id = any(p_turns)),
-        exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel')
+    select exists (select from turnkeeper.asks where turn_id = any(v_turns)),
+        exists (select from turnkeeper.requested_ends where turn_id = any(v_turns) and how = 'cancel')
         into v_asks, v_cancels;
     if v_asks then
-        for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y
-            where y.id = p_turns[e.i] offset 0) x loop
+        for r in select x.id, x.state, x.ended_at from unnest(ok) o(turn), lateral (select * from turnkeeper.turns y
+            where y.id = o.turn offset 0) x loop
             if r.ended_at is not null then
                 perform turnkeeper.withdraw_asks(r.id);
             elsif r.state = 'waiting' then
@@ -953,9 +978,9 @@ begin
     end if;
     if v_cancels then
         for r in select x.id, x.message_id, x.ended_at, c.reason
-            from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i]
+            from unnest(p_ends) e join turnkeeper.turns x on x.id = e.turn
                 join turnkeeper.requested_ends c on c.turn_id = x.id and c.how = 'cancel'
-            where x.ended_at is null or p_message_states[e.i] = 'waiting'
+            where e.turn = any(ok) and (x.ended_at is null or e.message_state = 'waiting')
         loop
             if r.ended_at is null then
                 perform turnkeeper.close_cancelled(r.id);
@@ -964,12 +989,11 @@ begin
             end if;
         end loop;
     end if;
-    if 'waiting' = any(p_states) and exists (select from turnkeeper.requested_ends where how = 'finish') then
-        perform turnkeeper.hurry_turn(x.id) from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i]
+    if v_waits and exists (select from turnkeeper.requested_ends where how = 'finish') then
+        perform turnkeeper.hurry_turn(x.id) from unnest(ok) o(turn) join turnkeeper.turns x on x.id = o.turn
         where x.state = 'waiting' and turnkeeper.waits_in_vain(x.id);
     end if;
     -- The end of a turn only frees a slot and a lane: a scheduler without other work need not look.
-    perform pg_notify('turnkeeper_inbox', case when ended = ok and 'waiting' <> all(p_message_states) then 'freed'
-        else '' end),
+    perform pg_notify('turnkeeper_inbox', case when ended = ok and not v_retried then 'freed' else '' end),
         pg_notify('turnkeeper_turns', '');
 end $$;

@@ -10,11 +10,12 @@ from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[
 
 -- name: EndMany :exec
 -- Ends dispatches, and then notes models that answered: see the function note_models.
-select turnkeeper.end_many(@turns::bigint[], nullif(@writes::uuid[], '{}'), @grants::uuid[], @states::text[],
-    @logs::text[], @stops::text[], @replies::text[],
-    @calls::text[], @inner_dialogues::text[], @error_classes::text[], @errors::text[], @message_states::text[],
-    @lost::boolean[],
-    @backoffs::interval[], @lane_backoffs::interval[], @jobs::bigint[]),
+select turnkeeper.end_many(array(select row(unnest(@turns::bigint[]), unnest(@writes::uuid[]),
+        unnest(@grants::uuid[]), unnest(@states::text[]), unnest(@logs::text[]), unnest(@stops::text[]),
+        unnest(@replies::text[]), unnest(@calls::text[]), unnest(@inner_dialogues::text[]),
+        unnest(@error_classes::text[]), unnest(@errors::text[]), unnest(@message_states::text[]),
+        unnest(@lost::boolean[]), unnest(@backoffs::interval[]), unnest(@lane_backoffs::interval[]),
+        unnest(@jobs::bigint[]))::turnkeeper.dispatch_end)),
     turnkeeper.note_models(@answered::text[], @proofs::bigint[]);
 
 -- name: SettleCalls :exec

@@ -150,11 +150,12 @@ func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, w
 }
 
 const EndMany = `-- name: EndMany :exec
-select turnkeeper.end_many($1::bigint[], nullif($2::uuid[], '{}'), $3::uuid[], $4::text[],
-    $5::text[], $6::text[], $7::text[],
-    $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
-    $13::boolean[],
-    $14::interval[], $15::interval[], $16::bigint[]),
+select turnkeeper.end_many(array(select row(unnest($1::bigint[]), unnest($2::uuid[]),
+        unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]), unnest($6::text[]),
+        unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
+        unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
+        unnest($13::boolean[]), unnest($14::interval[]), unnest($15::interval[]),
+        unnest($16::bigint[]))::turnkeeper.dispatch_end)),
     turnkeeper.note_models($17::text[], $18::bigint[])
 `
 
