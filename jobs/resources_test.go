@@ -337,6 +337,8 @@ func (r *rig) losses(queued bool) (all []loss) {
 	names, seen := []string{"EndMany", "Grant"}, r.statements()
 	if queued {
 		names = append(names, "BindGrant", "JobGetAvailable")
+	} else { // a message has no job, unless the process had no free slot at that moment
+		seen = slices.DeleteFunc(seen, func(name string) bool { return strings.HasPrefix(name, "Job") })
 	}
 	for _, name := range names {
 		if !slices.Contains(seen, name) {
