@@ -48,7 +48,7 @@ type settingsWorld struct {
 func newSettingsWorld(t *testing.T, more ...string) *settingsWorld {
 	w := &settingsWorld{t: t, model: inferencetest.NewServer().Then(playMessage), tools: newPlayedTools(),
 		reload: make(chan os.Signal), read: make(chan string, 1)}
-	w.db = storagetest.Reused(t, "")
+	w.db = storagetest.Open(t, storagetest.URL(t))
 	w.folder = t.TempDir()
 	agents := filepath.Join(w.folder, "agents")
 	if err := os.Mkdir(agents, 0o700); err != nil {
