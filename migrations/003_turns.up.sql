@@ -841,12 +841,12 @@ create type turnkeeper.dispatch_end as (
     job            bigint    -- River's job to delete; 0: the turn has none, or the caller closes it
 );
 
--- End dispatches: everything that must be committed together with the replies. The caller has locked the turns' rows by
--- the fence (append_many), as whoever delivers a result does, or it is the scheduler. Each element is of another turn.
--- No end is recorded before its beginning, even if the clock was set back. A turn with a request to cancel is closed
--- instead of queued, suspended or retried. One that is to finish does not wait for what its end stops. A turn that
--- waits with a back-off waits for models, which NoteFault names, at most that long. The conditions with any() only
--- repeat the joins: with them, Postgres looks up the keys even if it planned the statement when the table had few rows.
+-- End dispatches: everything that must be committed together with the replies. The turns' rows are locked: by the fence
+-- (append_many), by the caller, or the caller is the scheduler. No two elements have the same turn. No end is recorded
+-- before its beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued,
+-- suspended or retried. One that is to finish does not wait for what its end stops. A turn that waits with a back-off
+-- waits for models, which NoteFault names, at most that long. The conditions with any() only repeat the joins: with
+-- them, Postgres looks up the keys even if it planned the statement when the table had few rows.
 create function turnkeeper.end_many(p_ends turnkeeper.dispatch_end[]) returns void language plpgsql as $$
 declare
     r         record;
