@@ -292,7 +292,7 @@ var ringings = []ringing{
 		reserve(9)
 		return func() { reserve(1) }
 	}},
-	{"a level is pinned", "operate.PinLevel", []string{"go inbox"}, func(b *bells) func() {
+	{"a level is pinned", "operate.afterTick operate.PinLevel", []string{"go inbox"}, func(b *bells) func() {
 		return func() {
 			b.fatal(b.PinLevel(b.t.Context(), operate.Pin{Agent: "clerk", Level: survival.Low, By: "ann"}))
 		}
@@ -334,9 +334,15 @@ var ringings = []ringing{
 	{"agents are registered", "storage.registerAll", []string{"go inbox"}, func(b *bells) func() {
 		return func() { b.Register("clerk", true) }
 	}},
+	{"an agent is retired", "operate.RetireAgent", []string{"go inbox"}, func(b *bells) func() {
+		return func() { b.fatal(b.RetireAgent(b.t.Context(), "clerk")) }
+	}},
 	{"an agent is restored", "operate.RestoreAgent", []string{"go inbox"}, func(b *bells) func() {
 		b.fatal(b.RetireAgent(b.t.Context(), "clerk"))
 		return func() { b.fatal(b.RestoreAgent(b.t.Context(), "clerk")) }
+	}},
+	{"the scheduler is paused", "operate.PauseScheduler", []string{"go inbox"}, func(b *bells) func() {
+		return func() { b.fatal(b.PauseScheduler(b.t.Context(), "repairs")) }
 	}},
 	{"the scheduler is resumed", "operate.ResumeScheduler", []string{"go inbox"}, func(b *bells) func() {
 		return func() { b.fatal(b.ResumeScheduler(b.t.Context())) }

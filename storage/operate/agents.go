@@ -26,9 +26,12 @@ func (s *Views) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, err
 
 // RetireAgent makes an agent refuse new messages and run no schedules until RestoreAgent;
 // registering it again does not change that. Running turns continue, and waiting messages are
-// kept. It fails with ErrNotFound for an unknown agent. A repeat does nothing.
+// kept. It fails with ErrNotFound for an unknown agent, and may fail with ErrTickGoesOn. A repeat does nothing.
 func (s *Control) RetireAgent(ctx context.Context, name string) error {
-	return found(s.db.Q.RetireAgent(ctx, name))
+	if err := found(s.db.Q.RetireAgent(ctx, name)); err != nil {
+		return err
+	}
+	return afterTick(ctx, s.db)
 }
 
 // RestoreAgent undoes RetireAgent: waiting messages are handled, and schedules continue with their

@@ -96,7 +96,7 @@ func (s *Reports) Levels(ctx context.Context) (Levels, error) {
 }
 
 // PinLevel pins the survival level of an agent, or of all agents that have no pin of their own, in place of an earlier
-// pin. It fails with ErrNotFound for an unknown agent.
+// pin. It fails with ErrNotFound for an unknown agent, and may fail with ErrTickGoesOn.
 func (s *Control) PinLevel(ctx context.Context, p Pin) error {
 	if err := s.knowAgent(ctx, p.Agent); err != nil {
 		return err
@@ -109,10 +109,11 @@ func (s *Control) PinLevel(ctx context.Context, p Pin) error {
 	if err := s.db.Q.PinLevel(ctx, params); err != nil {
 		return pg.Translate(err)
 	}
-	return pg.Translate(s.db.Q.RingInbox(ctx))
+	return afterTick(ctx, s.db)
 }
 
-// UnpinLevel ends a pin. It fails with ErrNotFound for an unknown agent; without a pin it does nothing.
+// UnpinLevel ends a pin. It fails with ErrNotFound for an unknown agent, and may fail with ErrTickGoesOn; without a pin
+// it does nothing.
 func (s *Control) UnpinLevel(ctx context.Context, agent string) error {
 	if err := s.knowAgent(ctx, agent); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (s *Control) UnpinLevel(ctx context.Context, agent string) error {
 	if _, err := s.db.Q.UnpinLevel(ctx, agent); err != nil {
 		return pg.Translate(err)
 	}
-	return pg.Translate(s.db.Q.RingInbox(ctx))
+	return afterTick(ctx, s.db)
 }
 
 // knowAgent fails with ErrNotFound for the name of an unknown agent. The empty name stands for all.

@@ -35,9 +35,28 @@ func (s *Reports) SchedulerSettings(ctx context.Context) (SchedulerSettings, err
 }
 
 // PauseScheduler stops all schedulers of this database from granting turns, until
-// ResumeScheduler. Running turns continue.
+// ResumeScheduler. Running turns continue. It may fail with ErrTickGoesOn.
 func (s *Control) PauseScheduler(ctx context.Context, reason string) error {
-	return pg.Translate(s.db.Q.Pause(ctx, reason))
+	if err := s.db.Q.Pause(ctx, reason); err != nil {
+		return pg.Translate(err)
+	}
+	return afterTick(ctx, s.db)
+}
+
+// ErrTickGoesOn means that a change is saved, but that the tick in progress, which may have begun before it, has not
+// ended in time, as when its process is stopped.
+var ErrTickGoesOn = errors.New("the change is saved, but a tick of the scheduler that began before it has not ended, " +
+	"and may still act as before the change; \"turnctl scheduler\" shows the last tick")
+
+// afterTick makes the scheduler follow a change that is committed: it waits until no tick is in progress that may have
+// read what was there before, and wakes the scheduler. What is done after it has returned, such as sending a message,
+// meets only ticks that know of the change. It fails with ErrTickGoesOn after the lock timeout.
+func afterTick(ctx context.Context, db *pg.DB) error {
+	waited := pg.Translate(db.Q.AwaitTick(ctx))
+	if pg.LockRefused(waited) {
+		waited = ErrTickGoesOn
+	}
+	return errors.Join(waited, pg.Translate(db.Q.RingInbox(ctx))) // last: a tick that meets the lock does nothing
 }
 
 // ResumeScheduler undoes PauseScheduler.
@@ -49,11 +68,14 @@ func (s *Control) ResumeScheduler(ctx context.Context) error {
 }
 
 // EndHold ends a hold-off of the schedulers of this database, and prevents a new one for the
-// same cause. It is safe only if the database has lost no commit, or if no worker still runs
-// that had turns before.
+// same cause, also by a tick in progress. It is safe only if the database has lost no commit, or if no worker still
+// runs that had turns before. It fails with ErrHeldUp if the tick in progress does not end.
 func (s *Control) EndHold(ctx context.Context) error {
-	return pg.Translate(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
+	return heldUp(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
+		if err := q.AwaitTick(ctx); err != nil {
+			return err
+		}
 		if err := q.AcceptDatabase(ctx); err != nil {
 			return err
 		}

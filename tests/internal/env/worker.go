@@ -86,8 +86,6 @@ func (e *Env) PauseScheduler(reason string) {
 	if r := e.Turnctl("scheduler", "pause", reason); r.Code != 0 {
 		e.T.Fatalf("pause: %s", r.Stderr)
 	}
-	// A tick that began before the pause may still grant: wait for its lock.
-	e.Exec("select turnkeeper.lock_scheduler()")
 }
 
 // ResumeScheduler ends PauseScheduler.
