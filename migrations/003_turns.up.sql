@@ -161,9 +161,7 @@ begin
             turnkeeper.journal j
         where j.turn_id = w.turn and j.n = w.seen + 1 and w.id = any(v_done);
     end if;
-    if turnkeeper.answer_matters(p_answered) then
-        perform turnkeeper.note_models(p_answered, p_proofs);
-    end if;
+    perform turnkeeper.note_models(p_answered, p_proofs);
     if cardinality(v_done) = cardinality(p_writes) then
         return;
     end if;
