@@ -11,4 +11,4 @@ drop function turnkeeper.end_many, turnkeeper.settle_tree_spend, turnkeeper.rese
     turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after,
     turnkeeper.late_result, turnkeeper.settle_calls,
     turnkeeper.add_write, turnkeeper.has_past, turnkeeper.append_many, turnkeeper.check_turn_move;
-drop type turnkeeper.dispatch_end;
+drop type turnkeeper.dispatch_end, turnkeeper.journal_write, turnkeeper.call_start;

@@ -28,117 +28,159 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- The journal
 ----------------------------------------------------------------------------------------------------
 
+-- The start of a call, as append_many takes it.
+create type turnkeeper.call_start as (
+    round     integer,
+    ordinal   integer,
+    attempt   integer,
+    effect    text,
+    nonce     text,
+    agent     text,
+    name      text,
+    args_hash text,
+    ask       bigint, -- the ask that it uses up; 0: none
+    run_hash  text,   -- of the approved arguments; empty: no approval is needed, see check_approvals
+    run_args  text    -- the arguments that will run; empty or null: as planned
+);
+
+-- A write to the journal of a turn, as append_many takes it.
+create type turnkeeper.journal_write as (
+    id                 uuid,      -- by which a writer whose commit was not answered finds out whether it was done: see
+                                  -- ReadBack
+    turn               bigint,
+    token              bigint,    -- this and the next two: the grant that its writer has
+    grant_id           uuid,
+    worker_id          text,
+    seen               bigint,    -- number of earlier writes that its writer has seen
+    needed             boolean,   -- by other statements of the transaction
+    inference_rounds   bigint,    -- this and the next eight: what it adds to the turn's totals
+    charged_rounds     bigint,
+    executed_calls     bigint,
+    input_tokens       bigint,
+    output_tokens      bigint,
+    cached_tokens      bigint,
+    cache_write_tokens bigint,
+    reasoning_tokens   bigint,
+    usage_estimated    boolean,
+    types              text[],    -- this and the next three: its events, an element for each
+    rounds             integer[],
+    blocks             integer[],
+    data               text[],
+    round              integer,   -- 0: it has no answer
+    answer             text,      -- this and the next seven: as the columns of the table journal; empty: null
+    calls              text,
+    text               text,
+    reasoning          text,
+    raw                text,
+    request            text,
+    earlier            text,
+    results            text,
+    starts             text       -- of calls, as JSON, a call_start for each; empty: none
+);
+
 -- Append writes to the journals of turns: a row for each, and the starts of calls. It is the fence: it locks the turns'
 -- rows in the order of their ids, and a write is refused unless its writer has the turn's newest grant and is the
 -- worker bound to it (see BindGrant), and has seen all earlier writes. The conditions contain no time. The statement
--- that compares the number of earlier writes sees all that were done under the lock. By its write_id, a writer whose
--- commit was not answered finds out whether it was done: see ReadBack.
---
--- The i-th elements of the arrays are of one write. p_counts has 11 numbers for each: rounds, charged rounds, executed
--- calls, tokens (input, output, read from a cache, written to one, reasoning), whether the usage is estimated, and the
--- numbers of its first and last event in the arrays of events, which have the events of all writes. p_starts has an
--- object for each start, with the number of its write; null: none. Of a start, ask is the ask that it uses up (0:
--- none), run_hash the hash of the approved arguments (empty: no approval is needed, see check_approvals), run_args the
--- arguments that will run (empty: as planned), and args_hash their hash. p_answered are models that answered, and
--- p_proofs what that proves: see note_models. Two writes may be of one turn, which one of the writers has lost.
+-- that compares the number of earlier writes sees all that were done under the lock. Two writes may be of one turn,
+-- which one of the writers has lost. p_answered are models that answered, and p_proofs what that proves: see
+-- note_models.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are
 -- locked, lets no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the
 -- numbers of the writes that were not done: with code TK001 or TK002, or with an empty code if the row was locked. It
--- raises an error if one of them is in p_strict, because the transaction has other statements for it.
+-- raises an error if one of them is needed by other statements.
 create function turnkeeper.append_many(
-    p_alone boolean, p_lock_wait text, p_strict boolean[], p_turns bigint[], p_tokens bigint[], p_grants uuid[],
-    p_workers text[], p_expected bigint[], p_writes uuid[], p_counts bigint[],
-    p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
-    p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[],
-    p_requests text[], p_earlier text[], p_results text[],
-    p_starts json,
-    p_answered text[], p_proofs bigint[]
+    p_writes turnkeeper.journal_write[], p_alone boolean, p_lock_wait text, p_answered text[], p_proofs bigint[]
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
-    unlocked integer[];
-    held     integer[];
-    done     uuid[]; -- ids of writes
+    r          record;
+    v_unlocked uuid[]; -- the writes whose turns this transaction has locked; this and the next two: null: none
+    v_held     uuid[]; -- those of them whose writers have the turn
+    v_done     uuid[]; -- those of them that are in the journal now
+    v_starts   boolean; -- whether any of the writes starts calls
 begin
     -- Lateral, and with the fence's other conditions not in the where clause, so that Postgres can only look up the
     -- ids. A join that is planned while the table is small reads the whole table later.
     if p_alone then
-        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i]
-            and t.state = 'running' and t.worker_id = p_workers[w.i])
-        into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
+        select array_agg(w.id), array_agg(w.id) filter (where t.token = w.token and t.grant_id = w.grant_id
+            and t.state = 'running' and t.worker_id = w.worker_id), bool_or(w.starts <> '')
+        into v_unlocked, v_held, v_starts from unnest(p_writes) w,
             lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x
                 where x.id = w.turn for no key update) t;
     else
         perform set_config('lock_timeout', p_lock_wait, true);
-        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i]
-            and t.state = 'running' and t.worker_id = p_workers[w.i])
-        into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
+        select array_agg(w.id), array_agg(w.id) filter (where t.token = w.token and t.grant_id = w.grant_id
+            and t.state = 'running' and t.worker_id = w.worker_id), bool_or(w.starts <> '')
+        into v_unlocked, v_held, v_starts from unnest(p_writes) w,
             lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x
                 where x.id = w.turn for no key update skip locked) t;
     end if;
     with written as (
-        insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds,
-            executed_calls,
-            input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, types,
-            rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, earlier,
-            results)
-        select p_turns[h.i], w.n + 1, p_writes[h.i], w.last_seq + 1, w.last_seq + c.last - c.first + 1,
-            greatest(clock_timestamp(), w.at),
-            w.inference_rounds + p_counts[c.at + 1], w.charged_rounds + p_counts[c.at + 2],
-            w.executed_calls + p_counts[c.at + 3],
-            w.input_tokens + p_counts[c.at + 4], w.output_tokens + p_counts[c.at + 5],
-            w.cached_tokens + p_counts[c.at + 6], w.cache_write_tokens + p_counts[c.at + 7],
-            w.reasoning_tokens + p_counts[c.at + 8], w.usage_estimated or p_counts[c.at + 9] > 0,
-            p_types[c.first:c.last], p_event_rounds[c.first:c.last], p_blocks[c.first:c.last], p_data[c.first:c.last],
-            nullif(p_rounds[h.i], 0), nullif(p_answers[h.i], '')::json, nullif(p_calls[h.i], '')::json,
-            case when p_rounds[h.i] > 0 then p_texts[h.i] end, case when p_rounds[h.i] > 0 then p_reasonings[h.i] end,
-            nullif(p_raws[h.i], ''), nullif(p_requests[h.i], '')::json, nullif(p_earlier[h.i], '')::json,
-            nullif(p_results[h.i], '')::json
-        from unnest(held) h(i), lateral turnkeeper.newest_write(p_turns[h.i]) w,
-            lateral (select 11 * h.i - 11 as at, p_counts[11 * h.i - 1] as first, p_counts[11 * h.i] as last) c
-        where w.n = p_expected[h.i]
+        insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at,
+            inference_rounds, charged_rounds, executed_calls,
+            input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated,
+            types, rounds, blocks, data,
+            round, answer, calls, text, reasoning, raw, request, earlier, results)
+        select w.turn, b.n + 1, w.id, b.last_seq + 1, b.last_seq + cardinality(w.types),
+            greatest(clock_timestamp(), b.at),
+            b.inference_rounds + w.inference_rounds,
+            b.charged_rounds + w.charged_rounds,
+            b.executed_calls + w.executed_calls,
+            b.input_tokens + w.input_tokens,
+            b.output_tokens + w.output_tokens,
+            b.cached_tokens + w.cached_tokens,
+            b.cache_write_tokens + w.cache_write_tokens,
+            b.reasoning_tokens + w.reasoning_tokens,
+            b.usage_estimated or w.usage_estimated,
+            w.types, w.rounds, w.blocks, w.data,
+            nullif(w.round, 0),
+            nullif(w.answer, '')::json,
+            nullif(w.calls, '')::json,
+            case when w.round > 0 then w.text end,
+            case when w.round > 0 then w.reasoning end,
+            nullif(w.raw, ''),
+            nullif(w.request, '')::json,
+            nullif(w.earlier, '')::json,
+            nullif(w.results, '')::json
+        from unnest(p_writes) w, lateral turnkeeper.newest_write(w.turn) b
+        where w.id = any(v_held) and b.n = w.seen
         returning j.write_id
     )
-    select array_agg(w.write_id) into done from written w;
-    if p_starts is not null then
-        perform turnkeeper.check_approvals(array_agg(p_turns[s.write]), array_agg(s.round), array_agg(s.ordinal),
+    select array_agg(write_id) into v_done from written;
+    if v_starts then
+        perform turnkeeper.check_approvals(array_agg(w.turn), array_agg(s.round), array_agg(s.ordinal),
             array_agg(s.attempt), array_agg(s.ask), array_agg(s.run_hash))
-        from json_to_recordset(p_starts) as s (write integer, round integer, ordinal integer, attempt integer,
-            ask bigint, run_hash text)
-        where p_writes[s.write] = any(done);
+        from unnest(p_writes) w, json_populate_recordset(null::turnkeeper.call_start, nullif(w.starts, '')::json) s
+        where w.id = any(v_done);
         insert into turnkeeper.call_starts (turn_id, n, token, worker_id, started_at, round, ordinal, attempt, effect,
             nonce, agent, name, args_hash, ask_id, run_hash, run_args)
-        select p_turns[s.write], j.n, p_tokens[s.write], p_workers[s.write], j.at, s.round, s.ordinal, s.attempt,
-            s.effect, s.nonce, s.agent, s.name, s.args_hash, nullif(s.ask, 0), nullif(s.run_hash, ''),
-            nullif(s.run_args, '')
-        from json_to_recordset(p_starts) as s (write integer, round integer, ordinal integer, attempt integer,
-            effect text, nonce text, agent text, name text, args_hash text, ask bigint, run_hash text, run_args text)
-        join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
-        where j.write_id = p_writes[s.write] and j.write_id = any(done);
+        select w.turn, j.n, w.token, w.worker_id, j.at, s.round, s.ordinal, s.attempt, s.effect,
+            s.nonce, s.agent, s.name, s.args_hash, nullif(s.ask, 0), nullif(s.run_hash, ''), nullif(s.run_args, '')
+        from unnest(p_writes) w, json_populate_recordset(null::turnkeeper.call_start, nullif(w.starts, '')::json) s,
+            turnkeeper.journal j
+        where j.turn_id = w.turn and j.n = w.seen + 1 and w.id = any(v_done);
     end if;
-    if turnkeeper.answer_matters(p_answered) then
-        perform turnkeeper.note_models(p_answered, p_proofs);
-    end if;
-    if cardinality(done) = cardinality(p_turns) then
+    perform turnkeeper.note_models(p_answered, p_proofs);
+    if cardinality(v_done) = cardinality(p_writes) then
         return;
     end if;
-    for i in 1 .. cardinality(p_turns) loop
-        write := i;
-        if p_writes[i] = any(done) then
-            continue;
-        elsif i = any(held) then
+    for r in select w.*, w.id = any(v_unlocked) as unlocked, w.id = any(v_held) as held
+        from unnest(p_writes) with ordinality w where (w.id = any(v_done)) is not true
+    loop
+        write := r.ordinality;
+        if r.held then
             code := 'TK002';
             message := format('the journal has moved on: it has %s writes, not the expected %s', (select n
-                from turnkeeper.newest_write(p_turns[i])), p_expected[i]);
-        elsif p_alone or i = any(unlocked) then
+                from turnkeeper.newest_write(r.turn)), r.seen);
+        elsif p_alone or r.unlocked then
             code := 'TK001';
             message := 'the lease is no longer held';
         else
             code := '';
             message := 'the turn is locked';
         end if;
-        if p_alone or p_strict[i] then
+        if p_alone or r.needed then
             raise exception using errcode = coalesce(nullif(code, ''), '55P03'), message = message;
         end if;
         return next;

@@ -61,35 +61,51 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{},
 		Data: []string{}, Answered: []string{}, Proofs: []int64{},
 	}
-	var starts []storedStart
-	for i, c := range changes {
-		addRow(&p, c)
-		for _, s := range c.starts {
-			s.Write = i + 1
-			starts = append(starts, s)
-		}
+	for _, c := range changes {
+		addWrite(&p, c)
+		addTotals(&p, c.totals)
+		addEvents(&p, c.events)
+		addAnswer(&p, c)
+		p.Starts = append(p.Starts, encoded(c.starts))
+		p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
 	}
-	p.Starts = encoded(starts)
 	return p
 }
 
-// addRow adds the row of a write.
-func addRow(p *dbsqlc.AppendManyParams, c *change) {
-	p.Strict = append(p.Strict, c.before != nil || c.after != nil)
-	p.Turns, p.Tokens = append(p.Turns, int64(c.grant.TurnID)), append(p.Tokens, c.grant.Token)
-	p.Grants, p.Workers = append(p.Grants, string(c.grant.GrantID)), append(p.Workers, string(c.grant.WorkerID))
-	p.Expected, p.Writes = append(p.Expected, c.expected), append(p.Writes, c.write)
-	first := int64(len(p.Types) + 1)
-	p.Counts = append(append(p.Counts, c.counts[:]...), first, first+int64(len(c.events.types))-1)
-	p.Types, p.EventRounds = append(p.Types, c.events.types...), append(p.EventRounds, c.events.rounds...)
-	p.Blocks, p.Data = append(p.Blocks, c.events.blocks...), append(p.Data, c.events.data...)
+func addWrite(p *dbsqlc.AppendManyParams, c *change) {
+	p.Ids, p.Turns = append(p.Ids, c.write), append(p.Turns, int64(c.grant.TurnID))
+	p.Tokens, p.Grants = append(p.Tokens, c.grant.Token), append(p.Grants, string(c.grant.GrantID))
+	p.Workers, p.Seen = append(p.Workers, string(c.grant.WorkerID)), append(p.Seen, c.seen)
+	p.Needed = append(p.Needed, c.before != nil || c.after != nil)
+}
+
+func addTotals(p *dbsqlc.AppendManyParams, t totals) {
+	p.InferenceRounds, p.ChargedRounds = append(p.InferenceRounds, t.rounds), append(p.ChargedRounds, t.charged)
+	p.ExecutedCalls = append(p.ExecutedCalls, t.executed)
+	p.InputTokens, p.OutputTokens = append(p.InputTokens, t.usage.InputTokens), append(p.OutputTokens,
+		t.usage.OutputTokens)
+	p.CachedTokens, p.CacheWriteTokens = append(p.CachedTokens, t.usage.CachedTokens), append(p.CacheWriteTokens,
+		t.usage.CacheWriteTokens)
+	p.ReasoningTokens = append(p.ReasoningTokens, t.usage.ReasoningTokens)
+	p.UsageEstimated = append(p.UsageEstimated, t.usage.Estimated)
+}
+
+func addEvents(p *dbsqlc.AppendManyParams, e storedEvents) {
+	before := int32(len(p.Types)) //nolint:gosec // few
+	p.FirstEvents = append(p.FirstEvents, before+1)
+	p.LastEvents = append(p.LastEvents, before+int32(len(e.types))) //nolint:gosec // few
+	p.Types, p.EventRounds = append(p.Types, e.types...), append(p.EventRounds, e.rounds...)
+	p.Blocks, p.Data = append(p.Blocks, e.blocks...), append(p.Data, e.data...)
+}
+
+// addAnswer adds what the model has answered, and the results of calls.
+func addAnswer(p *dbsqlc.AppendManyParams, c *change) {
 	r, earlier := c.newest()
 	p.Rounds, p.Answers, p.Calls = append(p.Rounds, r.Number), append(p.Answers, string(r.Answer)),
 		append(p.Calls, string(r.Calls))
 	p.Texts, p.Reasonings = append(p.Texts, r.Text), append(p.Reasonings, r.Reasoning)
 	p.Raws, p.Requests = append(p.Raws, dbrow.OrZero(r.Raw)), append(p.Requests, string(r.Request))
 	p.Earlier, p.Results = append(p.Earlier, encoded(earlier)), append(p.Results, encoded(c.results))
-	p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
 }
 
 // newest returns the newest answer of a change, or zero, and the others.

@@ -26,8 +26,8 @@ type step struct {
 type change struct {
 	grant    turnkeeper.Grant
 	write    string
-	expected int64
-	counts   [countsOfWrite]int64
+	seen     int64 // writes before it that its writer has seen
+	totals   totals
 	events   storedEvents
 	answers  []storedRound // oldest first
 	results  []storedResult
@@ -53,12 +53,19 @@ type storedRound struct {
 	Request   json.RawMessage `json:"request,omitempty"`
 }
 
-// countsOfWrite is the number of counts that append_many takes for a write, without those of its events.
-const countsOfWrite = 9
+// totals are what a change adds to the totals of its turn.
+type totals struct {
+	rounds, charged, executed int64
+	usage                     turnkeeper.Usage
+}
 
-// A storedStart is the start of a call as append_many takes it.
+func (t totals) add(other totals) totals {
+	return totals{t.rounds + other.rounds, t.charged + other.charged, t.executed + other.executed,
+		t.usage.Add(other.usage)}
+}
+
+// A storedStart is the start of a call as append_many takes it: see its type call_start.
 type storedStart struct {
-	Write    int               `json:"write"` // number of its write in the statement
 	Round    int               `json:"round"`
 	Ordinal  int               `json:"ordinal"`
 	Attempt  int               `json:"attempt"`
@@ -127,9 +134,7 @@ func (w *Writer) whole(id string, e turnlog.Entry, ending turnlog.Consequence) (
 
 // follow adds to a change the one before it in the same write.
 func (c *change) follow(before *change) {
-	for i, n := range before.counts {
-		c.counts[i] += n
-	}
+	c.totals = before.totals.add(c.totals)
 	c.events.types, c.events.data = slices.Concat(before.events.types, c.events.types),
 		slices.Concat(before.events.data, c.events.data)
 	c.events.rounds, c.events.blocks = slices.Concat(before.events.rounds, c.events.rounds),
@@ -169,18 +174,13 @@ func (w *Writer) change(at step, e turnlog.Entry, ending turnlog.Consequence) (*
 	if err != nil {
 		return nil, err
 	}
-	c := &change{grant: w.grant, write: at.id, expected: w.journal.Entries + at.after, events: w.store.stored(e.Events),
+	c := &change{grant: w.grant, write: at.id, seen: w.journal.Entries + at.after, events: w.store.stored(e.Events),
 		results: calls.results, states: calls}
-	u := usedBy(e)
-	c.counts = [...]int64{0, 0, w.executed(calls, e), u.InputTokens, u.OutputTokens, u.CachedTokens,
-		u.CacheWriteTokens, u.ReasoningTokens, 0}
-	if u.Estimated {
-		c.counts[8] = 1
-	}
+	c.totals = totals{executed: w.executed(calls, e), usage: usedBy(e)}
 	if e.Round != nil {
-		c.counts[0] = 1
+		c.totals.rounds = 1
 		if e.Round.Charged {
-			c.counts[1] = 1
+			c.totals.charged = 1
 		}
 		w.setRound(c, calls)
 	}

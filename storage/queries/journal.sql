@@ -1,12 +1,21 @@
 -- name: AppendMany :many
 -- Returns the rows that were refused, or skipped because the turn's row is locked: none if alone. See the function.
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[],
-    @turns::bigint[], @tokens::bigint[], @grants::uuid[], @workers::text[], @expected::bigint[],
-    @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
-    @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[],
-    @requests::text[], @earlier::text[], @results::text[],
-    nullif(@starts::text, '')::json, @answered::text[], @proofs::bigint[]);
+from turnkeeper.append_many(array(select row(unnest(@ids::uuid[]), unnest(@turns::bigint[]), unnest(@tokens::bigint[]),
+        unnest(@grants::uuid[]), unnest(@workers::text[]), unnest(@seen::bigint[]), unnest(@needed::boolean[]),
+        unnest(@inference_rounds::bigint[]), unnest(@charged_rounds::bigint[]), unnest(@executed_calls::bigint[]),
+        unnest(@input_tokens::bigint[]), unnest(@output_tokens::bigint[]), unnest(@cached_tokens::bigint[]),
+        unnest(@cache_write_tokens::bigint[]), unnest(@reasoning_tokens::bigint[]),
+        unnest(@usage_estimated::boolean[]),
+        -- the events of all writes are in one array
+        (@types::text[])[unnest(@first_events::integer[]):unnest(@last_events::integer[])],
+        (@event_rounds::integer[])[unnest(@first_events):unnest(@last_events)],
+        (@blocks::integer[])[unnest(@first_events):unnest(@last_events)],
+        (@data::text[])[unnest(@first_events):unnest(@last_events)],
+        unnest(@rounds::integer[]), unnest(@answers::text[]), unnest(@calls::text[]), unnest(@texts::text[]),
+        unnest(@reasonings::text[]), unnest(@raws::text[]), unnest(@requests::text[]), unnest(@earlier::text[]),
+        unnest(@results::text[]), unnest(@starts::text[]))::turnkeeper.journal_write),
+    @alone::boolean, @lock_wait::text, @answered::text[], @proofs::bigint[]);
 
 -- name: EndMany :exec
 -- Ends dispatches, and then notes models that answered: see the function note_models.

@@ -36,41 +36,60 @@ func (q *Queries) AddEvents(ctx context.Context, arg AddEventsParams) error {
 
 const AppendMany = `-- name: AppendMany :many
 select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
-from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[],
-    $4::bigint[], $5::bigint[], $6::uuid[], $7::text[], $8::bigint[],
-    $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
-    $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
-    $21::text[], $22::text[], $23::text[],
-    nullif($24::text, '')::json, $25::text[], $26::bigint[])
+from turnkeeper.append_many(array(select row(unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]),
+        unnest($4::uuid[]), unnest($5::text[]), unnest($6::bigint[]), unnest($7::boolean[]),
+        unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
+        unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]),
+        unnest($14::bigint[]), unnest($15::bigint[]),
+        unnest($16::boolean[]),
+        -- the events of all writes are in one array
+        ($17::text[])[unnest($18::integer[]):unnest($19::integer[])],
+        ($20::integer[])[unnest($18):unnest($19)],
+        ($21::integer[])[unnest($18):unnest($19)],
+        ($22::text[])[unnest($18):unnest($19)],
+        unnest($23::integer[]), unnest($24::text[]), unnest($25::text[]), unnest($26::text[]),
+        unnest($27::text[]), unnest($28::text[]), unnest($29::text[]), unnest($30::text[]),
+        unnest($31::text[]), unnest($32::text[]))::turnkeeper.journal_write),
+    $33::boolean, $34::text, $35::text[], $36::bigint[])
 `
 
 type AppendManyParams struct {
-	Alone       bool
-	LockWait    string
-	Strict      []bool
-	Turns       []int64
-	Tokens      []int64
-	Grants      []string
-	Workers     []string
-	Expected    []int64
-	Writes      []string
-	Counts      []int64
-	Types       []string
-	EventRounds []int32
-	Blocks      []int32
-	Data        []string
-	Rounds      []int32
-	Answers     []string
-	Calls       []string
-	Texts       []string
-	Reasonings  []string
-	Raws        []string
-	Requests    []string
-	Earlier     []string
-	Results     []string
-	Starts      string
-	Answered    []string
-	Proofs      []int64
+	Ids              []string
+	Turns            []int64
+	Tokens           []int64
+	Grants           []string
+	Workers          []string
+	Seen             []int64
+	Needed           []bool
+	InferenceRounds  []int64
+	ChargedRounds    []int64
+	ExecutedCalls    []int64
+	InputTokens      []int64
+	OutputTokens     []int64
+	CachedTokens     []int64
+	CacheWriteTokens []int64
+	ReasoningTokens  []int64
+	UsageEstimated   []bool
+	Types            []string
+	FirstEvents      []int32
+	LastEvents       []int32
+	EventRounds      []int32
+	Blocks           []int32
+	Data             []string
+	Rounds           []int32
+	Answers          []string
+	Calls            []string
+	Texts            []string
+	Reasonings       []string
+	Raws             []string
+	Requests         []string
+	Earlier          []string
+	Results          []string
+	Starts           []string
+	Alone            bool
+	LockWait         string
+	Answered         []string
+	Proofs           []int64
 }
 
 type AppendManyRow struct {
@@ -82,17 +101,25 @@ type AppendManyRow struct {
 // Returns the rows that were refused, or skipped because the turn's row is locked: none if alone. See the function.
 func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]AppendManyRow, error) {
 	rows, err := q.db.Query(ctx, AppendMany,
-		arg.Alone,
-		arg.LockWait,
-		arg.Strict,
+		arg.Ids,
 		arg.Turns,
 		arg.Tokens,
 		arg.Grants,
 		arg.Workers,
-		arg.Expected,
-		arg.Writes,
-		arg.Counts,
+		arg.Seen,
+		arg.Needed,
+		arg.InferenceRounds,
+		arg.ChargedRounds,
+		arg.ExecutedCalls,
+		arg.InputTokens,
+		arg.OutputTokens,
+		arg.CachedTokens,
+		arg.CacheWriteTokens,
+		arg.ReasoningTokens,
+		arg.UsageEstimated,
 		arg.Types,
+		arg.FirstEvents,
+		arg.LastEvents,
 		arg.EventRounds,
 		arg.Blocks,
 		arg.Data,
@@ -106,6 +133,8 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 		arg.Earlier,
 		arg.Results,
 		arg.Starts,
+		arg.Alone,
+		arg.LockWait,
 		arg.Answered,
 		arg.Proofs,
 	)
