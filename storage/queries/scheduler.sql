@@ -354,10 +354,10 @@ with ready as materialized (
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
-    insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval
-        from input i, clock, turnkeeper.settings s
-    on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
+    insert into turnkeeper.leases as l (lane, agent, grant_id, turn_id, granted_at, lease_until)
+    select i.lane, i.agent, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval
+        from input i, clock
+    on conflict (lane) do update set token = excluded.token, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until

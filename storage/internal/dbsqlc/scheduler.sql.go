@@ -364,10 +364,10 @@ with ready as materialized (
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
-    insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $14::interval
-        from input i, clock, turnkeeper.settings s
-    on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
+    insert into turnkeeper.leases as l (lane, agent, grant_id, turn_id, granted_at, lease_until)
+    select i.lane, i.agent, i.grant_id, i.turn_id, clock.at, clock.at + $14::interval
+        from input i, clock
+    on conflict (lane) do update set token = excluded.token, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until
@@ -1053,7 +1053,7 @@ func (q *Queries) SetMaxSenderPriority(ctx context.Context, priority int32) erro
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, kept_for, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
+select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, kept_for, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -1074,7 +1074,6 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.HoldUntil,
 		&i.HoldReason,
 		&i.SilenceFrom,
-		&i.LaneToken,
 	)
 	return i, err
 }
