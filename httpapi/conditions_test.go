@@ -346,6 +346,10 @@ func TestPagesOfLists(t *testing.T) {
 		"update turnkeeper.replies set parent_turn_id = 1 where id = 2"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := h.Pool().Exec(t.Context(),
+		"insert into turnkeeper.leases (lane, agent, failures) values ('clerk', 'clerk', 1), ('desk', 'desk', 1)"); err != nil {
+		t.Fatal(err)
+	}
 	clerk := []string{"Authorization", h.token(operate.Token{Name: "clerk", Scopes: everything,
 		Agents: []string{"clerk"}})}
 	for _, c := range []struct {

@@ -96,7 +96,8 @@ var (
 		fails("retired", turnkeeper.ErrAgentRetired), fails("key", turnkeeper.ErrKeyConflict),
 		fails("state", turnkeeper.ErrWrongState), fails("closed", asks.ErrClosed),
 		fails("bad answer", asks.ErrInvalid), fails("many", operate.ErrTooManyConversations),
-		fails("held up", operate.ErrHeldUp), fails("effects", operate.ErrMayRepeatEffects),
+		fails("held up", operate.ErrHeldUp), fails("a tick", operate.ErrTickGoesOn),
+		fails("effects", operate.ErrMayRepeatEffects),
 	}
 )
 

@@ -245,6 +245,7 @@ var conditions = []struct {
 	{asks.ErrInvalid, http.StatusBadRequest},
 	{operate.ErrTooManyConversations, http.StatusUnprocessableEntity},
 	{operate.ErrHeldUp, http.StatusServiceUnavailable},
+	{operate.ErrTickGoesOn, http.StatusServiceUnavailable},
 }
 
 // problemOf returns the problem to answer an error with; nil: the client has disconnected.

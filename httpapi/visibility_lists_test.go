@@ -83,8 +83,11 @@ var (
 		states: states{"../internal/outbox", "DeliveryState"},
 	}
 	listedLanes = &listing{
-		entries: "select lane, agent, '*'" + noMore + " from turnkeeper.leases order by grant_id is null, lane",
-		name:    field("lane"), cursor: "cursor", filters: []string{"agent"},
+		entries: "select lane, agent, '*'" + noMore + ` from (select lane, agent, grant_id from turnkeeper.leases
+			union select m.lane, m.agent, l.grant_id from turnkeeper.messages m left join turnkeeper.leases l using (lane) where m.state = 'waiting' and not m.held
+			union select t.lane, t.agent, l.grant_id from turnkeeper.turns t left join turnkeeper.leases l using (lane) where t.ended_at is null) l
+			order by grant_id is null, lane`,
+		name: field("lane"), cursor: "cursor", filters: []string{"agent"},
 	}
 	listedAgents = &listing{entries: "select name, name, '*'" + noMore + " from turnkeeper.agents",
 		name: field("name")}

@@ -14,6 +14,7 @@ drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tool
     turnkeeper.api_conversations,
     turnkeeper.retries, turnkeeper.messages, turnkeeper.schedules, turnkeeper.notes, turnkeeper.agents,
     turnkeeper.definitions, turnkeeper.set_aside, turnkeeper.settings;
+drop sequence turnkeeper.tokens;
 drop function turnkeeper.call_holds, turnkeeper.turn_holds, turnkeeper.message_holds, turnkeeper.lease_holds,
     turnkeeper.words_in, turnkeeper.words_asked, turnkeeper.last_rank, turnkeeper.time_of, turnkeeper.rank_of,
     turnkeeper.highest_priority, turnkeeper.lowest_priority, turnkeeper.lane_of, turnkeeper.user_may_be;

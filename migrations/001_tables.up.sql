@@ -32,15 +32,12 @@ create table turnkeeper.settings (
     hold_reason             text,
     -- the database was unavailable until then, so workers could not write heartbeats; null: never
     silence_from            timestamptz,
-    -- the highest token of all deleted leases: a new lane's tokens are higher
-    lane_token              bigint not null default 0,
     check ((paused_at is null) = (paused_reason is null)),
     check ((hold_until is null) = (hold_reason is null)),
     constraint times_in_range check (
         least(paused_at, last_tick_at, server_started, hold_until, silence_from) >= timestamptz '1970-01-01 00:00:00+00'
         and greatest(paused_at, last_tick_at, server_started, hold_until,
-            silence_from) < timestamptz '2200-01-01 00:00:00+00'),
-    constraint lane_token_in_range check (lane_token between 0 and 4611686018427387903)
+            silence_from) < timestamptz '2200-01-01 00:00:00+00')
 );
 insert into turnkeeper.settings (kept_for) values (interval '30 days');
 
@@ -388,13 +385,15 @@ begin
                 and lease_until > granted_at end;
 end $$;
 
--- Which turn of a lane runs, until when. Each grant has the next token. When a lease is deleted, settings.lane_token
--- keeps its token, so that no token of a lane is given twice.
+-- The tokens of all grants, so that they only grow, also in a lane whose lease was deleted.
+create sequence turnkeeper.tokens;
+-- Which turn of a lane runs, until when. A lane in which nothing runs has a row only while it has failures to remember:
+-- see lease_goes.
 create table turnkeeper.leases (
     lane        text primary key,
     agent       text not null,
-    token       bigint not null default 0,
-    grant_id    uuid,
+    token       bigint not null default nextval('turnkeeper.tokens'), -- of its newest grant
+    grant_id    uuid,            -- this and the next three: null: nothing runs
     turn_id     bigint,
     granted_at  timestamptz,
     lease_until timestamptz,

@@ -1,6 +1,4 @@
 drop view turnkeeper.my_messages;
-drop trigger lease_token_grows on turnkeeper.leases;
-drop trigger lease_stays on turnkeeper.leases;
 drop trigger pause_ends on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
 drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.waiting_turns,
@@ -16,8 +14,7 @@ drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.not
     turnkeeper.fetch_overlooked, turnkeeper.run_overdue,
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
     turnkeeper.heartbeat_overdue, turnkeeper.yet_to_come, turnkeeper.lease_over, turnkeeper.forget_lanes,
-    turnkeeper.forget_unused, turnkeeper.lease_may_go,
-    turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits,
+    turnkeeper.forget_unused, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits,
     turnkeeper.pause_ends, turnkeeper.rank_from_now, turnkeeper.backs_off, turnkeeper.lane_pauses,
     turnkeeper.longest_pause,
     turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due,

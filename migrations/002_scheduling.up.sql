@@ -726,45 +726,18 @@ begin
     end if;
 end $$;
 
--- The tokens of a lane only increase, even if its lease is deleted in between.
-create function turnkeeper.check_token() returns trigger language plpgsql as $$
-begin
-    raise exception 'the token of lane % only grows: % is not more than %', old.lane, new.token, old.token;
-end $$;
-create trigger lease_token_grows before update of token on turnkeeper.leases
-    for each row when (new.token < old.token) execute function turnkeeper.check_token();
-
-create function turnkeeper.lease_may_go() returns trigger language plpgsql as $$
-begin
-    if old.grant_id is not null or old.token > (select s.lane_token from turnkeeper.settings s) then
-        raise exception 'the lease of lane % is not to be deleted: it is held, or its token would be used again',
-            old.lane;
-    end if;
-    return old;
-end $$;
-create trigger lease_stays before delete on turnkeeper.leases
-    for each row execute function turnkeeper.lease_may_go();
-
--- Delete the leases of lanes, but of those that have messages, turns and grants.
+-- Delete the rows of lanes in which nothing runs or waits.
 create function turnkeeper.forget_unused(p_lanes text[]) returns void language plpgsql as $$
-declare
-    names   text[];
-    highest bigint;
 begin
-    select array_agg(b.lane), max(b.token) into names, highest from (
-        select l.lane, l.token from turnkeeper.leases l
+    delete from turnkeeper.leases where lane in (
+        select l.lane from turnkeeper.leases l
         where l.grant_id is null and l.lane = any(p_lanes)
-          and not exists (select from turnkeeper.ended_grants g where g.lane = l.lane)
           and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
-        for update of l skip locked) b;
-    if names is not null then
-        update turnkeeper.settings set lane_token = highest where lane_token < highest;
-        delete from turnkeeper.leases where lane = any(names);
-    end if;
+        for update of l skip locked);
 end $$;
 
--- Delete the leases of unused lanes, because a lane's name contains those of its user and its conversation. p_agent,
+-- Delete the rows of unused lanes, because a lane's name contains those of its user and its conversation. p_agent,
 -- p_user and p_conversation as in purge.
 create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void
 language plpgsql as $$

@@ -10,5 +10,6 @@ drop function turnkeeper.end_many, turnkeeper.settle_tree_spend, turnkeeper.rese
     turnkeeper.arrive_call, turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.sweep_drafts,
     turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after,
     turnkeeper.late_result, turnkeeper.settle_calls,
-    turnkeeper.add_write, turnkeeper.has_past, turnkeeper.append_many, turnkeeper.check_turn_move;
+    turnkeeper.add_write, turnkeeper.has_past, turnkeeper.append_many, turnkeeper.lease_goes,
+    turnkeeper.check_turn_move;
 drop type turnkeeper.dispatch_end, turnkeeper.journal_write, turnkeeper.call_start;

@@ -136,8 +136,7 @@ begin
     insert into turnkeeper.turns (message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash,
         state, stop_reason, ended_at, token)
     select m.id, m.attempts + 1, m.agent, m.user_name, m.conversation, m.lane, m.trigger, a.definition_hash,
-        'cancelled', 'cancelled', clock_timestamp(),
-        coalesce((select l.token from turnkeeper.leases l where l.lane = m.lane), 0)
+        'cancelled', 'cancelled', clock_timestamp(), 0
     from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
     where m.id = p_message
     returning turns.id into new_turn;
@@ -588,7 +587,7 @@ begin
     update turnkeeper.turns set events_expired_at = clock_timestamp() where id = any(t_ids);
 end $$;
 
--- Delete the ended grants of turns, and the leases of their lanes if nothing uses these any more.
+-- Delete the ended grants of turns, and the rows of their lanes if nothing runs or waits there.
 create function turnkeeper.expire_leases(t_ids bigint[]) returns void language plpgsql as $$
 declare
     lanes text[];

@@ -31,7 +31,7 @@ var targets = []Target{
 	},
 	{
 		Name: "end",
-		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds",
+		Functions: []string{"end_many", "check_turn_move", "lease_goes", "turn_holds", "lease_holds",
 			"message_holds"},
 		First: "^(TestRowRules|TestExtremesOfMessages|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
 			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd|TestEndsOfABatch|TestSuite)",

@@ -225,7 +225,7 @@ var settingsColumns = map[string]func(db *storagetest.DB, set func(value string)
 		return got, []string{"1h0m0s", "2h0m0s", "0s"}
 	},
 	"singleton": nil, "last_tick_at": nil, "timeline": nil, "server_started": nil, "hold_until": nil,
-	"hold_reason": nil, "silence_from": nil, "lane_token": nil,
+	"hold_reason": nil, "silence_from": nil,
 }
 
 func pausedFor(db *storagetest.DB, id turnkeeper.MessageID) string {

@@ -185,7 +185,7 @@ func TestLookups(t *testing.T) {
 		strings.Count(got.stdout, "\n") != 2 {
 		t.Errorf("%+v", got)
 	}
-	for _, empty := range []string{"turns", "outbox", "lanes", "workers"} {
+	for _, empty := range []string{"turns", "outbox", "workers"} {
 		if got := ctl(empty, "-o", "json"); got.code != 0 || got.stdout != "[]\n" {
 			t.Errorf("%s: %+v, want an empty array", empty, got)
 		}

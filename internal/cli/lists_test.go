@@ -47,7 +47,12 @@ var listings = map[string]listing{
 			from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id order by a.id desc`,
 		enum: "AskState", byUser: true, byAgent: true, before: true,
 	},
-	"lanes": {rows: "select lane, agent, '', '' from turnkeeper.leases order by lane", field: "lane", byAgent: true},
+	"lanes": {
+		rows: `select lane, agent, '', '' from (select lane, agent from turnkeeper.leases
+			union select lane, agent from turnkeeper.messages where state = 'waiting' and not held
+			union select lane, agent from turnkeeper.turns where ended_at is null) l order by lane`,
+		field: "lane", byAgent: true,
+	},
 	"webhooks show hook": {
 		rows: `select d.id::text, r.agent, r.user_name, d.state from turnkeeper.webhook_deliveries d join turnkeeper.replies r on r.id
 			= d.reply_id order by d.id desc`,
@@ -95,7 +100,7 @@ func populate(t *testing.T, db *storagetest.DB) {
 			case when closed_at is not null then 'none' end
 		from m where conversation <> 'none'`)
 	db.Exec(
-		"insert into turnkeeper.leases (lane, agent) select lane, agent from turnkeeper.turns on conflict do nothing")
+		"insert into turnkeeper.leases (lane, agent) select distinct lane, agent from turnkeeper.turns order by lane on conflict do nothing")
 	db.Exec(
 		`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason,
 		audience, hold, expires_at, closed_at, answered_by, answer)

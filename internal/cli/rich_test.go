@@ -118,7 +118,7 @@ var richRows = []string{
 	`update turnkeeper.turns set last_seq = 3 where id = 60`,
 	`insert into turnkeeper.retries (message_id, retried_as) select min(id),
 		max(id) from turnkeeper.messages where state = 'failed' and agent = 'watcher'`,
-	`update turnkeeper.settings set poll_interval = '7 s', max_dispatches_per_tick = 1234, last_tick_at = now(), lane_token = 99`,
+	`update turnkeeper.settings set poll_interval = '7 s', max_dispatches_per_tick = 1234, last_tick_at = now()`,
 }
 
 // shift gives each row of each column its own time: days that number the column, and minutes that number the row. What

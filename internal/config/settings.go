@@ -147,7 +147,7 @@ func retentionSettings() []Setting {
 			Doc: "How long the events of a turn are kept after its message was closed. Then only events_expired and the last event are left."}),
 		setting(func(p *retention.Policy) *time.Duration { return &p.Leases }, Setting{
 			Name: "retention.leases",
-			Doc:  "How long the log of a turn's leases is kept after its message was closed, and the lease of a lane that nothing uses."}),
+			Doc:  "How long the log of a turn's leases is kept after its message was closed, and how often turns have failed in a lane that nothing uses."}),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // A Lease is the exclusive right to run a turn of a lane.
 type Lease struct {
 	Lane      turnkeeper.Lane
-	Token     int64 // only grows
+	Token     int64 // of its newest grant: only grows; 0: nothing runs there, and nothing has failed
 	GrantID   turnkeeper.GrantID
 	TurnID    turnkeeper.TurnID
 	WorkerID  turnkeeper.WorkerID

@@ -25,7 +25,7 @@ const (
 	BugLateOverwrites                    // a late result replaces a verdict
 	BugLostAnswerRedone                  // a write without an answer counts as not done
 	BugCallsLeftOpen                     // a turn that lost its workers is closed with open calls
-	BugTokenRestarts                     // the lease's row is deleted when it is released
+	BugTokenRestarts                     // the tokens of a lane begin again when its row was deleted
 	BugVerdictForgotten                  // a verdict is not stored
 	BugWaitsInVain                       // a turn starts to wait although a result has arrived
 	BugClaimTwice                        // every claim succeeds

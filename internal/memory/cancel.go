@@ -136,9 +136,6 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 		Lane:         m.Lane, Trigger: m.Trigger, DefinitionHash: st.agents[m.Agent].DefinitionHash,
 		State: turnkeeper.TurnQueued, CreatedAt: s.now(),
 	}}
-	if l := st.leases[m.Lane]; l != nil {
-		turn.Token = l.Token
-	}
 	m.TurnID = turn.ID
 	st.turns = append(st.turns, turn)
 	st.ends[turn.ID] = turnlog.EndCancel

@@ -131,7 +131,7 @@ func endPause(s *state, l *leaseRow, now time.Time) {
 	}
 }
 
-// release ends a lease. It keeps the row, because its token must never restart.
+// release ends a lease. Its row stays only while the lane has failures to remember.
 func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Duration, now time.Time) {
 	l.GrantID, l.TurnID, l.GrantedAt, l.Until = "", 0, time.Time{}, time.Time{}
 	switch state {
@@ -143,7 +143,7 @@ func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Du
 	default:
 	}
 	delete(s.state.held, l.Lane)
-	if s.bugs.has(BugTokenRestarts) {
+	if l.Failures == 0 && l.NotBefore.IsZero() {
 		delete(s.state.leases, l.Lane)
 	}
 }

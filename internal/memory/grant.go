@@ -164,11 +164,13 @@ func (s *Store) lease(r granting.Candidate, now time.Time) *leaseRow {
 	st := &s.state
 	l := st.leases[r.Lane]
 	if l == nil {
-		l = &leaseRow{Lease: granting.Lease{Lane: r.Lane, Token: st.laneToken}}
+		l = &leaseRow{Lease: granting.Lease{Lane: r.Lane}}
 		st.leases[r.Lane] = l
 	}
-	l.Token++
 	st.granted++
+	if l.Token++; !s.bugs.has(BugTokenRestarts) {
+		l.Token = int64(st.granted)
+	}
 	if l.GrantID = r.Slot; r.Slot == "" {
 		l.GrantID = turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", st.granted))
 	}

@@ -102,11 +102,8 @@ func expireGrants(s *state, t *turnRow) {
 	s.writes = slices.DeleteFunc(s.writes, func(w writeRow) bool { return w.turn == t.ID })
 	for lane := range lanes {
 		l := s.leases[lane]
-		if l == nil || l.Held() || s.open[lane] != nil || len(s.waiting[lane]) > 0 || slices.ContainsFunc(s.grants,
-			func(g *grantRow) bool { return g.Lane == lane }) {
-			continue
+		if l != nil && !l.Held() && s.open[lane] == nil && len(s.waiting[lane]) == 0 {
+			delete(s.leases, lane)
 		}
-		s.laneToken = max(s.laneToken, l.Token)
-		delete(s.leases, lane)
 	}
 }

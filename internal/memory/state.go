@@ -29,16 +29,14 @@ type state struct {
 
 	turns   []*turnRow // by id, from 1
 	leases  map[turnkeeper.Lane]*leaseRow
-	grants  []*grantRow // the grant log
-	granted int         // grants so far, with those that have expired
-	// laneToken is the highest token of all deleted leases: a new lane's tokens are higher.
-	laneToken int64
-	jobs      []*jobRow     // by id, from 1
-	calls     []*callJobRow // jobs of detached calls, by id, from 1
-	workers   map[turnkeeper.WorkerID]*presence.Heartbeat
-	present   map[turnkeeper.WorkerID]*Conn // worker processes that are connected
-	writes    []writeRow
-	drafts    map[turnkeeper.OutputID]*draft
+	grants  []*grantRow   // the grant log
+	granted int           // grants so far, with those that have expired: the token of the newest
+	jobs    []*jobRow     // by id, from 1
+	calls   []*callJobRow // jobs of detached calls, by id, from 1
+	workers map[turnkeeper.WorkerID]*presence.Heartbeat
+	present map[turnkeeper.WorkerID]*Conn // worker processes that are connected
+	writes  []writeRow
+	drafts  map[turnkeeper.OutputID]*draft
 
 	models models
 	levels levels

@@ -16,7 +16,7 @@ type Lane struct {
 	TurnID      *turnkeeper.TurnID   `json:"turn_id" doc:"open turn of the lane, which may wait without holding the lease"`
 	TurnState   turnkeeper.TurnState `json:"turn_state" schema:"orEmpty" doc:"state of the open turn; empty: no open turn"`
 	WorkerID    turnkeeper.WorkerID  `json:"worker_id"`
-	Token       int64                `json:"token"`
+	Token       int64                `json:"token" doc:"of the newest grant; 0: nothing runs there, and nothing has failed"`
 	GrantID     turnkeeper.GrantID   `json:"grant_id"`
 	GrantedAt   *time.Time           `json:"granted_at"`
 	Until       *time.Time           `json:"lease_until"`

@@ -62,8 +62,9 @@ func TestWhichMessagesAreReady(t *testing.T) {
 		case "leased": // only the lease has the grant, the turn does not
 			d.Finish(t, "done")
 			h.Exec(
-				`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
-				where lane = $1`, d.Grant.Lane, d.Grant.TurnID)
+				`insert into turnkeeper.leases (lane, agent, grant_id, turn_id, granted_at, lease_until)
+				values ($1, 'desk', gen_random_uuid(), $2, clock_timestamp(), clock_timestamp() + interval '1 h')`,
+				d.Grant.Lane, d.Grant.TurnID)
 		}
 	}
 	names := []string{
@@ -214,7 +215,8 @@ func TestWhichTurnsAreReady(t *testing.T) {
 		set := func(due, notBefore string) {
 			h.Exec("update turnkeeper.turns set due_at = statement_timestamp() + $2::interval where id = $1",
 				d.Grant.TurnID, due)
-			h.Exec("update turnkeeper.leases set not_before = statement_timestamp() + $2::interval where lane = $1",
+			h.Exec(
+				"insert into turnkeeper.leases (lane, agent, not_before) values ($1, 'desk', statement_timestamp() + $2::interval)",
 				d.Grant.Lane, notBefore)
 		}
 		switch name {
@@ -228,8 +230,9 @@ func TestWhichTurnsAreReady(t *testing.T) {
 			set("-1 s", "-1 s")
 		case "held":
 			h.Exec(
-				`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
-				where lane = $1`, d.Grant.Lane, d.Grant.TurnID)
+				`insert into turnkeeper.leases (lane, agent, grant_id, turn_id, granted_at, lease_until)
+				values ($1, 'desk', gen_random_uuid(), $2, clock_timestamp(), clock_timestamp() + interval '1 h')`,
+				d.Grant.Lane, d.Grant.TurnID)
 		}
 	}
 	// Turns of a held agent are ready only if they have waited for the agent's give_up_after.
@@ -524,6 +527,7 @@ func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
 	h.HeartBeat("w", 1, 0)
 	h.Submit("desk", "free", "x")
 	h.Lose(h.Dispatch("worker-1")[0])
+	h.Exec("insert into turnkeeper.leases (lane, agent) values ('desk/free', 'desk')")
 	h.Submit("clerk", "", "y")
 	h.Exec(
 		"insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', null)")

@@ -274,6 +274,7 @@ func (t *Tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snap
 	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
+	batch.Queue(dbsqlc.LockTick).QueryRow(func(row pgx.Row) error { return row.Scan(&locked) })
 	batch.Queue(dbsqlc.Snapshot, everything, held, granting.MaxWaiting, waiting,
 		t.look.passed).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.SnapshotRow])
@@ -294,7 +295,7 @@ func (t *Tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snap
 	if err := results.Close(); err != nil {
 		return granting.Snapshot{}, false, pg.Translate(err)
 	}
-	if everything && row.Locked {
+	if everything && locked {
 		t.store.floor.set(row)
 	}
 	t.store.floor.saw(row)
@@ -319,7 +320,7 @@ func (t *Tick) Snapshot(ctx context.Context, everything bool) (sit granting.Snap
 		Waiting: int(row.Waiting),
 		Aside:   row.Aside > 0, Retry: row.Retry,
 		Down: dbrow.Map(down, dbrow.DownModel),
-	}, row.Locked, nil
+	}, locked, nil
 }
 
 // newestOf returns the time of a lane's newest grant, for which the query has the epoch if there is none.

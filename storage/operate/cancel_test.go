@@ -102,7 +102,7 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 }
 
 // TestACancelledMessageHasATurn cancels one of several waiting messages. The message gets a closed
-// turn with the token of its lane. The others continue to wait.
+// turn without a token. The others continue to wait.
 func TestACancelledMessageHasATurn(t *testing.T) {
 	h := newEnv(t)
 	for range 2 {
@@ -127,7 +127,7 @@ func TestACancelledMessageHasATurn(t *testing.T) {
 		t.Errorf("rows changed (-want +got):\n%s", diff)
 	}
 	view, err := h.ViewTurn(t.Context(), done.Turn)
-	if err != nil || view.Turn.Token != 2 || view.Turn.Attempt != 1 ||
+	if err != nil || view.Turn.Token != 0 || view.Turn.Attempt != 1 ||
 		view.Message.State != turnkeeper.MessageCancelled || view.End == nil || view.End.Reason != "enough" {
 		t.Errorf("%+v, error %v", view, err)
 	}

@@ -137,6 +137,8 @@ func TestLanes(t *testing.T) {
 	for _, conversation := range []string{"runs", "runs", "lost"} {
 		h.Submit("desk", conversation, "next")
 	}
+	h.Submit("desk", "fresh", "x")
+	h.Exec("insert into turnkeeper.leases (lane, agent, failures) values ('desk/failed', 'desk', 2)")
 	for _, worker := range []turnkeeper.WorkerID{"worker-1", "worker-2", "worker-3"} {
 		h.HeartBeat(worker, 1, time.Hour)
 	}
@@ -144,7 +146,8 @@ func TestLanes(t *testing.T) {
 	const (
 		fetched = "desk/fetched: running turn 5 of worker-2, 0 wait"
 		runs    = "desk/runs: running turn 4 of worker-1, 2 wait, silent"
-		ended   = "desk/ended: turn 0, 0 wait"
+		failed  = "desk/failed: turn 0, 0 wait"
+		fresh   = "desk/fresh: turn 0, 1 wait"
 		queued  = "desk/lost: queued turn 3, 1 wait"
 		waits   = "desk/waits: waiting turn 2, 0 wait"
 	)
@@ -152,7 +155,7 @@ func TestLanes(t *testing.T) {
 		page operate.Page
 		want []string
 	}{
-		{operate.Page{}, []string{fetched, runs, ended, queued, waits}},
+		{operate.Page{}, []string{fetched, runs, failed, fresh, queued, waits}},
 		{operate.Page{Agent: "desk", Limit: 1, Cursor: 1}, []string{runs}},
 		{operate.Page{Agent: "clerk"}, nil},
 	} {

@@ -215,9 +215,10 @@ where p.state = 'failed' and (n.id is null and m.state = 'waiting' or n.dispatch
           and (a.closed_at is null or a.closed_at >= g.granted_at))
 
 -- promise: the grants of a lane do not overlap
-select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || b.token
-from turnkeeper.lease_log a join turnkeeper.lease_log b on b.lane = a.lane and b.token = a.token + 1
-where coalesce(a.ended_at, 'infinity') > b.granted_at
+select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || a.next
+from (select g.lane, g.token, g.ended_at, lead(g.token) over later as next, lead(g.granted_at) over later as next_at
+    from turnkeeper.lease_log g window later as (partition by g.lane order by g.token)) a
+where coalesce(a.ended_at, 'infinity') > a.next_at
 
 -- promise: a running turn holds its lane, and a held lane runs its turn
 select 'turn ' || coalesce(t.id, l.turn_id) || ' in lane ' || coalesce(t.lane, l.lane)
@@ -311,8 +312,6 @@ select what from (
     where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
     select 'turn ' || j.turn_id || ' write ' || j.n || ': its turn' from turnkeeper.journal j
     where not exists (select from turnkeeper.turns t where t.id = j.turn_id) union all
-    select 'grant ' || g.grant_id || ': its lane' from turnkeeper.ended_grants g
-    where not exists (select from turnkeeper.leases l where l.lane = g.lane) union all
     select 'reply ' || r.id || ': its message or turn' from turnkeeper.replies r
     where not exists (select from turnkeeper.messages m where m.id = r.message_id)
        or not exists (select from turnkeeper.turns t where t.id = r.turn_id)

@@ -1,12 +1,15 @@
+-- name: LockTick :one
+-- Takes the scheduler's lock if it is free. It is a statement of its own, the first of a tick: what the next one reads
+-- is what the tick before has left, and knows of what was changed before AwaitTick.
+select turnkeeper.try_scheduler_lock()::boolean;
+
 -- name: Snapshot :one
--- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless everything is set, it looks
--- only for what can be granted, and not at messages whose rank is before waiting_from (see oldest_waiting), nor at
--- leases that end before held_from: while a transaction is open, the indexes keep an entry of each that was there since
--- it began. For the same reason it reads the leases only once. The flags are hints that may be a tick old: the
--- statements that act on them check again. All transactions with an id before first_open have ended, and those with a
--- higher one than own_id (0: unknown) begin to write later.
-select turnkeeper.try_scheduler_lock()::boolean as locked,
-    clock_timestamp()::timestamptz as now,
+-- Returns what the tick has to do. Unless everything is set, it looks only for what can be granted, and not at messages
+-- whose rank is before waiting_from (see oldest_waiting), nor at leases that end before held_from: while a transaction
+-- is open, the indexes keep an entry of each that was there since it began. For the same reason it reads the leases
+-- only once. The flags are hints: the statements that act on them check again. All transactions
+-- with an id before first_open have ended, and those with a higher one than own_id (0: unknown) begin to write later.
+select clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1,
         8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
@@ -354,10 +357,10 @@ with ready as materialized (
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
-    insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval
-        from input i, clock, turnkeeper.settings s
-    on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
+    insert into turnkeeper.leases as l (lane, agent, grant_id, turn_id, granted_at, lease_until)
+    select i.lane, i.agent, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval
+        from input i, clock
+    on conflict (lane) do update set token = excluded.token, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until

@@ -178,7 +178,8 @@ func TestRetryInBackOff(t *testing.T) {
 	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
 	e.StartWorker()
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "The first.")), "succeeded", "none", 1)
-	e.Exec("update leases set not_before = clock_timestamp() + interval '100 s', failures = 2")
+	e.Exec(`insert into leases (lane, agent, not_before, failures)
+		values ('clerk', 'clerk', clock_timestamp() + interval '100 s', 2)`)
 	message := e.Enqueue("clerk", "Go.")
 	type retried struct {
 		MessageID int64 `json:"message_id"`

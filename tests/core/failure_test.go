@@ -65,7 +65,7 @@ func TestARefusedKeyKeepsTheMessage(t *testing.T) {
 	}
 	// a 401 is not retried within the turn, and the next turn asks with a request of the worker's own first
 	e.WantRequests(3)
-	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Failures != 0 || lanes[0].NotBefore != nil {
+	if lanes := env.Turnctl[[]lane](e, "lanes"); len(lanes) > 0 {
 		t.Errorf("success does not reset the backoff: %+v", lanes)
 	}
 }

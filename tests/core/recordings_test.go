@@ -153,6 +153,7 @@ func loadRecording(e *env.Env, file string) {
 	for _, table := range r.Tables {
 		insertRecorded(e, table)
 	}
+	e.Exec("select setval('turnkeeper.tokens', (select max(token) from lease_log))")
 	// its lease has ended, however new the recording is
 	e.Exec("update leases set granted_at = granted_at - interval '1 day', lease_until = lease_until - interval '1 day'")
 }

@@ -194,7 +194,7 @@ func TestAHeldLaneIsShown(t *testing.T) {
 	}
 	close(goOn)
 	e.TurnOf(message)
-	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Held {
-		t.Errorf("after the turn the lane is %+v", lanes[0])
+	if lanes := env.Turnctl[[]lane](e, "lanes"); len(lanes) > 0 {
+		t.Errorf("after the turn the lanes are %+v", lanes)
 	}
 }

@@ -19,14 +19,17 @@ func newClockEnv(t testing.TB) (*env.Env, *clockServer) {
 	c := newClockServer(t)
 	e := env.NewOn(t, c.url)
 	e.ClockStepped = true
+	e.Exec(`create table granted (lane text, token bigint, primary key (lane, token))`)
 	e.Exec(`create table regrants (lane text, token bigint)`)
 	e.Exec(`create function note_overlap() returns trigger language plpgsql as $$
 		begin
-			insert into turnkeeper.regrants select new.lane, old.token where not exists (
-				select from turnkeeper.ended_grants g where g.lane = new.lane and g.token = old.token);
+			insert into turnkeeper.regrants select e.lane, e.token from turnkeeper.granted e
+			where e.lane = new.lane and e.token <> new.token and not exists (
+				select from turnkeeper.ended_grants g where g.lane = e.lane and g.token = e.token);
+			insert into turnkeeper.granted values (new.lane, new.token) on conflict do nothing;
 			return null;
 		end $$`)
-	e.Exec(`create trigger overlap after update on leases for each row when (new.token <> old.token and old.token > 0)
+	e.Exec(`create trigger overlap after insert or update on leases for each row when (new.grant_id is not null)
 		execute function note_overlap()`)
 	return e, c
 }

@@ -31,7 +31,7 @@ var finishing = []struct{ table, write, when string }{
 	{"turns", "insert or update", "new.ended_at is not null"},
 	{"messages", "insert or update", "new.closed_at is not null"},
 	{"replies", "insert or update", "true"},
-	{"leases", "insert or update", "new.grant_id is null"},
+	{"leases", "delete", "true"},
 	{"ended_grants", "insert", "true"},
 	{"river_job", "delete", "true"},
 }

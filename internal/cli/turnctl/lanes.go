@@ -18,6 +18,8 @@ func lanesCommand(s *shell.Session) *cobra.Command {
 	var flags pageFlags
 	cmd := &cobra.Command{
 		Use: "lanes", Short: "List lanes with their holders and waiting messages", Args: cobra.NoArgs,
+		Long: `List lanes with their holders and waiting messages: those in which a turn is open, a message
+waits, or the newest turns have failed. Held lanes come first.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			page, err := flags.page()
 			if err != nil {
@@ -32,7 +34,7 @@ func lanesCommand(s *shell.Session) *cobra.Command {
 				}
 				return store.Lanes(ctx, page)
 			}
-			return list(s, cmd, look, views.OfLane, showLanes, "no lanes: the first turn of a lane creates it")
+			return list(s, cmd, look, views.OfLane, showLanes, "no lanes: nothing runs, waits or has failed in one")
 		},
 	}
 	flags.add(cmd, "")
@@ -42,7 +44,10 @@ func lanesCommand(s *shell.Session) *cobra.Command {
 func showLanes(s *term.Screen, c term.Clock, lanes []operate.LaneView) {
 	t := term.NewTable("LANE", "LEASE", ">TURN", ">WAITING", ">TOKEN", ">FAILURES", "NOT BEFORE", "WORKER", "WAITS")
 	for _, lane := range lanes {
-		l := lane.Lease
+		l, token := lane.Lease, ""
+		if l.Token != 0 {
+			token = fmt.Sprint(l.Token)
+		}
 		lease, turn := term.Cell{Text: "free", Tone: term.Dim}, "-"
 		if lane.OpenTurn != 0 {
 			turn = fmt.Sprint(lane.OpenTurn)
@@ -58,7 +63,7 @@ func showLanes(s *term.Screen, c term.Clock, lanes []operate.LaneView) {
 				lease = term.Cell{Text: "held, " + words.SilentFor(*lane.Silence), Tone: term.Bad}
 			}
 		}
-		t.Add(string(l.Lane), lease, turn, term.Thousands(int64(lane.Waiting)), fmt.Sprint(l.Token),
+		t.Add(string(l.Lane), lease, turn, term.Thousands(int64(lane.Waiting)), term.OrDash(token),
 			fmt.Sprint(l.Failures),
 			c.At(l.NotBefore), term.OrDash(string(l.WorkerID)), term.OrDash(waiting.Notes(c.Ago, lane.Waits,
 				lane.Outside)))

@@ -36,9 +36,8 @@ interrupt and repeat it. --dry-run only counts.
 
 It deletes the notes of a --user, and of a --conversation without one, because their
 keys have the name; all others of the agent only with --notes. It keeps agents, their
-definitions and schedules, the leases of lanes in use, daily spend, and tokens that are
-bound to a user, which it names. Tokens of new leases keep
-growing. The idempotency key of a deleted message can be used again.
+definitions and schedules, lanes in use, daily spend, and API tokens that are bound to
+a user, which it names. The idempotency key of a deleted message can be used again.
 
 ` + shell.ExitHelp,
 		Example: `  turnctl purge --older-than 720h --dry-run

@@ -342,26 +342,41 @@ func (q *Queries) LatestTurn(ctx context.Context, agent string) (int64, error) {
 }
 
 const ListLanes = `-- name: ListLanes :many
-select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, l.waits_for, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
+with recursive waiting as ( -- from lane to lane: thousands of messages may wait in one
+    (select m.lane, m.agent, m.held from turnkeeper.messages m where m.state = 'waiting'
+     order by m.lane, m.rank, m.id limit 1)
+    union all
+    select n.lane, n.agent, n.held
+    from waiting, lateral (select m.lane, m.agent, m.held from turnkeeper.messages m
+        where m.state = 'waiting' and m.lane > waiting.lane order by m.lane, m.rank, m.id limit 1) n
+), lanes as (
+    select lane, agent from turnkeeper.leases
+    union select lane, agent from waiting where not held
+    union select coalesce(home_lane, lane), agent from turnkeeper.turns where ended_at is null
+)
+select n.lane::text as lane, n.agent::text as agent, coalesce(l.token, 0)::bigint as token, l.grant_id, l.turn_id,
+    l.granted_at, l.lease_until, coalesce(l.failures, 0)::integer as failures, l.not_before,
+    coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
-    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+    (select count(*) from (select from turnkeeper.messages m where m.lane = n.lane and m.state = 'waiting'
         limit 10000) w)::bigint as waiting,
     coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m
-        where m.lane = l.lane and m.state = 'waiting'
+        where m.lane = n.lane and m.state = 'waiting'
         order by m.rank, m.id limit 1), 0)::bigint as head,
-    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null
+    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = n.lane and p.ended_at is null
         order by p.id limit 1), 0)::bigint as outside,
     h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
-from turnkeeper.leases l
+from lanes n
+left join turnkeeper.leases l on l.lane = n.lane
 left join turnkeeper.turns t on t.id = l.turn_id
-left join turnkeeper.turns o on o.lane = l.lane and o.ended_at is null
+left join turnkeeper.turns o on o.lane = n.lane and o.ended_at is null
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''),
     j.attempted_by[array_upper(j.attempted_by, 1)])
-where ($1::text = '' or l.agent = $1)
-order by l.grant_id is null, l.lane limit $3 offset $2
+where ($1::text = '' or n.agent = $1)
+order by l.grant_id is null, n.lane limit $3 offset $2
 `
 
 type ListLanesRow struct {
@@ -374,7 +389,6 @@ type ListLanesRow struct {
 	LeaseUntil    *time.Time
 	Failures      int32
 	NotBefore     *time.Time
-	WaitsFor      []string
 	RemainingMs   int64
 	Holder        string
 	TurnState     string
@@ -388,6 +402,7 @@ type ListLanesRow struct {
 	SilentMs      int64
 }
 
+// The lanes in which something runs, waits or pauses: those that are held first, then by name.
 func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRows int32) ([]ListLanesRow, error) {
 	rows, err := q.db.Query(ctx, ListLanes, agent, skip, maxRows)
 	if err != nil {
@@ -407,7 +422,6 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 			&i.LeaseUntil,
 			&i.Failures,
 			&i.NotBefore,
-			&i.WaitsFor,
 			&i.RemainingMs,
 			&i.Holder,
 			&i.TurnState,

@@ -331,7 +331,6 @@ type TurnkeeperSetting struct {
 	HoldUntil            *time.Time
 	HoldReason           *string
 	SilenceFrom          *time.Time
-	LaneToken            int64
 }
 
 type TurnkeeperTurnsNow struct {

@@ -364,10 +364,10 @@ with ready as materialized (
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
-    insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $14::interval
-        from input i, clock, turnkeeper.settings s
-    on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
+    insert into turnkeeper.leases as l (lane, agent, grant_id, turn_id, granted_at, lease_until)
+    select i.lane, i.agent, i.grant_id, i.turn_id, clock.at, clock.at + $14::interval
+        from input i, clock
+    on conflict (lane) do update set token = excluded.token, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until
@@ -492,6 +492,19 @@ func (q *Queries) ListAside(ctx context.Context) ([]TurnkeeperSetAside, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const LockTick = `-- name: LockTick :one
+select turnkeeper.try_scheduler_lock()::boolean
+`
+
+// Takes the scheduler's lock if it is free. It is a statement of its own, the first of a tick: what the next one reads
+// is what the tick before has left, and knows of what was changed before AwaitTick.
+func (q *Queries) LockTick(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, LockTick)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const Losses = `-- name: Losses :many
@@ -1053,7 +1066,7 @@ func (q *Queries) SetMaxSenderPriority(ctx context.Context, priority int32) erro
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, kept_for, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
+select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, kept_for, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -1074,14 +1087,12 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.HoldUntil,
 		&i.HoldReason,
 		&i.SilenceFrom,
-		&i.LaneToken,
 	)
 	return i, err
 }
 
 const Snapshot = `-- name: Snapshot :one
-select turnkeeper.try_scheduler_lock()::boolean as locked,
-    clock_timestamp()::timestamptz as now,
+select clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1,
         8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
@@ -1159,7 +1170,6 @@ type SnapshotParams struct {
 }
 
 type SnapshotRow struct {
-	Locked               bool
 	Now                  time.Time
 	CurrentTimeline      string
 	PollInterval         *time.Duration
@@ -1193,12 +1203,11 @@ type SnapshotRow struct {
 	TookUs               int64
 }
 
-// Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless everything is set, it looks
-// only for what can be granted, and not at messages whose rank is before waiting_from (see oldest_waiting), nor at
-// leases that end before held_from: while a transaction is open, the indexes keep an entry of each that was there since
-// it began. For the same reason it reads the leases only once. The flags are hints that may be a tick old: the
-// statements that act on them check again. All transactions with an id before first_open have ended, and those with a
-// higher one than own_id (0: unknown) begin to write later.
+// Returns what the tick has to do. Unless everything is set, it looks only for what can be granted, and not at messages
+// whose rank is before waiting_from (see oldest_waiting), nor at leases that end before held_from: while a transaction
+// is open, the indexes keep an entry of each that was there since it began. For the same reason it reads the leases
+// only once. The flags are hints: the statements that act on them check again. All transactions
+// with an id before first_open have ended, and those with a higher one than own_id (0: unknown) begin to write later.
 func (q *Queries) Snapshot(ctx context.Context, arg SnapshotParams) (SnapshotRow, error) {
 	row := q.db.QueryRow(ctx, Snapshot,
 		arg.Everything,
@@ -1209,7 +1218,6 @@ func (q *Queries) Snapshot(ctx context.Context, arg SnapshotParams) (SnapshotRow
 	)
 	var i SnapshotRow
 	err := row.Scan(
-		&i.Locked,
 		&i.Now,
 		&i.CurrentTimeline,
 		&i.PollInterval,

@@ -320,7 +320,7 @@ insert into turnkeeper.river_job (id, state, attempt, max_attempts, attempted_at
     (542, 'running', 1, 1, at('-6 min'), at('-83 min'), null, at('-86 min'), 1, '{"turn_id": 204, "round": 1, "ordinal": 2}', '{w4}', 'DetachedCall', 'detached_long', '{}'),
     (544, 'running', 2, 3, at('-14 min'), at('-76 min'), null, at('-77 min'), 1, '{"turn_id": 207, "round": 1, "ordinal": 3}', '{w1,w3}', 'DetachedCall', 'detached_walk', '{}');
 update turnkeeper.settings set max_message_bytes = 70001, max_sender_priority = 9, poll_interval = '7 s', max_dispatches_per_tick = 77, kept_for = '31 days',
-    last_tick_at = at('-1 min'), timeline = 'AB', server_started = at('-1000 min'), silence_from = at('-1001 min'), lane_token = 20;
+    last_tick_at = at('-1 min'), timeline = 'AB', server_started = at('-1000 min'), silence_from = at('-1001 min');
 
 -- So that no statement finds rows in the order of their ids by chance.
 update turnkeeper.messages set body = body where id in (101, 104, 109, 113);
