@@ -1,5 +1,6 @@
 drop view turnkeeper.my_messages;
 drop trigger pause_ends on turnkeeper.leases;
+drop trigger pause_goes on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
 drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.waiting_turns,
     turnkeeper.turn_waits, turnkeeper.deferred_for, turnkeeper.turn_holder,

@@ -570,13 +570,15 @@ create function turnkeeper.pause_ends() returns trigger language plpgsql as $$
 begin
     update turnkeeper.messages m set queue_rank = turnkeeper.rank_from_now(m) where m.id in (
         select q.id from turnkeeper.messages q where q.state = 'waiting' and q.queue_rank is not null
-            and q.lane = new.lane and turnkeeper.backs_off(q.queue_rank, q.priority) for no key update skip locked);
+            and q.lane = old.lane and turnkeeper.backs_off(q.queue_rank, q.priority) for no key update skip locked);
     return null;
 end $$;
 create trigger pause_ends after update of not_before on turnkeeper.leases
     for each row when (old.not_before > clock_timestamp()
         and (new.not_before is null or new.not_before < old.not_before))
     execute function turnkeeper.pause_ends();
+create trigger pause_goes after delete on turnkeeper.leases
+    for each row when (old.not_before > clock_timestamp()) execute function turnkeeper.pause_ends();
 
 -- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of
 -- sub-agents are not.

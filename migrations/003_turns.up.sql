@@ -883,11 +883,9 @@ create type turnkeeper.dispatch_end as (
     job            bigint    -- River's job to delete; 0: the turn has none, or the caller closes it
 );
 
--- Whether the row of a lane goes when a dispatch ends in a state: neither failures in a row nor a pause are left to
--- remember. The pause of a lane that goes on is ended by an update, which makes its messages due: see pause_ends.
-create function turnkeeper.lease_goes(p_state text, p_failures integer, p_not_before timestamptz) returns boolean
-stable language sql return coalesce(p_not_before <= statement_timestamp(), true)
-    and (p_state in ('succeeded', 'degraded') or p_state <> 'failed' and p_failures = 0);
+-- Whether the row of a lane goes when a dispatch ends in a state: no failures in a row are left to remember.
+create function turnkeeper.lease_goes(p_state text, p_failures integer) returns boolean immutable language sql
+return p_state in ('succeeded', 'degraded') or p_state <> 'failed' and p_failures = 0;
 
 -- End dispatches: everything that must be committed together with the replies. The turns' rows are locked: by the fence
 -- (append_many), by the caller, or the caller is the scheduler. No two elements have the same turn. No end is recorded
@@ -963,22 +961,20 @@ begin
         from closed c where c.reply <> ''
     ), kept as (
         update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
-            failures = case when e.state = 'failed' then l.failures + 1
-                            when e.state in ('succeeded', 'degraded') then 0 else l.failures end,
-            not_before = case when e.state = 'failed' then clock_timestamp() + e.lane_backoff
-                              when e.state in ('succeeded', 'degraded') then null else l.not_before end
+            failures = l.failures + (e.state = 'failed')::integer,
+            not_before = case when e.state = 'failed' then clock_timestamp() + e.lane_backoff else l.not_before end
         from ending e
         -- "=" would let Postgres look in the index of held leases
         where l.lane = e.lane and l.lane = any(array(select lane from ending))
           and l.grant_id is not distinct from e.grant_id
-          and not turnkeeper.lease_goes(e.state, l.failures, l.not_before)
+          and not turnkeeper.lease_goes(e.state, l.failures)
           and (select count(*) from closed) is not null -- the messages first
         returning e.turn
     ), gone as (
         delete from turnkeeper.leases l using ending e
         where l.lane = e.lane and l.lane = any(array(select lane from ending))
           and l.grant_id is not distinct from e.grant_id
-          and turnkeeper.lease_goes(e.state, l.failures, l.not_before)
+          and turnkeeper.lease_goes(e.state, l.failures)
           and (select count(*) from closed) is not null
         returning e.turn
     ), freed as (

@@ -143,7 +143,7 @@ func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Du
 	default:
 	}
 	delete(s.state.held, l.Lane)
-	if l.Failures == 0 && l.NotBefore.IsZero() {
+	if l.Failures == 0 {
 		delete(s.state.leases, l.Lane)
 	}
 }

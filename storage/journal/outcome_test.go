@@ -199,7 +199,7 @@ func TestOutcomes(t *testing.T) {
 			c.want.LogEnded = true
 			got := h.after(d)
 			kept := storagetest.One[bool](h,
-				"select not_before is not distinct from timestamptz '2100-01-01' from turnkeeper.leases where lane = $1", d.Grant.Lane)
+				"select exists (select from turnkeeper.leases where lane = $1 and not_before = timestamptz '2100-01-01')", d.Grant.Lane)
 			if kept {
 				got.LaneWaits = 0
 			}
@@ -468,6 +468,55 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	if err != nil || len(turns) != 2 || turns[0].State != turnkeeper.TurnFailed ||
 		turns[1].State != turnkeeper.TurnSucceeded {
 		t.Errorf("turns %+v, error %v", turns, err)
+	}
+}
+
+// A dispatch ends while another session ends the pause of its lane. It can be there only since the clock was set back:
+// a lane that pauses is not granted.
+func TestAnEndMeetsTheEndOfAPause(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("first")
+	h.Submit("clerk", "", "second")
+	h.Exec("update turnkeeper.leases set failures = 2, not_before = now() + interval '1 hour'")
+	h.Exec("update turnkeeper.messages set queue_rank = now() + interval '1 hour' where state = 'waiting'")
+	resume, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resume.Rollback(context.Background()) }()
+	if _, err := resume.Exec(t.Context(), "update turnkeeper.leases set not_before = null"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded,
+			StopReason: turnkeeper.StopNone, Reply: "done"}}, storagetest.Answered)
+	}()
+	h.AwaitLockWaits(1)
+	if err := resume.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.leases"); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+	if next := h.Dispatch("w"); len(next) != 1 || next[0].Record.Message.Body != "second" {
+		t.Errorf("dispatched %+v", next)
+	}
+}
+
+// The message behind a turn that succeeds is due although its lane pauses, as after the clock was set back.
+func TestAnEndEndsThePauseOfItsLane(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("first")
+	h.Submit("clerk", "", "second")
+	h.Exec("update turnkeeper.leases set failures = 2, not_before = now() + interval '1 hour'")
+	h.Exec("update turnkeeper.messages set queue_rank = now() + interval '1 hour' where state = 'waiting'")
+	d.Finish(t, "done")
+	if next := h.Dispatch("w"); len(next) != 1 || next[0].Record.Message.Body != "second" {
+		t.Errorf("dispatched %+v", next)
 	}
 }
 

@@ -21,8 +21,8 @@ func schedulerCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "scheduler", Short: "Show, pause or tune the scheduler", Args: cobra.NoArgs,
 		Long: `Show, pause or tune the scheduler of this database. A paused scheduler grants no
-turns; running turns continue, and messages are accepted. Changes persist over
-restarts.`,
+turns; running turns continue, and messages are accepted. pause returns when the tick
+in progress has ended: nothing is granted after that. Changes persist over restarts.`,
 		Example: `  turnctl scheduler pause "the provider is down"
   turnctl scheduler resume
   turnctl scheduler set --poll-interval 2s --max-dispatches 50`,
