@@ -27,7 +27,8 @@ type LaneView struct {
 
 // Lanes lists lanes, held ones first. The cursor is the number of lanes to skip.
 func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
-	rows, err := s.db.Q.ListLanes(ctx, p.Agent, int32(min(p.Cursor, maxSkip)), p.limit()) //nolint:gosec // bounded
+	skip := int32(min(p.Cursor, maxSkip)) //nolint:gosec // bounded
+	rows, err := s.db.Q.ListLanes(ctx, p.Agent, skip, p.limit(), skip+p.limit())
 	if err != nil {
 		return nil, pg.Translate(err)
 	}

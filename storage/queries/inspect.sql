@@ -34,16 +34,19 @@ where g.turn_id = @turn_id order by g.token;
 
 -- name: ListLanes :many
 -- The lanes in which something runs, waits or pauses: those that are held first, then by name.
-with recursive waiting as ( -- from lane to lane: thousands of messages may wait in one
+with recursive waiting as ( -- from lane to lane, by name: thousands of messages may wait in one
     (select m.lane, m.agent, m.held from turnkeeper.messages m where m.state = 'waiting'
      order by m.lane, m.rank, m.id limit 1)
     union all
     select n.lane, n.agent, n.held
     from waiting, lateral (select m.lane, m.agent, m.held from turnkeeper.messages m
         where m.state = 'waiting' and m.lane > waiting.lane order by m.lane, m.rank, m.id limit 1) n
+), heads as ( -- the first ones: those of the page and before it
+    select w.lane, w.agent from waiting w where not w.held and (@agent::text = '' or w.agent = @agent)
+    limit @first
 ), lanes as (
     select lane, agent from turnkeeper.leases
-    union select lane, agent from waiting where not held
+    union select lane, agent from heads
     union select coalesce(home_lane, lane), agent from turnkeeper.turns where ended_at is null
 )
 select n.lane::text as lane, n.agent::text as agent, coalesce(l.token, 0)::bigint as token, l.grant_id, l.turn_id,

@@ -342,16 +342,19 @@ func (q *Queries) LatestTurn(ctx context.Context, agent string) (int64, error) {
 }
 
 const ListLanes = `-- name: ListLanes :many
-with recursive waiting as ( -- from lane to lane: thousands of messages may wait in one
+with recursive waiting as ( -- from lane to lane, by name: thousands of messages may wait in one
     (select m.lane, m.agent, m.held from turnkeeper.messages m where m.state = 'waiting'
      order by m.lane, m.rank, m.id limit 1)
     union all
     select n.lane, n.agent, n.held
     from waiting, lateral (select m.lane, m.agent, m.held from turnkeeper.messages m
         where m.state = 'waiting' and m.lane > waiting.lane order by m.lane, m.rank, m.id limit 1) n
+), heads as ( -- the first ones: those of the page and before it
+    select w.lane, w.agent from waiting w where not w.held and ($1::text = '' or w.agent = $1)
+    limit $4
 ), lanes as (
     select lane, agent from turnkeeper.leases
-    union select lane, agent from waiting where not held
+    union select lane, agent from heads
     union select coalesce(home_lane, lane), agent from turnkeeper.turns where ended_at is null
 )
 select n.lane::text as lane, n.agent::text as agent, coalesce(l.token, 0)::bigint as token, l.grant_id, l.turn_id,
@@ -403,8 +406,13 @@ type ListLanesRow struct {
 }
 
 // The lanes in which something runs, waits or pauses: those that are held first, then by name.
-func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRows int32) ([]ListLanesRow, error) {
-	rows, err := q.db.Query(ctx, ListLanes, agent, skip, maxRows)
+func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRows int32, first int32) ([]ListLanesRow, error) {
+	rows, err := q.db.Query(ctx, ListLanes,
+		agent,
+		skip,
+		maxRows,
+		first,
+	)
 	if err != nil {
 		return nil, err
 	}
