@@ -77,7 +77,7 @@ func (s *site) wantPromises(t *testing.T) {
 
 // TestBlockers checks that a tick grants what has no blocker.
 func TestBlockers(t *testing.T) {
-	storesuite.Walks(t, openDoor, testrun.Count(3, 20), 40)
+	storesuite.Walks(t, openAnother, testrun.Count(3, 20), 40)
 }
 
 // A door implements storesuite.Store with a site.

@@ -67,7 +67,8 @@ create type turnkeeper.journal_write as (
     blocks             integer[],
     data               text[],
     round              integer,   -- 0: it has no answer
-    answer             text,      -- this and the next seven: as the columns of the table journal; empty: null
+    answer             text,      -- this and the next seven: as the columns of the table journal; empty: null, but for
+                                  -- the two texts of an answer
     calls              text,
     text               text,
     reasoning          text,

@@ -75,7 +75,7 @@ func copyTurns(ctx context.Context, conn *pgx.Conn, n int, conversation string, 
 	newTurn, newMessage := fmt.Sprintf("%d + 1 + i", lastTurn), fmt.Sprintf("%d + 1 + i", lastMessage)
 	values := map[string]string{ // of the columns that differ; those of one table have its name
 		"turns.id": newTurn, "turn_id": newTurn, "messages.id": newMessage, "message_id": newMessage,
-		"token":        newTurn, // unique in each lane, and higher than before
+		"token":        newTurn, // higher than all before
 		"conversation": conversation, "lane": fmt.Sprintf("'%s/' || %s", benchAgent, conversation),
 		"grant_id": "case when x.grant_id is not null then gen_random_uuid() end", "write_id": "gen_random_uuid()",
 		"outputs.id": "x.id || '-' || i", "output_id": "x.output_id || '-' || i",
@@ -90,11 +90,9 @@ func copyTurns(ctx context.Context, conn *pgx.Conn, n int, conversation string, 
 			}
 		}
 	}
-	_, err = conn.Exec(ctx, fmt.Sprintf(`insert into turnkeeper.leases (lane, agent, token)
-			select lane, agent, max(token) from turnkeeper.turns where id > %d group by lane, agent
-			on conflict (lane) do update set token = excluded.token;
+	_, err = conn.Exec(ctx, `select setval('turnkeeper.tokens', max(token)) from turnkeeper.turns;
 		select setval(pg_get_serial_sequence('turnkeeper.turns', 'id'), max(id)) from turnkeeper.turns;
-		select setval(pg_get_serial_sequence('turnkeeper.messages', 'id'), max(id)) from turnkeeper.messages`, lastTurn), pgx.QueryExecModeSimpleProtocol)
+		select setval(pg_get_serial_sequence('turnkeeper.messages', 'id'), max(id)) from turnkeeper.messages`, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

@@ -24,6 +24,7 @@ import (
 func Walks(t *testing.T, open func(t *testing.T) Store, seeds, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			var w *walk
 			for range 3 {
 				w = newWalk(t, open(t), seed)

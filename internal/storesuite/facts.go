@@ -59,7 +59,11 @@ var named = map[reflect.Type]string{
 	reflect.TypeFor[turnkeeper.JobID]():   "j", reflect.TypeFor[turnkeeper.ReplyID](): "r",
 	reflect.TypeFor[asks.ID]():         "ask",
 	reflect.TypeFor[turnlog.ClaimID](): "claim",
+	reflect.TypeFor[token]():           "token ",
 }
+
+// A token is that of a grant. A grant that is undone may leave a gap in the sequence of tokens.
+type token int64
 
 // name returns the name of an id: m3 is the third message that was read.
 func (f *facts) name(id any) string {
@@ -121,6 +125,9 @@ func (f *facts) walk(path string, v reflect.Value) {
 	case []byte:
 		f.put(path, hex.EncodeToString(value), 0)
 		return
+	}
+	if strings.HasSuffix(path, ".Token") && v.Kind() == reflect.Int64 {
+		v = reflect.ValueOf(token(v.Int()))
 	}
 	if _, ok := named[v.Type()]; ok {
 		f.put(path, f.name(v.Interface()), 0)
