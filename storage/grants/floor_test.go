@@ -49,10 +49,8 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 			"@lanes", "'{desk/1,desk/2}'", "@grants", "array[gen_random_uuid(), gen_random_uuid()]"),
 	}
 	before := map[string]int{}
-	for range 2 { // the first reads the catalogue too
-		for name, sql := range statements {
-			before[name] = h.Explain(sql).Pages()
-		}
+	for name, sql := range statements {
+		before[name] = storagetest.ExplainWithin(h.DB, 0, sql).Pages()
 	}
 	for range 5 {
 		h.Exec(`insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
@@ -61,7 +59,7 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 		h.Exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null")
 	}
 	for name, sql := range statements {
-		more := h.Explain(sql).Pages() - before[name]
+		more := storagetest.ExplainWithin(h.DB, before[name]+50, sql).Pages() - before[name]
 		// a full look shows that the entries are there
 		if full := name == "a full look"; full && more < 100 || !full && more > 50 {
 			t.Errorf("%s reads %d pages more than without grants", name, more)

@@ -175,7 +175,7 @@ func TestLossesUseIndexes(t *testing.T) {
 			h.Exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.ended_grants")
 		}
 		for _, n := range []int{1, 100} {
-			plan := h.Explain(query(t, "scheduler.sql", "Losses",
+			plan := storagetest.ExplainWithin(h.DB, 200+20*n, query(t, "scheduler.sql", "Losses",
 				"@turns", fmt.Sprintf("array(select generate_series(50, %d * 50, 50))", n),
 				"@workers", fmt.Sprintf("array_fill('w1'::text, array[%d])", n)))
 			plan.Walk(func(p storagetest.Plan) {

@@ -166,13 +166,16 @@ func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
 	if past("new") || !past("main7") {
 		t.Errorf("a new conversation has a past: %v, an old one: %v", past("new"), past("main7"))
 	}
-	var plan string
-	if err := conn.QueryRow(t.Context(),
-		"explain (analyze, buffers, format json) select turnkeeper.has_past('desk', '', 'new', 1000000)").Scan(
-		&plan); err != nil {
-		t.Fatal(err)
-	}
-	if pages := storagetest.ParsePlan(t, plan).Pages(); pages > 10 {
+	const most = 10
+	plan := storagetest.Within(most, func() storagetest.Plan {
+		var text string
+		if err := conn.QueryRow(t.Context(), "explain (analyze, buffers, format json) "+
+			"select turnkeeper.has_past('desk', '', 'new', 1000000)").Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		return storagetest.ParsePlan(t, text)
+	})
+	if pages := plan.Pages(); pages > most {
 		t.Errorf("it read %d pages", pages)
 	}
 }

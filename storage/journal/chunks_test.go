@@ -131,7 +131,7 @@ func TestAPartIsReadFromItsChunks(t *testing.T) {
 		"the description": {0, 0, 0, 50},
 		"all of it":       {0, turnkeeper.MaxOutputBytes, 1000, 10_000},
 	} {
-		plan := h.Explain(bind(dbsqlc.ReadOutput, c.from, c.take, "large", turn))
+		plan := storagetest.ExplainWithin(h.DB, c.pages, bind(dbsqlc.ReadOutput, c.from, c.take, "large", turn))
 		read := 0.0
 		plan.Walk(func(n storagetest.Plan) {
 			if n.Relation == "output_chunks" && n.Type != "Index Only Scan" {

@@ -206,7 +206,7 @@ func TestSearchesUseIndexes(t *testing.T) {
 		"a time":          {[]string{"MessageNear", "TurnNear"}, find("", "", "", ""), 100},
 	} {
 		for _, name2 := range c.queries {
-			plan := h.explainUnknowing(name2, c.values)
+			plan := storagetest.Within(c.pages, func() storagetest.Plan { return h.explainUnknowing(name2, c.values) })
 			scanned := 0.0
 			plan.Walk(func(n storagetest.Plan) {
 				if n.Type == "Seq Scan" && n.Rows*n.Loops > 0 {

@@ -38,6 +38,21 @@ func (db *DB) Explain(sql string) Plan {
 	return ParsePlan(db.T, One[string](db, "explain (analyze, buffers, format json) "+sql))
 }
 
+// ExplainWithin is db.Explain for a statement that should read at most so many pages: see Within.
+func ExplainWithin(db *DB, pages int, sql string) Plan {
+	db.T.Helper()
+	return Within(pages, func() Plan { return db.Explain(sql) })
+}
+
+// Within explains a statement, and explains it once more if it read more than so many pages: the session may have had
+// to read the catalogs, because it is new or because changes in other databases emptied its cache.
+func Within(pages int, explain func() Plan) Plan {
+	if plan := explain(); plan.Pages() <= pages {
+		return plan
+	}
+	return explain()
+}
+
 // ParsePlan reads the output of EXPLAIN in the format JSON.
 func ParsePlan(t testing.TB, text string) Plan {
 	t.Helper()
