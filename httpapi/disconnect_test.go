@@ -12,12 +12,14 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/storage"
 )
 
-// late is a store whose Accept blocks until its caller is gone.
+// late is a store whose AcceptFrom blocks until its caller is gone.
 type late struct{ httpapi.Store }
 
-func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.MessageID, bool, error) {
+func (late) AcceptFrom(ctx context.Context, _ storage.Sender,
+	_ turnkeeper.Submission) (turnkeeper.MessageID, bool, error) {
 	<-ctx.Done()
 	return 0, false, context.Cause(ctx)
 }
