@@ -131,8 +131,7 @@ type reusable struct {
 	name, prepare string
 	client        Client
 	admin         *pgx.Conn // empties the tables
-	schema        string    // what schemaState returned when it was new
-	empty         string    // statements that make tables and sequences what they were then
+	state         string    // what schemaState returned when it was new
 }
 
 func (s *server) newReusable(ctx context.Context, prepare string,
@@ -166,22 +165,44 @@ func (s *server) newReusable(ctx context.Context, prepare string,
 	if r.client, err = open(s.urlOf(name)); err != nil {
 		return nil, err
 	}
-	if r.empty, err = r.emptying(ctx); err != nil {
+	if err = r.prepareReset(ctx); err != nil {
 		return nil, err
 	}
-	r.schema, err = r.schemaState(ctx)
+	r.state, err = r.schemaState(ctx)
 	return r, err
 }
 
+// prepareReset makes a function that makes tables and sequences what they are now, whose statements the session plans
+// once, and an event trigger that counts changes of the schema.
+func (r *reusable) prepareReset(ctx context.Context) error {
+	statements, err := r.emptying(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.admin.Exec(ctx, `create schema reuse;
+		create sequence reuse.changes;
+		create function reuse.note() returns event_trigger language plpgsql security definer as $$
+		begin
+			perform nextval('reuse.changes');
+		end $$;
+		create event trigger note_changes on ddl_command_end execute function reuse.note();
+		alter event trigger note_changes enable always; -- for sessions without triggers
+		select nextval('reuse.changes'); -- from now on each change is seen in its last value
+		create function pg_temp.empty() returns void language plpgsql as $empty$
+		begin
+			`+strings.Join(statements, ";\n")+`;
+		end $empty$`)
+	return err
+}
+
 // emptying returns a statement for each table and sequence.
-func (r *reusable) emptying(ctx context.Context) (string, error) {
+func (r *reusable) emptying(ctx context.Context) (statements []string, err error) {
 	rows, _ := r.admin.Query(ctx,
 		"select oid::regclass::text from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind in ('r', 'p')")
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var statements []string
 	for _, table := range tables {
 		statements = append(statements, "delete from "+table)
 		var refill string // few tables have rows in a new database
@@ -189,31 +210,26 @@ func (r *reusable) emptying(ctx context.Context) (string, error) {
 			format('insert into %[1]s select * from jsonb_populate_recordset(null::%[1]s, %%L)', jsonb_agg(to_jsonb(t))) end
 			from %[1]s t`, table)).Scan(&refill)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if refill != "" {
 			statements = append(statements, refill)
 		}
 	}
 	rows, _ = r.admin.Query(ctx,
-		"select format('select setval(%L, %s, false)', seqrelid::regclass, seqstart) from pg_sequence")
+		`select format('perform setval(%L, %s, false)', seqrelid::regclass, seqstart) from pg_sequence
+		where seqrelid in (select oid from pg_class where relnamespace = 'turnkeeper'::regnamespace)`)
 	sequences, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return strings.Join(append(statements, sequences...), "; "), err
+	return append(statements, sequences...), err
 }
 
-// schemaState returns a text that changes when something in the catalogs is added, changed or removed, and when tables
-// are vacuumed or analyzed.
+// schemaState returns a text that changes when the schema or a setting of the database is changed, and when tables are
+// vacuumed or analyzed.
 func (r *reusable) schemaState(ctx context.Context) (state string, err error) {
-	var parts []string
-	for _, catalog := range []string{
-		"attrdef", "attribute", "class", "constraint", "event_trigger", "extension", "index", "namespace", "policy",
-		"proc", "rewrite", "statistic", "trigger", "type",
-		"db_role_setting where setdatabase = (select oid from pg_database where datname = current_database())",
-	} {
-		parts = append(parts, "(select (count(*), max(xmin::text::bigint))::text from pg_"+catalog+")")
-	}
-	parts = append(parts, "(select sum(reltuples) from pg_class)") // vacuum changes them
-	err = r.admin.QueryRow(ctx, "select concat_ws(' ', "+strings.Join(parts, ", ")+")").Scan(&state)
+	err = r.admin.QueryRow(ctx, `select concat_ws(' ', (select last_value from reuse.changes),
+		(select sum(reltuples) from pg_class), -- vacuum changes them
+		(select (count(*), max(xmin::text::bigint))::text from pg_db_role_setting
+			where setdatabase = (select oid from pg_database where datname = current_database())))`).Scan(&state)
 	return state, err
 }
 
@@ -230,13 +246,11 @@ func (r *reusable) reset(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := r.admin.Exec(ctx, r.empty); err != nil {
-		return err
+	if state, err := r.schemaState(ctx); err != nil || state != r.state {
+		return errors.Join(fmt.Errorf("its schema was changed from %s to %s", r.state, state), err)
 	}
-	if state, err := r.schemaState(ctx); err != nil || state != r.schema {
-		return errors.Join(fmt.Errorf("its schema was changed from %s to %s", r.schema, state), err)
-	}
-	return nil
+	_, err := r.admin.Exec(ctx, "select pg_temp.empty()")
+	return err
 }
 
 // resetSessions undoes the settings that the test made in the sessions of a pool, but for their names.

@@ -97,10 +97,10 @@ func (s suite) Run() int {
 
 // StartServer starts a server for tests in a folder. Its data does not survive a crash. It plans no parallel queries:
 // Check would start two processes for the few rows of a table that was never analyzed. Servers that tests have for
-// themselves do.
+// themselves do. It loads PL/pgSQL once, and not in each of the many sessions.
 func StartServer(ctx context.Context, dir string) (*pgdev.Server, error) {
 	return pgdev.Open(ctx, pgdev.Options{Dir: dir, Quick: true, Settings: map[string]string{
-		"max_connections": "1000", "max_parallel_workers_per_gather": "0",
+		"max_connections": "1000", "max_parallel_workers_per_gather": "0", "shared_preload_libraries": "plpgsql",
 	}})
 }
 
