@@ -32,29 +32,33 @@ const checkTimeout = 10 * time.Minute
 // blocks nobody. atRest adds the promises that hold only while nothing runs.
 func (s *Reports) Check(ctx context.Context, atRest bool) (promises []Promise, err error) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, s.db.Pool, snapshot, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "set local statement_timeout = "+pg.Millis(checkTimeout)+pg.WholeTables(
-			"set local")); err != nil {
-			return err
-		}
-		for _, c := range checks() {
-			if c.atRest && !atRest {
-				continue
-			}
-			promise, err := c.try(ctx, tx)
-			if err != nil {
-				return err
-			}
-			promises = append(promises, promise)
-		}
-		if !slices.ContainsFunc(promises, func(p Promise) bool { return p.Failed }) {
-			return nil
-		}
-		unreadable, err := unreadableJournals(ctx, tx)
-		promises = append(promises, unreadable)
+	err = pgx.BeginTxFunc(ctx, s.db.Pool, snapshot, func(tx pgx.Tx) (err error) {
+		promises, err = checkIn(ctx, tx, atRest)
 		return err
 	})
 	return promises, pg.Translate(err)
+}
+
+func checkIn(ctx context.Context, tx pgx.Tx, atRest bool) (promises []Promise, err error) {
+	if _, err := tx.Exec(ctx, "set local statement_timeout = "+pg.Millis(checkTimeout)+pg.WholeTables(
+		"set local")); err != nil {
+		return nil, err
+	}
+	for _, c := range checks() {
+		if c.atRest && !atRest {
+			continue
+		}
+		promise, err := c.try(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		promises = append(promises, promise)
+	}
+	if !slices.ContainsFunc(promises, func(p Promise) bool { return p.Failed }) {
+		return promises, nil
+	}
+	unreadable, err := unreadableJournals(ctx, tx)
+	return append(promises, unreadable), err
 }
 
 //go:embed promises.sql
