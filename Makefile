@@ -4,6 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS   += --no-print-directory
+export CGO_ENABLED := 0# as in releases; scripts/test sets 1 for the race detector
 
 TOOLS         := bin/tools# relative, because names of targets cannot contain spaces
 GOLANGCI_LINT := v2.15.0

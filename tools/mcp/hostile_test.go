@@ -58,7 +58,7 @@ func serveStdio() {
 	case "dead":
 		os.Exit(3)
 	case "mute":
-		select {}
+		<-time.After(time.Hour) // not select {}: without cgo Go ends a program that nothing can wake
 	case "banner":
 		fmt.Fprintln(os.Stdout, "Welcome to the hostile server!")
 	case "die-once":
@@ -84,7 +84,7 @@ func serveStdio() {
 		}
 		if err != nil {
 			if h.mode == "deaf" {
-				select {}
+				<-time.After(time.Hour)
 			}
 			return
 		}
