@@ -32,7 +32,7 @@ func TestStoresAgree(t *testing.T) {
 	testrun.Guard(t)
 	seeds := *pairSeeds
 	if seeds == 0 {
-		seeds = testrun.Count(3, 20)
+		seeds = testrun.Count(2, 20)
 	}
 	for i := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", *pairSeed+i), func(t *testing.T) { pair.Compare(t, *pairSeed+i, *pairSteps) })

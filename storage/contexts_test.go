@@ -292,7 +292,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				if strings.HasPrefix(m.name, "grants.Tick.") && m.name != "grants.Tick.Snapshot" {
 					first = 2 // after Snapshot
 				}
-				for n := first; n <= mostStatements && c.interrupt(t, m, n); n++ {
+				for n := first; n <= testrun.Count(5, mostStatements) && c.interrupt(t, m, n); n++ {
 					if t.Failed() {
 						return // the call keeps its connection
 					}

@@ -44,7 +44,8 @@ func TestOneMessageTakesNoModelDown(t *testing.T) {
 		well           string
 	}{{"one worker", 1, 2, well}, {"three workers, many lanes", 3, 2, wells}} {
 		for _, faults := range []map[string]*inference.Error{own, never} {
-			for name, fault := range faults {
+			for _, name := range testrun.Sample(slices.Sorted(maps.Keys(faults)), 2) {
+				fault := faults[name]
 				t.Run(setup.name+"/"+name, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newTown(t, setup.workers, setup.slots, sick, setup.well)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -289,7 +290,8 @@ func TestAResultArrivesAsTheTurnGoesToWait(t *testing.T) {
 // Another worker continues.
 func TestAKillBetweenWaitAndResume(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"finish.after", "detached.arrived", "tick.granted", "work.loaded"} {
+	for _, point := range testrun.Sample([]string{"finish.after", "detached.arrived", "tick.granted",
+		"work.loaded"}, 2) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			e := env.NewCrash(t, env.Crash{Point: point, Tool: "mark_far_keyed"})

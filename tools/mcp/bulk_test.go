@@ -205,7 +205,7 @@ func TestBulkyAnswers(t *testing.T) {
 		"strings": "1000000 JSON values", "numbers": "1000000 JSON values", "deep": "128 levels",
 		"contents": "bytes of memory", "texts": "", "text": "", "most": "",
 	}
-	for _, transport := range []string{"stdio", "json", "sse"}[:testrun.UnderRace(1, 3)] {
+	for _, transport := range testrun.Sample([]string{"stdio", "json", "sse"}, 1) {
 		t.Run(transport, func(t *testing.T) {
 			memory := membudget.New(256<<20, mcp.MaxResultMemory)
 			c := bulkClient(t, transport, "yes", memory)
@@ -248,7 +248,7 @@ func TestManyBulkyAnswersAtOnce(t *testing.T) {
 		outcome         tools.Outcome
 	}{{"stdio", "arrays", tools.Failed}, {"sse", "most", tools.Succeeded}, {"json", "most", tools.Succeeded},
 		{"stdio", "most", tools.Succeeded}, {"stdio", "text", tools.Succeeded}}
-	for _, c := range cases[:testrun.UnderRace(2, len(cases))] {
+	for _, c := range testrun.Sample(cases, 2) {
 		t.Run(c.transport+" "+c.kind, func(t *testing.T) {
 			memory := membudget.New(192<<20, mcp.MaxResultMemory)
 			client := bulkClient(t, c.transport, "yes", memory)
