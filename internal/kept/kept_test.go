@@ -27,12 +27,47 @@ func TestMap(t *testing.T) {
 	}
 	for i := range 1000 {
 		m.Put(i%50, "x", 10, limit)
-		m.Put(i%50, "y", 10, limit) // counted once
-		if n := len(values(&m)); n != min(i+1, 10) {
+		m.Put(i%50, "y", 10, limit)                 // counted once
+		if n := len(values(&m)); n != min(i+1, 8) { // seven eighths of the bytes
 			t.Fatalf("after %d values of 10 bytes, %d are kept", i+1, n)
 		}
 		if m.Get(i%50) != "y" {
 			t.Fatal("the newest value was evicted")
+		}
+	}
+}
+
+// Small values share an eighth of the bytes, and do not evict large ones, nor the other way round.
+func TestSmallValuesHaveTheirOwnBytes(t *testing.T) {
+	t.Parallel()
+	const limit, small = 25_600, 25_600/256 - 1
+	var m kept.Map[int, string]
+	kept := func(from, to int) (n int) {
+		for i := from; i < to; i++ {
+			if m.Get(i) != "" {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 1000 {
+		m.Put(i, "small", small, limit)
+		m.Put(1000+i, "large", small+1, limit)
+	}
+	if n := kept(0, 1000); n != limit/8/small {
+		t.Errorf("%d small values are kept, %d take an eighth", n, limit/8/small)
+	}
+	if n := kept(1000, 2000); n != limit*7/8/(small+1) {
+		t.Errorf("%d large values are kept, %d take the rest", n, limit*7/8/(small+1))
+	}
+	m.Put(1999, "now small", 1, limit)
+	m.Put(999, "now large", small+1, limit)
+	if m.Get(1999) != "now small" || m.Get(999) != "now large" || kept(1000, 2000) != limit*7/8/(small+1) {
+		t.Errorf("%q and %q, and %d others", m.Get(1999), m.Get(999), kept(1000, 2000))
+	}
+	for _, key := range []int{1999, 999} {
+		if m.Put(key, "too large", limit, limit); m.Get(key) != "" {
+			t.Errorf("what a value that is too large replaces is kept: %q", m.Get(key))
 		}
 	}
 }

@@ -5,10 +5,16 @@ package kept
 import "sync"
 
 // A Map keeps values up to a number of bytes. When it is full it evicts any: what takes turns is read in the same order
-// each time, so evicting the oldest first would evict each value shortly before it is read. The zero value is empty. It
-// is safe for concurrent use.
+// each time, so evicting the oldest first would evict each value shortly before it is read. Small values, which are
+// made again in little time, have a part of the bytes for themselves: many short conversations take little memory, and
+// evict no long ones. The zero value is empty. It is safe for concurrent use.
 type Map[K comparable, V any] struct {
-	mu    sync.Mutex
+	mu           sync.Mutex
+	small, large class[K, V]
+}
+
+// A class holds the small values of a Map, or the others.
+type class[K comparable, V any] struct {
 	all   map[K]sized[V]
 	bytes int
 }
@@ -18,11 +24,18 @@ type sized[V any] struct {
 	bytes int
 }
 
+// Shares of a Map's limit: a value that takes less than smallest is small, and all of these take at most forSmall.
+// With a limit of 8 MiB these are 32 KiB and 1 MiB.
+const smallest, forSmall = 256, 8
+
 // Get returns the value of a key, or the zero value if none is kept.
 func (m *Map[K, V]) Get(key K) V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.all[key].value
+	if found, ok := m.small.all[key]; ok {
+		return found.value
+	}
+	return m.large.all[key].value
 }
 
 // Put stores a value of about the given size in bytes under a key, and evicts others until the Map holds at most limit
@@ -30,24 +43,31 @@ func (m *Map[K, V]) Get(key K) V {
 func (m *Map[K, V]) Put(key K, value V, bytes, limit int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remove(key)
-	if bytes > limit/4 {
-		return
+	m.small.remove(key)
+	m.large.remove(key)
+	switch {
+	case bytes < limit/smallest:
+		m.small.put(key, value, bytes, limit/forSmall)
+	case bytes <= limit/4:
+		m.large.put(key, value, bytes, limit-limit/forSmall)
 	}
-	if m.all == nil {
-		m.all = map[K]sized[V]{}
-	}
-	for other := range m.all { // in random order
-		if m.bytes+bytes <= limit {
-			break
-		}
-		m.remove(other)
-	}
-	m.all[key] = sized[V]{value, bytes}
-	m.bytes += bytes
 }
 
-func (m *Map[K, V]) remove(key K) {
-	m.bytes -= m.all[key].bytes
-	delete(m.all, key)
+func (c *class[K, V]) put(key K, value V, bytes, limit int) {
+	if c.all == nil {
+		c.all = map[K]sized[V]{}
+	}
+	for other := range c.all { // in random order
+		if c.bytes+bytes <= limit {
+			break
+		}
+		c.remove(other)
+	}
+	c.all[key] = sized[V]{value, bytes}
+	c.bytes += bytes
+}
+
+func (c *class[K, V]) remove(key K) {
+	c.bytes -= c.all[key].bytes
+	delete(c.all, key)
 }
