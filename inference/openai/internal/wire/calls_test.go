@@ -20,12 +20,17 @@ func TestLimits(t *testing.T) {
 			return c.Len() == n
 		}},
 		"maxPrefixes": {At: maxPrefixes, Takes: func(_ *testing.T, n int) bool {
-			const entries = 8
+			// a kept.Map has seven eighths for large values, and the rest for small ones
+			const large, small, rest = 7, 64, maxPrefixes / 8
 			var c Prefixes[int]
-			all := make([]inference.Request, entries)
+			all := make([]inference.Request, large+small)
 			for i := range all {
 				all[i] = inference.Request{CacheKey: fmt.Sprint(i), Messages: []inference.Message{{Text: "one"}}}
-				c.Keep(all[i], nil, i, n/entries+n%entries*((i+1)/entries))
+				size := rest / small
+				if i < large {
+					size = (n-rest)/large + (n-rest)%large*((i+1)/large)
+				}
+				c.Keep(all[i], nil, i, size)
 			}
 			for i, req := range all {
 				if written, known := c.Of(req, nil); known != 1 || written != i {
