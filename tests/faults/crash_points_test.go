@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/scheduler"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -51,8 +52,16 @@ var crashFlags = []string{
 func crashDuringTurn(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
-	first := e.Send("clerk", "first")
-	faulty := e.StartFaulty("markerworker", crashFlags...)
+	var first int64
+	var faulty *env.Process
+	if c.Point == scheduler.PointHanded { // the first tick may come before the worker offers its slots to it
+		faulty = e.StartFaulty("markerworker", crashFlags...)
+		faulty.Await("worker ready")
+		first = e.Send("clerk", "first")
+	} else {
+		first = e.Send("clerk", "first")
+		faulty = e.StartFaulty("markerworker", crashFlags...)
+	}
 	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(crashFlags...)
 	finish(e, c, faulty, end, first)
