@@ -137,6 +137,9 @@ func (r *runner) compile(ctx context.Context, pkg string, flags ...string) (outp
 	arguments := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", r.list, "-o", r.binary(pkg)}
 	cmd := exec.CommandContext(ctx, "go", append(append(arguments, flags...), pkg)...)
 	cmd.Dir = r.root
+	if slices.Contains(flags, "-race") { // which needs cgo, and make turns that off
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	return cmd.CombinedOutput()
 }
 
