@@ -38,14 +38,14 @@ func (db *DB) Explain(sql string) Plan {
 	return ParsePlan(db.T, One[string](db, "explain (analyze, buffers, format json) "+sql))
 }
 
-// ExplainWithin is db.Explain for a statement that should read at most so many pages: see Within.
+// ExplainWithin explains a statement that should read at most that many pages, and retries as Within does.
 func ExplainWithin(db *DB, pages int, sql string) Plan {
 	db.T.Helper()
 	return Within(pages, func() Plan { return db.Explain(sql) })
 }
 
-// Within explains a statement, and explains it once more if it read more than so many pages: the session may have had
-// to read the catalogs, because it is new or because changes in other databases emptied its cache.
+// Within calls explain, and retries it once if the plan read more than that many pages. The first run may also have
+// read the system catalogs: the session is new, or DDL in other databases has invalidated its caches.
 func Within(pages int, explain func() Plan) Plan {
 	if plan := explain(); plan.Pages() <= pages {
 		return plan
