@@ -1,4 +1,4 @@
-drop view turnkeeper.history_turns, turnkeeper.turn_events, turnkeeper.turns_now;
+drop view turnkeeper.history_turns, turnkeeper.turn_events, turnkeeper.turns_now, turnkeeper.waiting;
 drop function turnkeeper.newest_write;
 drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions,
     turnkeeper.api_tokens,

@@ -183,8 +183,8 @@ immutable language sql return case when not p_by_conversation then p_agent when 
 -- No value that passes the rules of messages fails a tick: counters can grow by one.
 create function turnkeeper.message_holds(
     id bigint, agent text, user_name text, conversation text, lane text, held boolean, idempotency_key text,
-    priority integer, trigger text, schedule text, slot timestamptz, state text, attempts integer, faults integer,
-    failed_for interval, closed_at timestamptz, dropped_at timestamptz, trace_parent text, sent_by text
+    priority integer, trigger text, schedule text, slot timestamptz, state text, in_queue boolean, attempts integer,
+    faults integer, failed_for interval, closed_at timestamptz, dropped_at timestamptz, trace_parent text, sent_by text
 ) returns boolean immutable language plpgsql as $$
 declare
     v_broken text := case
@@ -204,6 +204,7 @@ declare
         when not case when state in ('waiting', 'running') then closed_at is null
             else state in ('succeeded', 'degraded', 'failed', 'cancelled') and closed_at is not null end
             then 'its state does not fit closed_at'
+        when state = 'waiting' and not in_queue then 'it waits outside the queue'
         when not (attempts between 0 and 1000000 and faults between 0 and 1000000
             and (state <> 'waiting' or attempts < 1000000)) then 'a counter is out of range'
         when not failed_for between interval '0' and interval '100000 days' then 'failed_for is out of range'
@@ -233,6 +234,9 @@ create table turnkeeper.messages (
     schedule        text,          -- the schedule that sent the message, with its slot
     slot            timestamptz,
     state           text not null default 'waiting',
+    -- Whether the indexes that ticks read have it while it is open: not if its turn waits or is queued. They do not ask
+    -- for the state, so that the update that begins a turn changes no index.
+    in_queue        boolean not null default true,
     attempts        integer not null default 0, -- turns so far
     faults          integer not null default 0, -- turns that failed because of the message itself
     -- the first failure of a service that is waited out; null: none: see service_wait
@@ -259,8 +263,8 @@ create table turnkeeper.messages (
     first_sha256    bytea,
     dropped_at      timestamptz,   -- when its sender dropped it: the next tick closes it as cancelled
     constraint message_holds check (turnkeeper.message_holds(id, agent, user_name, conversation, lane, held,
-        idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failed_for, closed_at, dropped_at,
-        trace_parent, sent_by)),
+        idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failed_for, closed_at,
+        dropped_at, trace_parent, sent_by)),
     constraint body_in_range check (octet_length(body) between 1 and 16777216), -- apart: it does not read the text
     -- Times are finite and less than 292 years apart, which is the longest duration in Go.
     constraint times_in_range check (
@@ -268,29 +272,29 @@ create table turnkeeper.messages (
             failing_after) >= timestamptz '1970-01-01 00:00:00+00'
         and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since,
             failing_after) < timestamptz '2200-01-01 00:00:00+00')
-);
+) with (fillfactor = 90); -- room for updates on the same page
 -- Messages that their senders have dropped, until a tick closes them.
-create index messages_dropped on turnkeeper.messages (id) where dropped_at is not null and state = 'waiting';
-create index messages_failing on turnkeeper.messages (id) where failing_since is not null
-    and state in ('waiting', 'running');
+create index messages_dropped on turnkeeper.messages (id)
+    where dropped_at is not null and closed_at is null and in_queue;
+create index messages_failing on turnkeeper.messages (id) where failing_since is not null and closed_at is null;
 create unique index messages_key on turnkeeper.messages (agent, user_name, idempotency_key)
     where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
 -- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days.
 -- Those with a queue_rank are few, and in indexes of their own, so that no entries of other messages need to be read to
 -- find them.
-create index messages_waiting on turnkeeper.messages (lane, rank, id) where state = 'waiting';
-create index messages_oldest on turnkeeper.messages (rank, id) where state = 'waiting' and not held
-    and queue_rank is null;
+create index messages_waiting on turnkeeper.messages (lane, rank, id) where closed_at is null and in_queue;
+create index messages_oldest on turnkeeper.messages (rank, id)
+    where closed_at is null and in_queue and not held and queue_rank is null;
 -- No message that is due has a rank later than now, unless its priority is negative.
 create index messages_late on turnkeeper.messages (queue_rank, id)
-    where state = 'waiting' and not held and queue_rank is not null and priority >= 0;
+    where closed_at is null and in_queue and not held and queue_rank is not null and priority >= 0;
 create index messages_late_low on turnkeeper.messages (queue_rank, id)
-    where state = 'waiting' and not held and queue_rank is not null and priority < 0;
+    where closed_at is null and in_queue and not held and queue_rank is not null and priority < 0;
 create index messages_late_due on turnkeeper.messages (due_at)
-    where state = 'waiting' and not held and queue_rank is not null;
+    where closed_at is null and in_queue and not held and queue_rank is not null;
 create index messages_late_lane on turnkeeper.messages (lane, rank, id)
-    where state = 'waiting' and queue_rank is not null;
+    where closed_at is null and in_queue and queue_rank is not null;
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, user_name, conversation, id);
@@ -326,6 +330,10 @@ end
 $$;
 -- Only of closed messages, because each update of an open message would index its words again.
 create index messages_words on turnkeeper.messages using gin (turnkeeper.words_in(body)) where closed_at is not null;
+
+-- The messages that wait. With state = 'waiting' instead, the planner would expect few rows, and sort the queue.
+create view turnkeeper.waiting as
+select * from turnkeeper.messages where closed_at is null and in_queue and state <> 'running';
 
 -- Closed messages that were retried as new messages, each at most once.
 create table turnkeeper.retries (

@@ -62,8 +62,7 @@ end $$;
 create function turnkeeper.forget_aside() returns void language plpgsql as $$
 begin
     delete from turnkeeper.set_aside s where case s.kind
-        when 'message' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint
-            and m.state = 'waiting')
+        when 'message' then not exists (select from turnkeeper.waiting m where m.id = s.id::bigint)
         when 'turn' then not exists (select from turnkeeper.turns t where t.id = s.id::bigint and t.ended_at is null)
         when 'call' then not exists (select from turnkeeper.detached_calls d
             where (d.turn_id, d.round, d.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/',
@@ -500,8 +499,8 @@ declare
     v_found   bigint;
 begin
     return query select o.lane, o.id, o.rank, o.queue_rank, turnkeeper.is_due(o.due_at, o.accepted_at) from (
-            select m.* from turnkeeper.messages m
-            where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
+            select m.* from turnkeeper.waiting m
+            where not m.held and m.queue_rank is null and m.rank >= p_from
             order by m.rank, m.id limit v_scan) o
         where o.agent <> all(p_without)
           and (not v_pausing or (select turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l
@@ -509,25 +508,23 @@ begin
         order by o.rank, o.id limit max_rows;
     get diagnostics v_found = row_count;
     if v_found < max_rows then
-        return query select null::text, null::bigint, m.rank, null::timestamptz, false from turnkeeper.messages m
-            where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
+        return query select null::text, null::bigint, m.rank, null::timestamptz, false from turnkeeper.waiting m
+            where not m.held and m.queue_rank is null and m.rank >= p_from
             order by m.rank, m.id offset v_scan - 1 limit 1;
     end if;
     return query select o.lane, o.id, o.rank, o.queue_rank, true from (
-            (select m.* from turnkeeper.messages m
-             where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority >= 0
+            (select m.* from turnkeeper.waiting m where not m.held and m.queue_rank is not null and m.priority >= 0
                and m.queue_rank <= statement_timestamp() + interval '2 s' -- the clock was set back by less
                and turnkeeper.is_due(m.due_at, m.accepted_at) and not turnkeeper.backs_off(m.queue_rank, m.priority)
              order by m.queue_rank, m.id limit v_scan)
             union all
-            (select m.* from turnkeeper.messages m
-             where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority >= 0 and p_passed > 0
+            (select m.* from turnkeeper.waiting m where not m.held and m.queue_rank is not null and m.priority >= 0
+               and p_passed > 0
                and m.queue_rank > statement_timestamp() + turnkeeper.longest_pause()
                and turnkeeper.is_due(m.due_at, m.accepted_at)
              order by m.queue_rank, m.id limit v_scan)
             union all
-            (select m.* from turnkeeper.messages m
-             where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.priority < 0
+            (select m.* from turnkeeper.waiting m where not m.held and m.queue_rank is not null and m.priority < 0
                and m.queue_rank <= turnkeeper.last_rank(statement_timestamp() + interval '2 s')
                and turnkeeper.is_due(m.due_at, m.accepted_at) and not turnkeeper.backs_off(m.queue_rank, m.priority)
              order by m.queue_rank, m.id limit v_scan)) o
@@ -539,10 +536,9 @@ end $$;
 create function turnkeeper.oldest_due() returns timestamptz stable language plpgsql as $$
 begin
     return least(
-        (select m.due_at from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
+        (select m.due_at from turnkeeper.waiting m where not m.held and m.queue_rank is null
          order by m.rank, m.id limit 1),
-        (select min(m.due_at) from turnkeeper.messages m
-         where m.state = 'waiting' and not m.held and m.queue_rank is not null));
+        (select min(m.due_at) from turnkeeper.waiting m where not m.held and m.queue_rank is not null));
 end $$;
 
 -- Whether a waiting message that is due is ahead of another one in its lane. One that waits for a turn outside the
@@ -551,10 +547,10 @@ create function turnkeeper.waits_behind(p_lane text, p_rank timestamptz, p_id bi
     p_from timestamptz default '-infinity')
 returns boolean stable language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
-    return exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is not null
+    return exists (select from turnkeeper.waiting a where a.queue_rank is not null
             and a.lane = p_lane and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
             and not turnkeeper.conversation_held(a.agent, a.user_name, a.conversation))
-        or exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is null
+        or exists (select from turnkeeper.waiting a where a.queue_rank is null
             and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at,
                 a.accepted_at)
             and not turnkeeper.conversation_held(a.agent, a.user_name, a.conversation));
@@ -569,7 +565,7 @@ end $$;
 create function turnkeeper.pause_ends() returns trigger language plpgsql as $$
 begin
     update turnkeeper.messages m set queue_rank = turnkeeper.rank_from_now(m) where m.id in (
-        select q.id from turnkeeper.messages q where q.state = 'waiting' and q.queue_rank is not null
+        select q.id from turnkeeper.waiting q where q.queue_rank is not null
             and q.lane = old.lane and turnkeeper.backs_off(q.queue_rank, q.priority) for no key update skip locked);
     return null;
 end $$;
@@ -691,9 +687,9 @@ declare
     v_all boolean := true;
 begin
     for m in select q.id, turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation) as lane
-        from turnkeeper.messages q
-        where q.agent = p_agent and q.state = 'waiting' and q.lane <> turnkeeper.lane_of(q.agent, q.user_name,
-            q.conversation, p_by_conversation)
+        from turnkeeper.waiting q
+        where q.agent = p_agent
+          and q.lane <> turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation)
           and q.lane <> turnkeeper.level_lane(q.agent)
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = q.id)
           and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.user_name = q.user_name
@@ -734,7 +730,7 @@ begin
     delete from turnkeeper.leases where lane in (
         select l.lane from turnkeeper.leases l
         where l.grant_id is null and l.lane = any(p_lanes)
-          and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
+          and not exists (select from turnkeeper.waiting m where m.lane = l.lane)
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
         for update of l skip locked);
 end $$;
@@ -1084,13 +1080,12 @@ begin
     loop
         continue when a.before is null and a.least is null;
         if a.before is distinct from a.least then
-            v_ids := array(select h.id from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane
+            v_ids := array(select h.id from turnkeeper.waiting h where h.lane = a.lane
                 and not coalesce(turnkeeper.waits_below(h.id, h.priority, a.least), false) order by h.rank,
                     h.id limit c_batch);
         else
-            v_ids := array(select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting'
-                and h.lane = a.lane
-                    order by h.rank, h.id limit p_limit) q
+            v_ids := array(select q.id from (select h.* from turnkeeper.waiting h where h.lane = a.lane
+                order by h.rank, h.id limit p_limit) q
                 where not coalesce(turnkeeper.waits_below(q.id, q.priority, a.least), false));
         end if;
         update turnkeeper.messages m set lane = turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.by_conv),
@@ -1099,7 +1094,7 @@ begin
         get diagnostics moved = row_count;
         n := n + moved;
         if a.least is null then
-            if not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = a.lane) then
+            if not exists (select from turnkeeper.waiting m where m.lane = a.lane) then
                 update turnkeeper.agents set holds_below = null where name = a.name;
                 n := n + 1;
             elsif a.before > -1001 then -- there are more, or a sender has locked one: the next tick goes on
@@ -1111,15 +1106,15 @@ begin
         continue when cardinality(v_ids) = c_batch; -- there may be more to move back: the next tick goes on
         if a.before is distinct from a.least then
             update turnkeeper.messages set lane = a.lane, held = true where id in (
-                select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name and not m.held
+                select m.id from turnkeeper.waiting m where m.agent = a.name and not m.held
                     and turnkeeper.waits_below(m.id, m.priority, a.least) order by m.rank,
                         m.id limit c_batch for no key update skip locked);
             update turnkeeper.agents set holds_below = a.least where name = a.name;
             n := n + 1;
         else
             update turnkeeper.messages set lane = a.lane, held = true where id in (
-                select m.id from turnkeeper.messages m where m.id in (select w.id
-                    from turnkeeper.oldest_waiting(p_limit) w) and m.state = 'waiting' and m.agent = a.name
+                select m.id from turnkeeper.waiting m where m.id in (select w.id
+                    from turnkeeper.oldest_waiting(p_limit) w) and m.agent = a.name
                     and turnkeeper.waits_below(m.id, m.priority, a.least) for no key update skip locked);
         end if;
         get diagnostics moved = row_count;
@@ -1501,8 +1496,8 @@ begin
         v_now := case when t.id is null then v_lane else turnkeeper.lane_now(m, v_lane) end;
         select count(*), (array_agg(b.id order by b.rank, b.id))[1] into r.count, r.message_id from (
             select w.* from (select distinct unnest(array[v_lane, v_now]) as lane) n, lateral (select w.id, w.rank
-                from turnkeeper.messages w
-            where w.lane = n.lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
+                from turnkeeper.waiting w
+            where w.lane = n.lane and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
               and not coalesce(turnkeeper.waits_below(w.id, w.priority, v_least), false)
               and (w.held or not exists (select from turnkeeper.turns p

@@ -686,7 +686,7 @@ begin
                 sqlstate, sqlerrm);
         end;
     end loop;
-    for v_message in select m.id from turnkeeper.messages m where m.state = 'waiting' and m.dropped_at is not null
+    for v_message in select m.id from turnkeeper.waiting m where m.dropped_at is not null
         and not turnkeeper.is_aside('message', m.id::text) order by m.id limit p_limit for update skip locked
     loop
         begin
@@ -944,6 +944,7 @@ begin
     ), closed as (
         update turnkeeper.messages m set
             state      = e.message_state,
+            in_queue   = m.in_queue or e.message_state = 'waiting',
             closed_at  = case when e.message_state <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
             lane       = case when e.message_state = 'waiting' then turnkeeper.lane_now(m, m.lane) else m.lane end,
             queue_rank = case when e.message_state = 'waiting'
@@ -1000,13 +1001,16 @@ begin
     end if;
     if v_goes_on then
         -- The wait for a service stands still while the turn waits for a person, a call or a budget: not for a model,
-        -- whose turn is waiting with a time.
-        update turnkeeper.messages m set failed_for = m.failed_for + coalesce(
-            greatest(clock_timestamp() - m.failing_since, interval '0'), interval '0'),
-            failing_since = null, failing_after = clock_timestamp() + e.backoff
-        from unnest(p_ends) e, lateral (select x.message_id from turnkeeper.turns x where x.id = e.turn offset 0) x
+        -- whose turn is waiting with a time. The queue no longer needs the message: its turn has the lane.
+        update turnkeeper.messages m set in_queue = false,
+            failed_for    = m.failed_for + case when s.still and m.failing_since < clock_timestamp()
+                then clock_timestamp() - m.failing_since else interval '0' end,
+            failing_since = case when not s.still then m.failing_since end,
+            failing_after = case when s.still then clock_timestamp() + e.backoff else m.failing_after end
+        from unnest(p_ends) e, lateral (select x.message_id from turnkeeper.turns x where x.id = e.turn offset 0) x,
+            lateral (select (e.state, e.backoff > interval '0') in (('waiting', false), ('queued', true)) as still) s
         where e.turn = any(ok) and m.id = x.message_id and m.id = any(messages)
-            and (e.state, e.backoff > interval '0') in (('waiting', false), ('queued', true));
+            and e.state in ('waiting', 'queued') and (m.in_queue or s.still);
     end if;
 
     if v_jobs is not null then

@@ -332,9 +332,9 @@ begin
         raise exception using errcode = 'TK008',
             message = format('schedule %s/%s has ended: the file of agent %1$s no longer has it', p_agent, p_name);
     end if;
-    select w.id into message from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation),
-        turnkeeper.level_lane(p_agent)) and w.agent = p_agent and w.schedule = p_name
+    select w.id into message from turnkeeper.waiting w
+    where w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation), turnkeeper.level_lane(p_agent))
+        and w.agent = p_agent and w.schedule = p_name
     order by w.id limit 1;
     if found then
         waiting := true;

@@ -313,9 +313,8 @@ declare
 begin
     select t.lane into v_lane from turnkeeper.turns t where t.id = p_turn and t.home_lane is not null;
     select count(*) into n from (
-        select from turnkeeper.messages m where m.state = 'waiting'
-            and m.lane = v_lane for no key update skip locked) free;
-    return n < (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.lane = v_lane);
+        select from turnkeeper.waiting m where m.lane = v_lane for no key update skip locked) free;
+    return n < (select count(*) from turnkeeper.waiting m where m.lane = v_lane);
 end $$;
 
 -- Close at most p_limit expired asks, and queue their turns. The caller has the scheduler's lock. Turns whose row is
@@ -381,8 +380,7 @@ begin
     update turnkeeper.turns set lane = t.agent || '#' || p_turn, home_lane = t.lane, held = v_hold where id = p_turn;
     if v_hold then
         update turnkeeper.messages set lane = t.agent || '#' || p_turn, held = true
-        where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.lane = t.lane
-            and m.agent = t.agent
+        where id in (select m.id from turnkeeper.waiting m where m.lane = t.lane and m.agent = t.agent
             -- move_held moves what a sender has locked
             and m.user_name = t.user_name and m.conversation = t.conversation for no key update skip locked);
     end if;
@@ -396,7 +394,7 @@ begin
     if old.state = 'waiting' then
         update turnkeeper.messages m set lane = turnkeeper.lane_now(m, old.home_lane), held = false,
             queue_rank = turnkeeper.rank_from_now(m)
-        where state = 'waiting' and lane = old.lane;
+        where closed_at is null and in_queue and state <> 'running' and lane = old.lane;
     end if;
     if new.state <> 'queued' then
         new.lane := old.home_lane;
@@ -462,9 +460,9 @@ begin
                 and held for no key update skip locked;
             if found then
                 update turnkeeper.messages set lane = v.lane, held = true
-                where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = v.agent
+                where id in (select m.id from turnkeeper.waiting m where m.agent = v.agent
                     and m.user_name = v.user_name and m.conversation = v.conversation
-                        and m.lane <> v.lane for no key update skip locked);
+                    and m.lane <> v.lane for no key update skip locked);
                 get diagnostics moved = row_count;
                 n := n + moved;
             end if;

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,10 +124,36 @@ func TestTablesKeepTheirRules(t *testing.T) {
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	for _, sql := range []string{
 		"update turnkeeper.turns set attempt = 0",
+		"update turnkeeper.messages set state = 'waiting', in_queue = false",
 		"insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash) select turn_id, round, ordinal, 2, effect, 1, 1, 'n', 'w', '', '', '' from turnkeeper.calls",
 	} {
 		if _, err := h.Pool().Exec(t.Context(), sql); err == nil {
 			t.Errorf("done: %s", sql)
+		}
+	}
+}
+
+// TestAGrantChangesNoIndex checks that no index of messages depends on a column that a grant writes: Postgres then
+// writes only the new version of the row.
+func TestAGrantChangesNoIndex(t *testing.T) {
+	h := newEnv(t)
+	h.Submit("desk", "c", "x")
+	const row = "select to_jsonb(m) from turnkeeper.messages m"
+	before := storagetest.One[map[string]any](h, row)
+	h.Dispatch("worker-1")
+	written := map[string]bool{}
+	for column, value := range storagetest.One[map[string]any](h, row) {
+		written[column] = value != before[column]
+	}
+	indexed := storagetest.One[[]string](h, `select array_agg(distinct a.attname::text)
+		from pg_depend d join pg_index i on i.indexrelid = d.objid join pg_attribute a on (a.attrelid, a.attnum) = (d.refobjid, d.refobjsubid)
+		where d.classid = 'pg_class'::regclass and d.refobjid = 'turnkeeper.messages'::regclass`)
+	if !written["state"] || !slices.Contains(indexed, "closed_at") {
+		t.Fatalf("the grant writes %v, and indexes depend on %q", written, indexed)
+	}
+	for _, column := range indexed {
+		if written[column] {
+			t.Errorf("an index depends on %s, which a grant writes", column)
 		}
 	}
 }

@@ -269,6 +269,31 @@ func TestWhatASenderWroteByHand(t *testing.T) {
 	}
 }
 
+// TestASenderWithAnOldSnapshot changes and drops a message in a transaction that cannot see that its turn has begun.
+func TestASenderWithAnOldSnapshot(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	for _, change := range []string{"edit_message($1, 'y')", "drop_message($1)"} {
+		id := app.one("select turnkeeper.enqueue('clerk', 'x')")
+		tx, err := app.conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		app.one("select count(*) from turnkeeper.my_messages")
+		d := h.Dispatch("a")[0]
+		if n := app.one("select count(*) from turnkeeper.my_messages where id = $1 and state = 'waiting'", id); n != 1 {
+			t.Fatal("the transaction sees that the turn has begun")
+		}
+		if got := app.refused("select turnkeeper."+change, id); !strings.HasPrefix(got, "40001 ") {
+			t.Errorf("%s: %s", change, got)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.Finish(t, "done")
+	}
+}
+
 // TestASendersOpenTransaction changes and drops messages in transactions that stay open. Ticks, turns of other lanes,
 // an operator's cancel of another message, and the outbox go on. The lane itself waits.
 func TestASendersOpenTransaction(t *testing.T) {

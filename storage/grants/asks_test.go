@@ -14,8 +14,8 @@ import (
 func (h *env) pourAsks(turns int) {
 	h.T.Helper()
 	h.NeverAnalyzed()
-	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts)
-		select 'clerk', 'c' || i, 'clerk', 'x', 'running', 1 from generate_series(1, $1::int) i`, turns)
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, in_queue, attempts)
+		select 'clerk', 'c' || i, 'clerk', 'x', 'running', false, 1 from generate_series(1, $1::int) i`, turns)
 	h.Exec(
 		`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token)
 		select id, id, 1, agent, conversation, 'clerk#' || id, 'clerk', true, 'message', repeat('a', 64), 'waiting', 1

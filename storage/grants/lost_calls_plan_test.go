@@ -19,8 +19,8 @@ func insertWaitingTurns(h *env) {
 	for what, ids := range map[string]string{"done": "2, 10000", "waiting": "10001, 20000"} {
 		h.Exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true",
 			"waiting": "false"}[what]).Replace(`
-			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at, turn_id) overriding system value
-			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'succeeded' else 'running' end, case when $DONE then now() end, i from generate_series($IDS) i;
+			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, in_queue, closed_at, turn_id) overriding system value
+			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'succeeded' else 'running' end, $DONE, case when $DONE then now() end, i from generate_series($IDS) i;
 			insert into turnkeeper.leases (lane, agent, token) select 'desk/c' || i, 'desk', 1 from generate_series($IDS) i;
 			insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 			select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('0', 64), case when $DONE then 'succeeded' else 'waiting' end, 1,

@@ -149,7 +149,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		{"a hand-back", scene.calls, nothing, func(s scene) {
 			s.must(s.Append(s.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}},
 				turnlog.Consequence{Log: "handed_back"}))
-		}, "grant, job, lane, turn"},
+		}, "grant, job, lane, message, turn"},
 		{"a late result", scene.calls, func(s scene) { s.Lose(s.Dispatch) }, func(s scene) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),
 				turnkeeper.CallSucceeded, "late")))
@@ -161,7 +161,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1),
 				turnkeeper.CallSucceeded, "late")))
 		}, "call 1.1, late 1.1"},
-		{"a loss", scene.calls, nothing, func(s scene) { s.Lose(s.Dispatch) }, "grant, job, lane, turn"},
+		{"a loss", scene.calls, nothing, func(s scene) { s.Lose(s.Dispatch) }, "grant, job, lane, message, turn"},
 		{"the request to cancel", scene.calls, nothing, func(s scene) {
 			_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "enough")
 			s.must(err)

@@ -27,7 +27,7 @@ func TestBlockersReadFewRows(t *testing.T) {
 	h.Exec("analyze turnkeeper.messages")
 	err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(),
-			`select count(*) from (select id from turnkeeper.messages where state = 'waiting' and lane = 'clerk'
+			`select count(*) from (select id from turnkeeper.waiting where lane = 'clerk'
 			order by rank, id offset $1 limit 100) m, lateral turnkeeper.blockers(m.id) b`, queued/2); err != nil {
 			return err
 		}

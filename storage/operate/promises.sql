@@ -32,6 +32,11 @@ select 'message ' || m.id from turnkeeper.messages m
 where m.state = 'running' and not exists (select from turnkeeper.turns t where t.message_id = m.id
     and t.ended_at is null)
 
+-- promise: ticks do not read the messages of turns that wait or are queued
+select 'message ' || m.id || ' turn ' || t.id || ' ' || t.state
+from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id
+where m.in_queue and t.state in ('waiting', 'queued')
+
 -- promise: no call is open under a closed turn
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
 from turnkeeper.calls c join turnkeeper.turns t on t.id = c.turn_id

@@ -46,8 +46,7 @@ where agent = @agent and (active or last_error is not null) and not (name = any(
 -- name: ListAgents :many
 select a.name, a.description, a.definition_hash, a.models, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
-        (select count(*) from turnkeeper.messages m where m.state = 'waiting'
-            and m.agent = a.name) end::bigint as left_waiting,
+        (select count(*) from turnkeeper.waiting m where m.agent = a.name) end::bigint as left_waiting,
     array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null
         order by s.name)::text[] as paused
 from turnkeeper.agents a order by a.name;
@@ -64,8 +63,7 @@ update turnkeeper.schedules s set next_due = null
 from turnkeeper.agents a where s.agent = @agent and s.active and a.name = s.agent and a.retired_at is not null;
 
 -- name: WaitingOf :many
-select id from turnkeeper.messages where state = 'waiting' and agent = @agent and id > @after
-    order by id limit @max_rows;
+select id from turnkeeper.waiting where agent = @agent and id > @after order by id limit @max_rows;
 
 -- name: RetiredAgentOf :one
 -- The agent of a closed message if it is retired, else no row.

@@ -62,7 +62,7 @@ select coalesce((select p.id from (
  where m.closed_at is not null and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words::text)
  limit @scan::integer)
 union all
-(select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
+(select w.id from (select o.id, o.body from turnkeeper.waiting o limit 10000) w
  where turnkeeper.words_in(w.body) @@ turnkeeper.words_asked(@words) limit @scan)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id

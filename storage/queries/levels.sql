@@ -22,8 +22,8 @@ select * from turnkeeper.pinned_levels where until is null or until > clock_time
 select a.name, turnkeeper.level_of(a.name)::text as level, a.levels, a.day_tokens, a.day_calls,
     coalesce(s.tokens, 0)::bigint as tokens, coalesce(s.calls, 0)::bigint as calls,
     turnkeeper.next_day()::timestamptz as next_day,
-    (select count(*) from (select from turnkeeper.messages m where m.state = 'waiting'
-        and m.lane = turnkeeper.level_lane(a.name) limit 10000) h)::bigint as held,
+    (select count(*) from (select from turnkeeper.waiting m where m.lane = turnkeeper.level_lane(a.name)
+        limit 10000) h)::bigint as held,
     (select count(*) from turnkeeper.schedules c where c.agent = a.name and c.active
         and c.skipped > 0)::bigint as skipping
 from turnkeeper.agents a

@@ -47,7 +47,7 @@ select content from turnkeeper.definitions where hash = @hash;
 -- An overview for operators. Waiting messages are counted up to 100,000; the figures of
 -- ended turns are of the newest 5,000 in the window. The oldest waiting message is one that waits for no person.
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    (select count(*) from (select from turnkeeper.waiting limit 100000) w)::bigint as waiting,
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
@@ -120,11 +120,11 @@ select count(*) from turnkeeper.notes n where (@agent::text = '' or n.agent = @a
 -- Due messages and open turns only, because it runs every few seconds. Messages that wait for a person do not count.
 select
     (select count(*) from (
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null
-            and rank <= statement_timestamp() limit 100000)
+        (select from turnkeeper.waiting where not held and queue_rank is null and rank <= statement_timestamp()
+            limit 100000)
         union all
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null
-            and due_at <= statement_timestamp() limit 100000)
+        (select from turnkeeper.waiting where not held and queue_rank is not null and due_at <= statement_timestamp()
+            limit 100000)
     ) w)::bigint as waiting,
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,

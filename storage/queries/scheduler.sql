@@ -26,7 +26,7 @@ select clock_timestamp()::timestamptz as now,
      or exists (select from turnkeeper.spawned_calls where ended_at is null and notified_at is null
          and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
-     or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
+     or exists (select from turnkeeper.waiting where dropped_at is not null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
      or exists (select from turnkeeper.turns t where t.waits_for is not null
@@ -40,9 +40,9 @@ select clock_timestamp()::timestamptz as now,
             and (lanes_moved_at is null or @everything and abs(extract(epoch
                 from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
-    (@everything and coalesce((select m.rank from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held and m.queue_rank is null
-        order by m.rank, m.id limit 1) < inbox.oldest, false))::boolean as passed_some,
+    (@everything and coalesce((select m.rank from turnkeeper.waiting m
+        where not m.held and m.queue_rank is null order by m.rank, m.id limit 1) < inbox.oldest, false))::boolean
+        as passed_some,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
     exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
         'purge', 'agent'))::boolean as retry,
@@ -94,7 +94,8 @@ with held as (
     update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
 ), ranks as (
     update turnkeeper.messages set queue_rank = rank
-    where state = 'waiting' and queue_rank > clock_timestamp() and exists (select from held)
+    where closed_at is null and in_queue and state <> 'running' and queue_rank > clock_timestamp()
+        and exists (select from held)
 )
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
@@ -171,9 +172,9 @@ select @agent::text, '', @conversation::text, l.lane, @body::text, 'schedule', @
     date_trunc('second', @slot::timestamptz), 'schedule:' || @schedule
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', @conversation, a.lane_per_conversation) as lane) l
-where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation),
-        turnkeeper.level_lane(a.name)) and w.agent = a.name and w.schedule = @schedule)
+where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.waiting w
+    where w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation), turnkeeper.level_lane(a.name))
+        and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) where slot is not null do nothing;
 
 -- name: AdvanceSchedule :exec
@@ -255,23 +256,20 @@ with recursive near as materialized (
 ), jumps as (
     (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place, turnkeeper.is_due(m.due_at,
         m.accepted_at) as due
-     from turnkeeper.messages m where m.state = 'waiting' and @every_lane::boolean
-     order by m.lane, m.rank, m.id limit 1)
+     from turnkeeper.waiting m where @every_lane::boolean order by m.lane, m.rank, m.id limit 1)
     union all
     select n.lane, n.id, n.rank, n.place, n.due
     from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place,
             turnkeeper.is_due(m.due_at, m.accepted_at) as due
-        from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane > jumps.lane
-        order by m.lane, m.rank, m.id limit 1) n
+        from turnkeeper.waiting m where m.lane > jumps.lane order by m.lane, m.rank, m.id limit 1) n
 ), heads as (
     select near.lane, near.id, near.rank, near.place from near
     union all
     select jumps.lane, jumps.id, jumps.rank, jumps.place from jumps where jumps.due
     union all
     select d.lane, d.id, d.rank, d.place -- behind one with a higher priority that is not due yet
-    from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane = jumps.lane and m.rank <= turnkeeper.last_rank(statement_timestamp())
+    from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place from turnkeeper.waiting m
+        where m.lane = jumps.lane and m.rank <= turnkeeper.last_rank(statement_timestamp())
           and turnkeeper.is_due(m.due_at, m.accepted_at)
         order by m.rank, m.id limit 1) d
     where not jumps.due
@@ -312,10 +310,10 @@ limit @max_heads::integer;
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null
         and next_due > @since::timestamptz),
-    (select min(m.rank) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
+    (select min(m.rank) from turnkeeper.waiting m where not m.held and m.queue_rank is null
         and m.rank > @since::timestamptz),
-    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held
-        and m.queue_rank is not null and m.due_at > @since::timestamptz),
+    (select min(m.due_at) from turnkeeper.waiting m where not m.held and m.queue_rank is not null
+        and m.due_at > @since::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > @since::timestamptz),

@@ -33,8 +33,7 @@ func (q *Queries) EndDeferrals(ctx context.Context, agent string) error {
 const ListAgents = `-- name: ListAgents :many
 select a.name, a.description, a.definition_hash, a.models, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
-        (select count(*) from turnkeeper.messages m where m.state = 'waiting'
-            and m.agent = a.name) end::bigint as left_waiting,
+        (select count(*) from turnkeeper.waiting m where m.agent = a.name) end::bigint as left_waiting,
     array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null
         order by s.name)::text[] as paused
 from turnkeeper.agents a order by a.name
@@ -247,8 +246,7 @@ func (q *Queries) SkipMissedSlots(ctx context.Context, agent string) error {
 }
 
 const WaitingOf = `-- name: WaitingOf :many
-select id from turnkeeper.messages where state = 'waiting' and agent = $1 and id > $2
-    order by id limit $3
+select id from turnkeeper.waiting where agent = $1 and id > $2 order by id limit $3
 `
 
 func (q *Queries) WaitingOf(ctx context.Context, agent string, after int64, maxRows int32) ([]int64, error) {

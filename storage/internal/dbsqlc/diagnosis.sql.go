@@ -66,14 +66,12 @@ func (q *Queries) DaySpend(ctx context.Context) ([]DaySpendRow, error) {
 
 const LongWaits = `-- name: LongWaits :many
 with waiting as (
-    (select m.agent, m.id, m.due_at from turnkeeper.messages m
-     where m.state = 'waiting' and not m.held and m.queue_rank is null
-         and m.rank < statement_timestamp() - $1::interval
+    (select m.agent, m.id, m.due_at from turnkeeper.waiting m
+     where not m.held and m.queue_rank is null and m.rank < statement_timestamp() - $1::interval
      order by m.rank, m.id limit 10000)
     union all
-    (select m.agent, m.id, m.due_at from turnkeeper.messages m
-     where m.state = 'waiting' and not m.held and m.queue_rank is not null
-         and m.due_at < statement_timestamp() - $1::interval
+    (select m.agent, m.id, m.due_at from turnkeeper.waiting m
+     where not m.held and m.queue_rank is not null and m.due_at < statement_timestamp() - $1::interval
      order by m.due_at, m.id limit 10000)
     union all
     select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t

@@ -41,24 +41,24 @@ func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRo
 }
 
 const FindMessages = `-- name: FindMessages :many
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
-    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.in_queue, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint
          order by id desc limit $4::integer)
     union all
-    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3
          order by id desc limit $4)
     union all
-    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'conversation' and agent = $5 and user_name = $6::text
          and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($8::bigint[]) and id + 0 < $2
+    select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($8::bigint[]) and id + 0 < $2
         and id + 0 >= $3
 ) m
 where ($5 = '' or m.agent = $5) and ($6 = '' or m.user_name = $6)
@@ -130,6 +130,7 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 			&i.Schedule,
 			&i.Slot,
 			&i.State,
+			&i.InQueue,
 			&i.Attempts,
 			&i.Faults,
 			&i.FailingSince,
@@ -404,7 +405,7 @@ const MessagesWithWords = `-- name: MessagesWithWords :many
  where m.closed_at is not null and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($1::text)
  limit $2::integer)
 union all
-(select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
+(select w.id from (select o.id, o.body from turnkeeper.waiting o limit 10000) w
  where turnkeeper.words_in(w.body) @@ turnkeeper.words_asked($1) limit $2)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id

@@ -52,8 +52,8 @@ select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as
     coalesce((select array_agg(distinct m.lane) from turnkeeper.messages m where m.id in (
         select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model
         union all select f.id from turnkeeper.messages f join turnkeeper.agents a on a.name = f.agent
-        where f.failing_since is not null and f.state in ('waiting', 'running')
-            and h.model = any(turnkeeper.models_now(a)))), '{}')::text[] as failed_lanes
+        where f.failing_since is not null and f.closed_at is null and h.model = any(turnkeeper.models_now(a)))),
+        '{}')::text[] as failed_lanes
 from turnkeeper.model_health h
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 where h.down_since is not null

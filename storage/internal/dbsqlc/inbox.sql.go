@@ -81,7 +81,7 @@ func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, er
 }
 
 const ListMessages = `-- name: ListMessages :many
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.in_queue, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
 where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.user_name = $2)
     and ($3::text = '' or m.state = $3)
@@ -131,6 +131,7 @@ func (q *Queries) ListMessages(ctx context.Context, arg ListMessagesParams) ([]L
 			&i.TurnkeeperMessage.Schedule,
 			&i.TurnkeeperMessage.Slot,
 			&i.TurnkeeperMessage.State,
+			&i.TurnkeeperMessage.InQueue,
 			&i.TurnkeeperMessage.Attempts,
 			&i.TurnkeeperMessage.Faults,
 			&i.TurnkeeperMessage.FailingSince,
@@ -294,7 +295,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, arg ListRepliesNew
 }
 
 const MessageByID = `-- name: MessageByID :one
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.in_queue, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = $1
 `
 
@@ -320,6 +321,7 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 		&i.TurnkeeperMessage.Schedule,
 		&i.TurnkeeperMessage.Slot,
 		&i.TurnkeeperMessage.State,
+		&i.TurnkeeperMessage.InQueue,
 		&i.TurnkeeperMessage.Attempts,
 		&i.TurnkeeperMessage.Faults,
 		&i.TurnkeeperMessage.FailingSince,

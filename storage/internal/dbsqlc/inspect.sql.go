@@ -343,12 +343,11 @@ func (q *Queries) LatestTurn(ctx context.Context, agent string) (int64, error) {
 
 const ListLanes = `-- name: ListLanes :many
 with recursive waiting as ( -- from lane to lane, by name: thousands of messages may wait in one
-    (select m.lane, m.agent, m.held from turnkeeper.messages m where m.state = 'waiting'
-     order by m.lane, m.rank, m.id limit 1)
+    (select m.lane, m.agent, m.held from turnkeeper.waiting m order by m.lane, m.rank, m.id limit 1)
     union all
     select n.lane, n.agent, n.held
-    from waiting, lateral (select m.lane, m.agent, m.held from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane > waiting.lane order by m.lane, m.rank, m.id limit 1) n
+    from waiting, lateral (select m.lane, m.agent, m.held from turnkeeper.waiting m
+        where m.lane > waiting.lane order by m.lane, m.rank, m.id limit 1) n
 ), heads as ( -- the first ones: those of the page and before it
     select w.lane, w.agent from waiting w where not w.held and ($1::text = '' or w.agent = $1)
     limit $4
@@ -362,10 +361,8 @@ select n.lane::text as lane, n.agent::text as agent, coalesce(l.token, 0)::bigin
     coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
-    (select count(*) from (select from turnkeeper.messages m where m.lane = n.lane and m.state = 'waiting'
-        limit 10000) w)::bigint as waiting,
-    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m
-        where m.lane = n.lane and m.state = 'waiting'
+    (select count(*) from (select from turnkeeper.waiting m where m.lane = n.lane limit 10000) w)::bigint as waiting,
+    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.waiting m where m.lane = n.lane
         order by m.rank, m.id limit 1), 0)::bigint as head,
     coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = n.lane and p.ended_at is null
         order by p.id limit 1), 0)::bigint as outside,

@@ -178,6 +178,7 @@ type TurnkeeperMessage struct {
 	Schedule       *string
 	Slot           *time.Time
 	State          string
+	InQueue        bool
 	Attempts       int32
 	Faults         int32
 	FailingSince   *time.Time

@@ -324,11 +324,11 @@ func (q *Queries) PurgeNotes(ctx context.Context, agent string, allOf bool, user
 const Queue = `-- name: Queue :one
 select
     (select count(*) from (
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null
-            and rank <= statement_timestamp() limit 100000)
+        (select from turnkeeper.waiting where not held and queue_rank is null and rank <= statement_timestamp()
+            limit 100000)
         union all
-        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null
-            and due_at <= statement_timestamp() limit 100000)
+        (select from turnkeeper.waiting where not held and queue_rank is not null and due_at <= statement_timestamp()
+            limit 100000)
     ) w)::bigint as waiting,
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
@@ -463,7 +463,7 @@ func (q *Queries) StoredParts(ctx context.Context) (StoredPartsRow, error) {
 
 const Totals = `-- name: Totals :one
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    (select count(*) from (select from turnkeeper.waiting limit 100000) w)::bigint as waiting,
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,

@@ -552,7 +552,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.la
 from wanted w,
     -- offset 0 makes Postgres look up each row by its key, whatever its statistics are
     lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t,
-    lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
+    lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
     lateral (select hash, content from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
     left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
 `

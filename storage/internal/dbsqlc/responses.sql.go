@@ -157,7 +157,7 @@ func (q *Queries) NewestMessage(ctx context.Context, agent string, userName stri
 }
 
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.drafts, r.metadata::text as metadata, r.instructions,
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.in_queue, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.drafts, r.metadata::text as metadata, r.instructions,
     r.max_output_tokens, r.preface,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason,
@@ -225,6 +225,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.TurnkeeperMessage.Schedule,
 		&i.TurnkeeperMessage.Slot,
 		&i.TurnkeeperMessage.State,
+		&i.TurnkeeperMessage.InQueue,
 		&i.TurnkeeperMessage.Attempts,
 		&i.TurnkeeperMessage.Faults,
 		&i.TurnkeeperMessage.FailingSince,

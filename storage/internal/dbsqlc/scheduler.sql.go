@@ -215,7 +215,8 @@ with held as (
     update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
 ), ranks as (
     update turnkeeper.messages set queue_rank = rank
-    where state = 'waiting' and queue_rank > clock_timestamp() and exists (select from held)
+    where closed_at is null and in_queue and state <> 'running' and queue_rank > clock_timestamp()
+        and exists (select from held)
 )
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held)
 `
@@ -245,9 +246,9 @@ select $1::text, '', $2::text, l.lane, $3::text, 'schedule', $4::text, $5::times
     date_trunc('second', $5::timestamptz), 'schedule:' || $4
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', $2, a.lane_per_conversation) as lane) l
-where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', $2),
-        turnkeeper.level_lane(a.name)) and w.agent = a.name and w.schedule = $4)
+where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.waiting w
+    where w.lane in (l.lane, turnkeeper.held_lane(a.name, '', $2), turnkeeper.level_lane(a.name))
+        and w.agent = a.name and w.schedule = $4)
 on conflict (agent, schedule, slot) where slot is not null do nothing
 `
 
@@ -682,10 +683,10 @@ const NextDue = `-- name: NextDue :one
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null
         and next_due > $1::timestamptz),
-    (select min(m.rank) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
+    (select min(m.rank) from turnkeeper.waiting m where not m.held and m.queue_rank is null
         and m.rank > $1::timestamptz),
-    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held
-        and m.queue_rank is not null and m.due_at > $1::timestamptz),
+    (select min(m.due_at) from turnkeeper.waiting m where not m.held and m.queue_rank is not null
+        and m.due_at > $1::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > $1::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > $1::timestamptz),
@@ -768,23 +769,20 @@ with recursive near as materialized (
 ), jumps as (
     (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place, turnkeeper.is_due(m.due_at,
         m.accepted_at) as due
-     from turnkeeper.messages m where m.state = 'waiting' and $3::boolean
-     order by m.lane, m.rank, m.id limit 1)
+     from turnkeeper.waiting m where $3::boolean order by m.lane, m.rank, m.id limit 1)
     union all
     select n.lane, n.id, n.rank, n.place, n.due
     from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place,
             turnkeeper.is_due(m.due_at, m.accepted_at) as due
-        from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane > jumps.lane
-        order by m.lane, m.rank, m.id limit 1) n
+        from turnkeeper.waiting m where m.lane > jumps.lane order by m.lane, m.rank, m.id limit 1) n
 ), heads as (
     select near.lane, near.id, near.rank, near.place from near
     union all
     select jumps.lane, jumps.id, jumps.rank, jumps.place from jumps where jumps.due
     union all
     select d.lane, d.id, d.rank, d.place -- behind one with a higher priority that is not due yet
-    from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane = jumps.lane and m.rank <= turnkeeper.last_rank(statement_timestamp())
+    from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place from turnkeeper.waiting m
+        where m.lane = jumps.lane and m.rank <= turnkeeper.last_rank(statement_timestamp())
           and turnkeeper.is_due(m.due_at, m.accepted_at)
         order by m.rank, m.id limit 1) d
     where not jumps.due
@@ -796,7 +794,7 @@ select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigg
         then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.lane, heads.id, heads.rank, heads.place from heads order by heads.place, heads.id) head,
     -- offset 0: look each up by its key, whatever the statistics say
-    lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id
+    lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id
         and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m,
     lateral (select name, definition_hash, description, models, give_up_after, max_running, day_tokens, day_calls, levels, holds_below, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text
@@ -906,7 +904,7 @@ select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.lane, t.trigg
     (a.give_up_after is not null and turnkeeper.service_wait(m.id) >= a.give_up_after)::boolean as overdue
 from t
 left join lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
-cross join lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m
+cross join lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, in_queue, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
@@ -1109,7 +1107,7 @@ select clock_timestamp()::timestamptz as now,
      or exists (select from turnkeeper.spawned_calls where ended_at is null and notified_at is null
          and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
-     or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
+     or exists (select from turnkeeper.waiting where dropped_at is not null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
      or exists (select from turnkeeper.turns t where t.waits_for is not null
@@ -1123,9 +1121,9 @@ select clock_timestamp()::timestamptz as now,
             and (lanes_moved_at is null or $1 and abs(extract(epoch
                 from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
-    ($1 and coalesce((select m.rank from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held and m.queue_rank is null
-        order by m.rank, m.id limit 1) < inbox.oldest, false))::boolean as passed_some,
+    ($1 and coalesce((select m.rank from turnkeeper.waiting m
+        where not m.held and m.queue_rank is null order by m.rank, m.id limit 1) < inbox.oldest, false))::boolean
+        as passed_some,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
     exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery',
         'purge', 'agent'))::boolean as retry,
