@@ -270,7 +270,8 @@ func firstStatement(text string) string {
 var body = regexp.MustCompile(`(?is)(as \$\$.*?)\bbegin\b`)
 
 // counted returns the function with a sequence that counts its calls: a rollback does not undo a
-// sequence. ok is false for functions that are a single expression.
+// sequence. It does not count calls in read-only transactions, such as those of turnctl check, where nextval fails. ok
+// is false for functions that are a single expression.
 func counted(name, text string) (sql string, ok bool) {
 	if !strings.Contains(text, "plpgsql") {
 		return "", false
@@ -279,8 +280,8 @@ func counted(name, text string) (sql string, ok bool) {
 	if at == nil {
 		return "", false
 	}
-	return fmt.Sprintf("create sequence mutants.%s;\n%s perform nextval('mutants.%s'); %s\n", name, text[:at[1]], name,
-		text[at[1]:]), true
+	return fmt.Sprintf("create sequence mutants.%[1]s;\n%[2]s if current_setting('transaction_read_only') = 'off' "+
+		"then perform nextval('mutants.%[1]s'); end if; %[3]s\n", name, text[:at[1]], text[at[1]:]), true
 }
 
 // write writes the overlay to a folder and returns the path of the list for go build -overlay.
