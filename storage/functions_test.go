@@ -1,7 +1,11 @@
 package storage_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,6 +57,29 @@ func TestSQLFunctionsAreInlined(t *testing.T) {
 		}
 		if text := strings.Join(lines, "\n"); strings.Contains(text, f.Name+"(") {
 			t.Errorf("%s is not inlined:\n%s", f.Name, text)
+		}
+	}
+}
+
+// TestWaitingMessagesAreFoundByTheView finds SQL that looks for waiting messages by their state, which no index has.
+func TestWaitingMessagesAreFoundByTheView(t *testing.T) {
+	byState := regexp.MustCompile(`turnkeeper\.messages( \w+)?\s+where (\w+\.)?state = 'waiting'`)
+	if !byState.MatchString("from turnkeeper.messages m\n    where m.state = 'waiting'") {
+		t.Fatal("the pattern finds nothing")
+	}
+	migrations, _ := filepath.Glob("../migrations/*.up.sql")
+	queries, _ := filepath.Glob("queries/*.sql")
+	if len(migrations) < 5 || len(queries) < 20 {
+		t.Fatalf("%d migrations and %d files of queries", len(migrations), len(queries))
+	}
+	for _, path := range append(migrations, queries...) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range byState.FindAllIndex(text, -1) {
+			t.Errorf("%s:%d looks for waiting messages by their state, which no index has: use turnkeeper.waiting", path,
+				1+bytes.Count(text[:at[0]], []byte("\n")))
 		}
 	}
 }

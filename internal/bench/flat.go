@@ -186,7 +186,7 @@ func (b *bench) series(ctx context.Context, s flatSeries, sizes []int) (_ Series
 		}
 		if s.waits {
 			var waiting int
-			if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(
+			if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.waiting").Scan(
 				&waiting); err != nil {
 				return all, err
 			}
@@ -278,7 +278,7 @@ func growWaiting(ctx context.Context, f *field, _, to int) error {
 		return err
 	}
 	var waiting int
-	if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(
+	if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.waiting").Scan(
 		&waiting); err != nil {
 		return err
 	}
