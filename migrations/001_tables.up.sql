@@ -273,7 +273,8 @@ create table turnkeeper.messages (
         and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since,
             failing_after) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 90); -- room for updates on the same page
--- Messages that their senders have dropped, until a tick closes them.
+-- Messages that their senders have dropped, until a tick closes them. The rest of the condition is that of the queue's
+-- indexes: without it, the planner looks for them in one of those.
 create index messages_dropped on turnkeeper.messages (id)
     where dropped_at is not null and closed_at is null and in_queue;
 create index messages_failing on turnkeeper.messages (id) where failing_since is not null and closed_at is null;

@@ -944,7 +944,7 @@ begin
     ), closed as (
         update turnkeeper.messages m set
             state      = e.message_state,
-            in_queue   = m.in_queue or e.message_state = 'waiting',
+            in_queue   = true, -- if it waits again
             closed_at  = case when e.message_state <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
             lane       = case when e.message_state = 'waiting' then turnkeeper.lane_now(m, m.lane) else m.lane end,
             queue_rank = case when e.message_state = 'waiting'
@@ -1001,7 +1001,7 @@ begin
     end if;
     if v_goes_on then
         -- The wait for a service stands still while the turn waits for a person, a call or a budget: not for a model,
-        -- whose turn is waiting with a time. The queue no longer needs the message: its turn has the lane.
+        -- whose turn is waiting with a time. Ticks need not read the message: they find its turn.
         update turnkeeper.messages m set in_queue = false,
             failed_for    = m.failed_for + case when s.still and m.failing_since < clock_timestamp()
                 then clock_timestamp() - m.failing_since else interval '0' end,

@@ -93,9 +93,8 @@ update turnkeeper.settings set hold_until = @until::timestamptz, hold_reason = @
 with held as (
     update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
 ), ranks as (
-    update turnkeeper.messages set queue_rank = rank
-    where closed_at is null and in_queue and state <> 'running' and queue_rank > clock_timestamp()
-        and exists (select from held)
+    update turnkeeper.waiting set queue_rank = rank
+    where queue_rank > clock_timestamp() and exists (select from held)
 )
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
