@@ -135,8 +135,8 @@ func (w *world) when(t time.Time) string {
 		return "midnight"
 	case t.Nanosecond() == 0:
 		return "a whole second, now " + short(t.Sub(w.now).Round(time.Minute))
-	case w.now.Sub(t) > 5*time.Second: // the start of the server
-		return "long before"
+	case t.Equal(w.started):
+		return "the server's start"
 	default:
 		return "now " + short((t.Sub(w.now) + early).Truncate(time.Second))
 	}

@@ -29,6 +29,7 @@ type world struct {
 	tables  []*table
 	build   string          // makes its rows
 	names   []string        // of the tables
+	started time.Time       // when the server started
 	began   time.Time       // the time of at('0')
 	now     time.Time       // when the current case began
 	took    time.Duration   // how long it took
@@ -69,6 +70,9 @@ func newWorld(t *testing.T) *world {
 	}
 	rows, err := os.ReadFile("testdata/statements/world.sql")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.conn.QueryRow(t.Context(), "select pg_postmaster_start_time()").Scan(&w.started); err != nil {
 		t.Fatal(err)
 	}
 	w.exec(tracked)

@@ -158,7 +158,7 @@ const maxMutationSeeds = 100
 func TestMutationsAreFound(t *testing.T) {
 	testrun.Slow(t)
 	clean := map[uint64][]string{} // by seed
-	for _, m := range testrun.Sample(mutations, testrun.UnderRace(3, 15)) {
+	for _, m := range testrun.Sample(mutations, testrun.UnderRace(3, 10)) {
 		t.Run(m.name, func(t *testing.T) {
 			for i := range uint64(maxMutationSeeds) {
 				seed, first := i, max(m.seed, 1)

@@ -73,6 +73,7 @@ func wantRefusalShown(e *env.Env, w *env.Process, name string) {
 	turnctl := func(args ...string) func() string {
 		return func() string { return strings.Join(strings.Fields(e.Turnctl(args...).Stdout), " ") }
 	}
+	e.Await("a heartbeat has the refusal", "select exists (select from worker_heartbeat where refused <> '[]')")
 	waits := []string{"waits for the database: it has refused to write for", "53100"}
 	says("turns", turnctl("turns"), waits...)
 	says("show", turnctl("show", "latest"), waits...)
@@ -101,6 +102,7 @@ func wantRefusalOver(e *env.Env, w *env.Process, name string) {
 		"select max(id)::text from turns")); !strings.Contains(got, "The database refused to write") {
 		e.T.Errorf("%s: the timeline of the page does not show the refusal", name)
 	}
+	e.Await("no heartbeat has a refusal", "select not exists (select from worker_heartbeat where refused <> '[]')")
 	e.Poll(name+": doctor finds the database writable", func() bool {
 		out := strings.Join(strings.Fields(e.Turnctl("doctor").Stdout), " ")
 		return !strings.Contains(out, "53100") && strings.Contains(out, "yes: a write as a turn makes it")
