@@ -69,6 +69,7 @@ end $$;
 create function turnkeeper.relabel_file(p_path text, p_agent text, p_labels text[],
     p_sources text[]) returns void language plpgsql as $$
 begin
+    perform from turnkeeper.files f where f.path = p_path for update; -- before its labels, as a purge does
     delete from turnkeeper.labels l where l.kind = 'file' and l.name = p_path;
     if cardinality(p_labels) = 0 then
         delete from turnkeeper.files f where f.path = p_path;

@@ -49,7 +49,7 @@ func TestStatements(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := w.play(string(text)); golden.Updating() {
+			if got := w.play(string(text), w.run); golden.Updating() {
 				golden.File(t, file, got)
 			}
 		})
@@ -66,15 +66,23 @@ type statement struct {
 	did   string // lines
 }
 
+// lines returns what the case did, without the indent.
+func (s statement) lines() (did []string) {
+	for line := range strings.Lines(s.did) {
+		did = append(did, strings.TrimSuffix(strings.TrimPrefix(line, "    "), "\n"))
+	}
+	return did
+}
+
 // play runs the cases of a file, and returns the file with what they did.
-func (w *world) play(text string) string {
+func (w *world) play(text string, run func(statement) (did []string)) string {
 	w.t.Helper()
 	var b strings.Builder
 	var s statement
 	ends := func() {
 		if s.text != "" {
 			got := ""
-			for _, line := range w.run(s) {
+			for _, line := range run(s) {
 				got += "    " + line + "\n"
 			}
 			if diff := cmp.Diff(strings.Split(s.did, "\n"), strings.Split(got, "\n")); diff != "" &&

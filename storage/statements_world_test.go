@@ -143,6 +143,10 @@ func (w *world) readTables() {
 	}
 }
 
+func (w *world) table(name string) *table {
+	return w.tables[slices.IndexFunc(w.tables, func(t *table) bool { return t.name == name })]
+}
+
 // sequences sets where ids begin that statements make.
 const sequences = `select setval('turnkeeper.messages_id_seq', 190), setval('turnkeeper.turns_id_seq', 290),
 	setval('turnkeeper.asks_id_seq', 390), setval('turnkeeper.replies_id_seq', 490), setval('turnkeeper.river_job_id_seq', 590),
@@ -236,7 +240,7 @@ func (w *world) changes(locked map[string]bool) (lines []string) {
 			" where b.row is distinct from a.row order by 1, 2", pgx.QueryExecModeExec, written)
 	var name, key, before, after string
 	_, err := pgx.ForEachRow(rows, []any{&name, &key, &before, &after}, func() error {
-		of := w.tables[slices.IndexFunc(w.tables, func(t *table) bool { return t.name == name })]
+		of := w.table(name)
 		delete(locked, name+" "+key)
 		line := strings.TrimSpace(strings.TrimPrefix(name, "turnkeeper.") + " " + w.plain(key))
 		old, row := values(before), values(after)
@@ -270,7 +274,10 @@ func (w *world) changes(locked map[string]bool) (lines []string) {
 }
 
 // locks returns the rows, by table and key, that another transaction cannot lock now to change them.
-func (w *world) locks() map[string]bool {
+func (w *world) locks() map[string]bool { return w.locksFor(w.other) }
+
+// locksFor is locks for a connection.
+func (w *world) locksFor(conn *pgx.Conn) map[string]bool {
 	w.t.Helper()
 	var free, named []string
 	for i, table := range w.tables {
@@ -281,7 +288,7 @@ func (w *world) locks() map[string]bool {
 			named = append(named, "select * from "+name)
 		}
 	}
-	rows, _ := w.other.Query(context.Background(), "with "+strings.Join(free, ", ")+
+	rows, _ := conn.Query(context.Background(), "with "+strings.Join(free, ", ")+
 		" select name || ' ' || key from tracked.before where key <> ''"+
 		" except select name || ' ' || key from ("+strings.Join(named, " union all ")+") f")
 	held, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -435,14 +435,19 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
 -- is bound to it, or if it is bound to none and the worker fetched its job, which has
 -- ended. Grants that it left because the database was unavailable do not count against
 -- their messages: see granting.Loss.
-with given_up as (
-    update turnkeeper.leases l set lease_until = clock_timestamp()
-    from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
-    where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+with held as (
+    select t.id, t.grant_id
+    from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id and t.grant_id = l.grant_id
+    left join turnkeeper.river_job j on j.id = t.job_id
+    where t.state = 'running' and l.lease_until > clock_timestamp()
       and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running')
            and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text)
       and coalesce(j.attempted_at, t.granted_at) <= statement_timestamp() - @older::interval
       and l.grant_id <> all(@working::uuid[])
+    for no key update of t -- before the leases, as an end does, which may still be on its way
+), given_up as (
+    update turnkeeper.leases l set lease_until = clock_timestamp() from held h
+    where l.turn_id = h.id and l.grant_id = h.grant_id
     returning l.grant_id, l.turn_id, l.lease_until
 )
 update turnkeeper.turns t set lease_until = case when u.grant_id = any(@away::uuid[]) then t.lease_until

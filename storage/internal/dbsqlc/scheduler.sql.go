@@ -312,14 +312,19 @@ func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Du
 }
 
 const GiveUpGrants = `-- name: GiveUpGrants :execrows
-with given_up as (
-    update turnkeeper.leases l set lease_until = clock_timestamp()
-    from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
-    where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+with held as (
+    select t.id, t.grant_id
+    from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id and t.grant_id = l.grant_id
+    left join turnkeeper.river_job j on j.id = t.job_id
+    where t.state = 'running' and l.lease_until > clock_timestamp()
       and (t.worker_id = $2::text or t.worker_id is null and j.state not in ('available', 'running')
            and j.attempted_by[array_upper(j.attempted_by, 1)] = $2::text)
       and coalesce(j.attempted_at, t.granted_at) <= statement_timestamp() - $3::interval
       and l.grant_id <> all($4::uuid[])
+    for no key update of t -- before the leases, as an end does, which may still be on its way
+), given_up as (
+    update turnkeeper.leases l set lease_until = clock_timestamp() from held h
+    where l.turn_id = h.id and l.grant_id = h.grant_id
     returning l.grant_id, l.turn_id, l.lease_until
 )
 update turnkeeper.turns t set lease_until = case when u.grant_id = any($1::uuid[]) then t.lease_until

@@ -1,0 +1,249 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper/internal/testrun"
+)
+
+// TestNoDeadlocks makes each recorded query wait for its rows of one table after the other, and looks of which other
+// tables it holds rows meanwhile. Two queries of which each may hold what the other waits for can deadlock, unless both
+// hold rows of a further table, which one of them locks first. All queries lock turns, then messages, then leases.
+func TestNoDeadlocks(t *testing.T) {
+	testrun.OnlyFull(t)
+	t.Parallel()
+	w := newLockWorld(t)
+	files, err := filepath.Glob("testdata/statements/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	var all []lockWait
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.play(string(text), func(s statement) []string {
+			if w.isQuery(s) {
+				all = append(all, w.waits(s)...)
+			}
+			return s.lines()
+		})
+	}
+	used := map[string]bool{} // exceptions
+	found := map[string]bool{}
+	for i, a := range all {
+		for _, b := range all[:i] {
+			if !mayDeadlock(a, b) {
+				continue
+			}
+			if by := exception(a, b); by != "" {
+				used[by] = true
+			} else if pair := a.query + " " + b.query; !found[pair] {
+				found[pair] = true
+				t.Errorf("these two may deadlock:\n%s\n%s", a, b)
+			}
+		}
+	}
+	for _, query := range slices.Concat(turnIsLocked, ofClosedMessages, []string{ofFreeLanes}) {
+		if !used[query] {
+			t.Errorf("no deadlock is excluded because of %s: remove it", query)
+		}
+	}
+
+	// A query that locks in another order is found.
+	w.exec(`create function tracked.backwards() returns void language sql begin atomic;
+		update turnkeeper.leases set failures = failures where lane = 'clerk';
+		update turnkeeper.turns set losses = losses where id = 201;
+	end`)
+	backwards := w.waits(statement{text: "select tracked.backwards()"})
+	deadlocks := func(a lockWait) bool {
+		return slices.ContainsFunc(backwards, func(b lockWait) bool { return mayDeadlock(a, b) })
+	}
+	if !slices.ContainsFunc(all, deadlocks) {
+		t.Errorf("a query that locks leases before turns is not found: %v", backwards)
+	}
+}
+
+// turnIsLocked has queries that run in transactions which have locked the turn before.
+var turnIsLocked = []string{"SettleCalls", "StopAwaiting", "NoteFault", "NoteModels"}
+
+// ofClosedMessages are queries that wait only for rows of closed messages and of their turns. The others wait for none
+// of these while they hold rows.
+var ofClosedMessages = []string{"Purge", "Expire", "RetryMessage"}
+
+// ofFreeLanes is a query that waits only for leases that are free and turns that are queued. It takes messages that
+// wait and that nobody has locked. Who locks these turns waits for none of these leases or messages.
+const ofFreeLanes = "Grant"
+
+// exception returns the query because of which two do not deadlock; empty: they may.
+func exception(a, b lockWait) string {
+	switch {
+	case a.query == ofFreeLanes || b.query == ofFreeLanes:
+		return ofFreeLanes
+	case slices.Contains(ofClosedMessages, a.query) && !slices.Contains(ofClosedMessages, b.query),
+		slices.Contains(turnIsLocked, a.query):
+		return a.query
+	case slices.Contains(ofClosedMessages, b.query) && !slices.Contains(ofClosedMessages, a.query),
+		slices.Contains(turnIsLocked, b.query):
+		return b.query
+	}
+	return ""
+}
+
+// A lockWait is what a query holds while it waits for its rows of a table.
+type lockWait struct {
+	text, query string
+	table       string
+	holds       map[string]bool // tables of which it has locked rows
+	locked      map[string]bool // these, and those of which the case had changed rows before
+}
+
+func (l lockWait) String() string {
+	return fmt.Sprintf("%s\n  waits for %s, and holds %s", l.text, l.table,
+		strings.Join(slices.Sorted(maps.Keys(l.holds)), ", "))
+}
+
+// mayDeadlock reports whether each of two queries may hold what the other waits for.
+func mayDeadlock(a, b lockWait) bool {
+	for table := range a.locked {
+		if b.locked[table] {
+			return false
+		}
+	}
+	return a.holds[b.table] && b.holds[a.table]
+}
+
+// A lockWorld has a third connection, which looks while one of the others waits for the other.
+type lockWorld struct {
+	*world
+	third *pgx.Conn
+}
+
+func newLockWorld(t *testing.T) lockWorld {
+	w := lockWorld{world: newWorld(t)}
+	var err error
+	if w.third, err = pgx.ConnectConfig(t.Context(), w.other.Config()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.third.Close(context.Background()) })
+	return w
+}
+
+// isQuery reports whether a case calls a query, and nothing keeps others from reading a table meanwhile.
+func (w lockWorld) isQuery(s statement) bool {
+	name, _, _ := strings.Cut(s.text, " ")
+	return reflect.ValueOf(w.queries).MethodByName(name).IsValid() &&
+		!strings.Contains(strings.Join(s.given, " "), "alter table")
+}
+
+// waits returns what a case holds while it waits for rows of each of its tables.
+func (w lockWorld) waits(s statement) (all []lockWait) {
+	w.t.Helper()
+	var before, locked map[string]bool
+	w.undone(s, func() {
+		before = w.locksFor(w.third)
+		if _, err := w.call(s.text); err == nil && w.wrote() {
+			locked = w.locksFor(w.third)
+		}
+	})
+	keys := map[string][]string{} // of the rows that it locks, by table
+	for row := range locked {
+		if !before[row] {
+			_, key, _ := strings.Cut(row, " ")
+			keys[tableOf(row)] = append(keys[tableOf(row)], key)
+		}
+	}
+	if len(keys) < 2 {
+		return nil
+	}
+	query, _, _ := strings.Cut(s.text, " ")
+	for table, of := range keys {
+		l := lockWait{text: strings.Join(append(s.given, s.text), "\n"), query: query, table: table,
+			holds: map[string]bool{}, locked: map[string]bool{}}
+		for row := range before {
+			l.locked[tableOf(row)] = true
+		}
+		w.undone(s, func() {
+			for row := range w.heldWhile(s.text, table, of) {
+				l.locked[tableOf(row)] = true
+				if !before[row] {
+					l.holds[tableOf(row)] = true
+				}
+			}
+		})
+		if len(l.holds) > 0 {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// tableOf returns the table of a row that locks returned.
+func tableOf(row string) string {
+	name, _, _ := strings.Cut(row, " ")
+	return name
+}
+
+// undone calls do in a transaction with the changes of a case, and undoes it.
+func (w lockWorld) undone(s statement, do func()) {
+	w.t.Helper()
+	w.rebuild()
+	w.exec(sequences + "; begin")
+	defer w.exec("rollback")
+	if len(s.given) == 0 || w.give(s.given) {
+		do()
+	}
+}
+
+// heldWhile returns the rows of other tables that a statement has locked when it waits for these rows of a table. It
+// returns none if the statement does not wait for them.
+func (w lockWorld) heldWhile(text, table string, keys []string) (held map[string]bool) {
+	w.t.Helper()
+	ctx := context.Background()
+	tx, err := w.other.Begin(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	columns := w.table(table).key
+	_, err = tx.Exec(ctx, fmt.Sprintf("select from %s x where concat_ws(' ', x.%s) = any($1) for no key update skip locked",
+		table, strings.Join(columns, ", x.")), keys)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = w.call(text) // it failed before if it does
+	}()
+	for waits := false; !waits; {
+		select {
+		case <-ended:
+			waits = true
+		default:
+			if err := w.third.QueryRow(ctx, "select cardinality(pg_blocking_pids($1)) > 0",
+				w.conn.PgConn().PID()).Scan(&waits); err != nil {
+				w.t.Fatal(err)
+			}
+			if waits {
+				held = w.locksFor(w.third)
+			}
+		}
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	<-ended
+	maps.DeleteFunc(held, func(row string, _ bool) bool { return tableOf(row) == table })
+	return held
+}
