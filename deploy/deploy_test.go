@@ -22,7 +22,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/storagetest"
@@ -218,7 +217,7 @@ func TestUnit(t *testing.T) {
 // What stops a worker waits as long as it may take, and all files name the same time.
 func TestTimeToStop(t *testing.T) {
 	t.Parallel()
-	want := config.Default().ShutdownGrace + app.StopMargin
+	want := config.Default().ShutdownGrace + config.StopMargin
 	found := map[string][]string{}
 	for _, path := range []string{"compose.yaml", "deploy/turnkeeper-worker.service", "docs/upgrading.md"} {
 		for _, m := range timeToStop.FindAllStringSubmatch(read(t, path), -1) {
@@ -237,7 +236,7 @@ func TestTimeToStop(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"compose.yaml", "deploy/turnkeeper-worker.service", "docs/upgrading.md"} {
-		for _, wait := range []time.Duration{config.Default().ShutdownGrace, app.StopMargin} {
+		for _, wait := range []time.Duration{config.Default().ShutdownGrace, config.StopMargin} {
 			if !strings.Contains(read(t, path), fmt.Sprintf("%.0f s", wait.Seconds())) {
 				t.Errorf("%s does not name the %s that the time consists of", path, wait)
 			}

@@ -117,12 +117,8 @@ const (
 	atOnce    = time.Second
 )
 
-// StopMargin is the longest time that a worker takes to stop after shutdown_grace: to hand back turns, and
-// to close MCP servers, the API, telemetry and the database. Service managers must kill it no sooner.
-const StopMargin = 35 * time.Second
-
-// The waits of a stop, one after the other, fit into StopMargin: a negative constant does not compile.
-const _ = uint(StopMargin - (handBack + 2*mcp.EndTime + apiCloseTime + telemetry.FlushTime + closeTime))
+// The waits of a stop, one after the other, fit into config.StopMargin: a negative constant does not compile.
+const _ = uint(config.StopMargin - (handBack + 2*mcp.EndTime + apiCloseTime + telemetry.FlushTime + closeTime))
 
 // closeSoon closes the database, and waits at most closeTime for turns that do not stop.
 func closeSoon(hard context.Context, db *database.Database, log *zap.Logger) {

@@ -31,6 +31,10 @@ const (
 	RoleWebhooks  = "webhooks"             // delivers replies to webhooks
 )
 
+// StopMargin is the longest time that a worker takes to stop after shutdown_grace: to hand back turns, and
+// to close MCP servers, the API, telemetry and the database. Service managers must kill it no sooner.
+const StopMargin = 35 * time.Second
+
 // A Config holds the settings of one process. Create it with Default or Load.
 type Config struct {
 	File string // path of the config file; empty: none
