@@ -231,8 +231,8 @@ func (w lockWorld) heldWhile(text, table string, keys []string) (held map[string
 		case <-ended:
 			waits = true
 		default:
-			if err := w.third.QueryRow(ctx, "select cardinality(pg_blocking_pids($1)) > 0",
-				w.conn.PgConn().PID()).Scan(&waits); err != nil {
+			if err := w.third.QueryRow(ctx, "select $1 = any(pg_blocking_pids($2))",
+				w.other.PgConn().PID(), w.conn.PgConn().PID()).Scan(&waits); err != nil {
 				w.t.Fatal(err)
 			}
 			if waits {
