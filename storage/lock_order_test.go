@@ -18,7 +18,7 @@ import (
 
 // TestNoDeadlocks makes each recorded query wait for its rows of one table after the other, and looks of which other
 // tables it holds rows meanwhile. Two queries of which each may hold what the other waits for can deadlock, unless both
-// hold rows of a further table, which one of them locks first. All queries lock turns, then messages, then leases.
+// hold rows of a further table, which one of them locks first: most lock the turn first.
 func TestNoDeadlocks(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -152,9 +152,9 @@ func (w lockWorld) waits(s statement) (all []lockWait) {
 	w.t.Helper()
 	var before, locked map[string]bool
 	w.undone(s, func() {
-		before = w.locksFor(w.third)
+		before = w.locks(w.third)
 		if _, err := w.call(s.text); err == nil && w.wrote() {
-			locked = w.locksFor(w.third)
+			locked = w.locks(w.third)
 		}
 	})
 	keys := map[string][]string{} // of the rows that it locks, by table
@@ -226,17 +226,17 @@ func (w lockWorld) heldWhile(text, table string, keys []string) (held map[string
 		defer close(ended)
 		_, _ = w.call(text) // it failed before if it does
 	}()
-	for waits := false; !waits; {
+	for waits, over := false, false; !waits && !over; {
 		select {
 		case <-ended:
-			waits = true
+			over = true
 		default:
 			if err := w.third.QueryRow(ctx, "select $1 = any(pg_blocking_pids($2))",
 				w.other.PgConn().PID(), w.conn.PgConn().PID()).Scan(&waits); err != nil {
 				w.t.Fatal(err)
 			}
 			if waits {
-				held = w.locksFor(w.third)
+				held = w.locks(w.third)
 			}
 		}
 	}

@@ -148,7 +148,7 @@ func (w *world) once(s statement) (lines []string) {
 			return nil
 		}
 		if !alters {
-			before = w.locks()
+			before = w.locks(w.other)
 		}
 	}
 	w.warned, w.now = nil, time.Now()
@@ -162,7 +162,7 @@ func (w *world) once(s statement) (lines []string) {
 	} else if w.wrote() {
 		var locked map[string]bool
 		if !alters { // then nobody else can read the table
-			locked = w.locks()
+			locked = w.locks(w.other)
 			maps.DeleteFunc(locked, func(row string, _ bool) bool { return before[row] })
 		}
 		lines = append(lines, w.changes(locked)...)

@@ -273,11 +273,8 @@ func (w *world) changes(locked map[string]bool) (lines []string) {
 	return lines
 }
 
-// locks returns the rows, by table and key, that another transaction cannot lock now to change them.
-func (w *world) locks() map[string]bool { return w.locksFor(w.other) }
-
-// locksFor is locks for a connection.
-func (w *world) locksFor(conn *pgx.Conn) map[string]bool {
+// locks returns the rows, by table and key, that a connection cannot lock now to change them.
+func (w *world) locks(conn *pgx.Conn) map[string]bool {
 	w.t.Helper()
 	var free, named []string
 	for i, table := range w.tables {
