@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,24 +14,17 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// TestNoDeadlocks makes each recorded query wait for its rows of one table after the other, and looks of which other
-// tables it holds rows meanwhile. Two queries of which each may hold what the other waits for can deadlock, unless both
-// hold rows of a further table, which one of them locks first: most lock the turn first.
+// TestNoDeadlocks checks that queries lock rows in one order. For each recorded query and each table in which it locks
+// rows, another session locks those rows first; while the query blocks, the test lists the row locks that it holds in
+// other tables. It reports two queries if each can block on a table in which the other holds row locks, unless both
+// hold row locks in a third table, mostly turns: the second then blocks there.
 func TestNoDeadlocks(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
 	w := newLockWorld(t)
-	files, err := filepath.Glob("testdata/statements/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(len(files), err)
-	}
 	var all []lockWait
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.play(string(text), func(s statement) []string {
+	for _, text := range recordedStatements(t) {
+		w.play(text, func(s statement) []string {
 			if w.isQuery(s) {
 				all = append(all, w.waits(s)...)
 			}
@@ -75,18 +66,18 @@ func TestNoDeadlocks(t *testing.T) {
 	}
 }
 
-// turnIsLocked has queries that run in transactions which have locked the turn before.
+// turnIsLocked lists queries whose transaction has already locked the turn.
 var turnIsLocked = []string{"SettleCalls", "StopAwaiting", "NoteFault", "NoteModels"}
 
-// ofClosedMessages are queries that wait only for rows of closed messages and of their turns. The others wait for none
-// of these while they hold rows.
+// ofClosedMessages lists queries that block only on rows of closed messages and of their turns. Other queries do not
+// block on such rows while they hold row locks.
 var ofClosedMessages = []string{"Purge", "Expire", "RetryMessage"}
 
-// ofFreeLanes is a query that waits only for leases that are free and turns that are queued. It takes messages that
-// wait and that nobody has locked. Who locks these turns waits for none of these leases or messages.
+// ofFreeLanes is the query that blocks only on free leases and queued turns; it skips locked messages. A transaction
+// that has locked a queued turn blocks on none of these leases and messages.
 const ofFreeLanes = "Grant"
 
-// exception returns the query because of which two do not deadlock; empty: they may.
+// exception returns the query whose exception rules out that a and b deadlock, or "" if none does.
 func exception(a, b lockWait) string {
 	switch {
 	case a.query == ofFreeLanes || b.query == ofFreeLanes:
@@ -101,12 +92,12 @@ func exception(a, b lockWait) string {
 	return ""
 }
 
-// A lockWait is what a query holds while it waits for its rows of a table.
+// A lockWait describes a query that blocks on a row lock.
 type lockWait struct {
 	text, query string
-	table       string
-	holds       map[string]bool // tables of which it has locked rows
-	locked      map[string]bool // these, and those of which the case had changed rows before
+	table       string          // on which it blocks
+	holds       map[string]bool // tables in which it holds row locks
+	locked      map[string]bool // holds, and the tables that the case changed before the query
 }
 
 func (l lockWait) String() string {
@@ -114,7 +105,7 @@ func (l lockWait) String() string {
 		strings.Join(slices.Sorted(maps.Keys(l.holds)), ", "))
 }
 
-// mayDeadlock reports whether each of two queries may hold what the other waits for.
+// mayDeadlock reports whether each of two queries can block on a table in which the other holds row locks.
 func mayDeadlock(a, b lockWait) bool {
 	for table := range a.locked {
 		if b.locked[table] {
@@ -124,7 +115,7 @@ func mayDeadlock(a, b lockWait) bool {
 	return a.holds[b.table] && b.holds[a.table]
 }
 
-// A lockWorld has a third connection, which looks while one of the others waits for the other.
+// A lockWorld has a third connection, which inspects row locks while a query blocks.
 type lockWorld struct {
 	*world
 	third *pgx.Conn
@@ -140,14 +131,14 @@ func newLockWorld(t *testing.T) lockWorld {
 	return w
 }
 
-// isQuery reports whether a case calls a query, and nothing keeps others from reading a table meanwhile.
+// isQuery reports whether a case calls a query, and locks no table exclusively.
 func (w lockWorld) isQuery(s statement) bool {
 	name, _, _ := strings.Cut(s.text, " ")
 	return reflect.ValueOf(w.queries).MethodByName(name).IsValid() &&
 		!strings.Contains(strings.Join(s.given, " "), "alter table")
 }
 
-// waits returns what a case holds while it waits for rows of each of its tables.
+// waits blocks a case on each table in which it locks rows, and returns what it holds then.
 func (w lockWorld) waits(s statement) (all []lockWait) {
 	w.t.Helper()
 	var before, locked map[string]bool
@@ -195,7 +186,7 @@ func tableOf(row string) string {
 	return name
 }
 
-// undone calls do in a transaction with the changes of a case, and undoes it.
+// undone calls do in a transaction with the changes of a case, and rolls it back.
 func (w lockWorld) undone(s statement, do func()) {
 	w.t.Helper()
 	w.rebuild()
@@ -206,8 +197,8 @@ func (w lockWorld) undone(s statement, do func()) {
 	}
 }
 
-// heldWhile returns the rows of other tables that a statement has locked when it waits for these rows of a table. It
-// returns none if the statement does not wait for them.
+// heldWhile returns the rows of other tables that a statement has locked when it blocks on these rows of a table, or
+// nil if it does not block.
 func (w lockWorld) heldWhile(text, table string, keys []string) (held map[string]bool) {
 	w.t.Helper()
 	ctx := context.Background()

@@ -36,27 +36,37 @@ func TestStatements(t *testing.T) {
 	testrun.Guard(t)
 	t.Parallel()
 	w := newWorld(t)
-	files, err := filepath.Glob("testdata/statements/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(len(files), err)
-	}
-	played := 0
-	for _, file := range files {
+	played, all := 0, recordedStatements(t)
+	for _, file := range slices.Sorted(maps.Keys(all)) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			w.t = t
 			played++
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := w.play(string(text), w.run); golden.Updating() {
+			if got := w.play(all[file], w.run); golden.Updating() {
 				golden.File(t, file, got)
 			}
 		})
 	}
-	if w.t = t; played == len(files) {
+	if w.t = t; played == len(all) {
 		w.complete()
 	}
+}
+
+// recordedStatements returns the recorded cases by file.
+func recordedStatements(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/statements/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[file] = string(text)
+	}
+	return all
 }
 
 // A statement is one case of a file.
